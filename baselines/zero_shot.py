@@ -1,0 +1,43 @@
+"""Zero-shot: the starting model as it is. It explores nothing and is never trained (``steps: 0``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from r3l.core.errors import ConfigError
+from r3l.core.method import Batch, LossAggregation
+from r3l.core.rollout import Arena
+from r3l.core.task import Task
+from r3l.core.trajectory import Group
+
+
+class ZeroShot:
+    """The row every other row is measured against."""
+
+    kl_coef = 0.0
+    loss_agg: LossAggregation = "traj_mean"
+    trains = False
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        if settings:
+            raise ConfigError(f"method zero_shot takes no settings, found {sorted(settings)}")
+
+    def describe(self) -> Mapping[str, Any]:
+        """There is nothing to set."""
+        return {}
+
+    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+        """No training, no samples."""
+        return []
+
+    def advantages(self, group: Group) -> np.ndarray:
+        """Zero for everybody."""
+        return np.zeros(len(group.trajectories))
+
+    def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """Zero."""
+        return logprobs_B_T.sum() * 0.0, {}

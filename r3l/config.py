@@ -1,0 +1,246 @@
+"""Configuration: one YAML file a tier, an environment, a method; resolved into one frozen Run.
+
+Unknown keys, wrong types and missing files are ConfigErrors that name file, key, value and the fix. Every
+value carries its source: each file has a ``sources`` map from key to where the value comes from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import json
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from r3l.core.errors import ConfigError
+from r3l.core.method import Method
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIGS = ROOT / "configs"
+SCHEMA_VERSION = 1  # raise when a change of code makes old results incomparable
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """Frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TrainConfig(Strict):
+    """Optimisation. ``tokens_per_microbatch`` counts padded tokens of one forward and backward pass."""
+
+    steps: int = Field(ge=0)
+    tasks_per_step: int = Field(ge=1)
+    lr: float = Field(gt=0)
+    lr_warmup_steps: int = Field(0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = Field(0.01, ge=0)
+    grad_clip: float = Field(1.0, gt=0)
+    tokens_per_microbatch: int = Field(8192, ge=1)
+    save_every: int = Field(5, ge=1)
+
+
+class SamplingConfig(Strict):
+    """Training rollouts. ``feedback_max_tokens``: reflections and critiques."""
+
+    temperature: float = Field(ge=0)
+    max_tokens: int = Field(ge=1)
+    feedback_max_tokens: int = Field(ge=1)
+    max_context: int = Field(ge=1, description="tokens of one dialog, prompt and responses together")
+
+
+class EvaluationConfig(Strict):
+    """The whole test panel, without reflection or guidance, from the last checkpoint (never a peak)."""
+
+    temperature: float = Field(ge=0)
+    episodes_per_task: int = Field(ge=1)
+    batch: int = Field(ge=1, description="episodes that advance together")
+
+
+class TierConfig(Strict):
+    """configs/tiers/<name>.yaml."""
+
+    tier: str
+    label: str
+    engine: Literal["local"]
+    model: str = Field(description="default model: a name under results/stored/models, a path, or a hub id")
+    prompts: Literal["released", "compact"]
+    train: TrainConfig
+    sampling: SamplingConfig
+    evaluation: EvaluationConfig
+    workers: int = Field(ge=0, description="environment processes")
+    threads: int = Field(ge=1, description="torch threads; part of the fingerprint, since sums depend on it")
+    sources: dict[str, str]
+
+
+class EnvTierConfig(Strict):
+    """What an environment uses in one tier."""
+
+    train_panel: str
+    test_panel: str
+    max_turns: int = Field(ge=1)
+
+
+class EnvConfig(Strict):
+    """configs/envs/<name>.yaml."""
+
+    env: str
+    label: str
+    tiers: dict[str, EnvTierConfig]
+    sources: dict[str, str]
+
+
+class MethodConfig(Strict):
+    """configs/methods/<name>.yaml. ``code`` is module:Class; ``tiers`` overrides settings for a tier."""
+
+    method: str
+    label: str
+    code: str
+    settings: dict[str, Any] = {}
+    tiers: dict[str, dict[str, Any]] = {}
+    sources: dict[str, str]
+
+
+class Run(Strict):
+    """One cell with its seed, fully resolved: what the manifest stores and the fingerprint hashes."""
+
+    tier: str
+    label: str
+    env: str
+    method: str
+    model: str
+    seed: int
+    prompts: str
+    env_settings: EnvTierConfig
+    method_code: str
+    method_settings: dict[str, Any]
+    train: TrainConfig
+    sampling: SamplingConfig
+    evaluation: EvaluationConfig
+    workers: int
+    threads: int
+
+    @property
+    def cell(self) -> str:
+        """``tier/env/model/method``, the run's place under results/."""
+        return f"{self.tier}/{self.env}/{Path(self.model).name}/{self.method}"
+
+    def fingerprint(self) -> str:
+        """Hash of everything that determines the result: never a path, a date, or a worker count."""
+        content = self.model_dump(mode="json", exclude={"label", "workers", "model"})
+        content |= {"model": Path(self.model).name, "schema": SCHEMA_VERSION}
+        content["train"].pop("save_every")
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def names(kind: str) -> list[str]:
+    """The configured names of ``kind`` in {tiers, envs, methods}."""
+    return sorted(path.stem for path in (CONFIGS / kind).glob("*.yaml"))
+
+
+def load(kind: str, name: str, model: type[M]) -> M:
+    """Read and validate ``configs/<kind>/<name>.yaml``."""
+    path = CONFIGS / kind / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{_hint(name, names(kind))}")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    return validate(model, content, str(path))
+
+
+def validate(model: type[M], content: Any, where: str) -> M:
+    """``content`` as ``model``; the ConfigError names ``where``, key, value and fix."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: " + "; ".join(_explain(model, e) for e in error.errors())) from error
+
+
+def _explain(model: type[BaseModel], error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        known = _known_keys(model, error["loc"][:-1])
+        return f"unknown key {key!r}{_hint(str(error['loc'][-1]), known)}; remove it or correct it"
+    if error["type"] == "missing":
+        return f"key {key!r} is missing; add it"
+    return f"key {key!r} has value {error['input']!r}: {error['msg'].lower()}"
+
+
+def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+    for part in loc:
+        field = model.model_fields.get(str(part))
+        annotation = field.annotation if field else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)
+
+
+def _hint(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def resolve(
+    tier: str, env: str, method: str, seed: int, model: str | None = None, overrides: list[str] | None = None
+) -> Run:
+    """Combine the three files and ``key=value`` overrides (dotted keys of Run, e.g. ``train.steps=3``)."""
+    t = load("tiers", tier, TierConfig)
+    e = load("envs", env, EnvConfig)
+    m = load("methods", method, MethodConfig)
+    if tier not in e.tiers:
+        raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
+    content = t.model_dump(exclude={"engine", "sources"}) | {
+        "env": env,
+        "method": method,
+        "model": model or t.model,
+        "seed": seed,
+        "env_settings": e.tiers[tier].model_dump(),
+        "method_code": m.code,
+        "method_settings": m.settings | m.tiers.get(tier, {}),
+    }
+    for override in overrides or []:
+        _apply(content, override)
+    run = validate(Run, content, f"{tier}/{env}/{method}")
+    build_method(run)  # bad settings are an error now, not after the model has loaded
+    return run
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals:
+        raise ConfigError(f"override {override!r} must look like key=value, e.g. train.steps=3")
+    *path, last = key.split(".")
+    target: Any = content
+    for part in path:
+        if not isinstance(target, dict) or part not in target:
+            raise ConfigError(f"override {override!r}: unknown key {part!r}{_hint(part, list(target))}")
+        target = target[part]
+    free_form = path == ["method_settings"]
+    if not isinstance(target, dict) or (last not in target and not free_form):
+        raise ConfigError(f"override {override!r}: unknown key {last!r}{_hint(last, list(target))}")
+    target[last] = yaml.safe_load(text)
+
+
+def build_method(run: Run) -> Method:
+    """The Method object of a run. Raises ConfigError when its settings are wrong."""
+    module, _, name = run.method_code.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"method {run.method!r}: code {run.method_code!r} cannot be found: {error}") from error
+    try:
+        method: Method = factory(run.method_settings)
+    except ValidationError as error:
+        settings = importlib.import_module(module).Settings
+        details = "; ".join(_explain(settings, e) for e in error.errors())
+        raise ConfigError(f"configs/methods/{run.method}.yaml, settings: {details}") from error
+    return method

@@ -1,0 +1,113 @@
+"""Environment: the engine side of a problem, and Dialogue: its text side.
+
+An environment knows no method and no model. It is synchronous and lives in a worker process
+(``r3l.core.pool``); what a method sees is the asynchronous handle, which adds restarting at a pivot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from r3l.core.task import Task
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the engine answers. ``admissible`` is empty where an environment has no such list.
+
+    ``success`` comes from the engine's own won/score field, never from ``done``.
+    """
+
+    text: str
+    admissible: tuple[str, ...] = ()
+    reward: float = 0.0
+    done: bool = False
+    success: bool = False
+
+
+class Environment(Protocol):
+    """One live problem at a time. ``reset`` may be called again with another task."""
+
+    def reset(self, task: Task) -> Observation:
+        """Start ``task``. Raises DataError when its data is missing or corrupt."""
+        ...
+
+    def step(self, action: str) -> Observation:
+        """Apply one action and return what the engine says."""
+        ...
+
+    def snapshot(self) -> Any | None:
+        """An opaque mark of the present state, or None where only replaying can come back to it."""
+        ...
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Return to ``snapshot`` of the current task; the observation that was current then."""
+        ...
+
+    def close(self) -> None:
+        """Release the engine."""
+        ...
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A response read by an environment's rules: an action, or the reason why there is none."""
+
+    action: str | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a chat: role in {system, user, assistant}."""
+
+    role: str
+    content: str
+
+
+class Dialogue(Protocol):
+    """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
+
+    ``actions`` are the actions taken so far in the trajectory, oldest first. ``style`` is ``released`` (the
+    original's full prompts) or ``compact`` (observations only); reflection prompts follow it.
+    """
+
+    domain: str
+    style: str
+    max_turns: int
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        """The messages before the first response (an optional system message, then one user message)."""
+        ...
+
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """The user message that shows ``now`` after ``actions``."""
+        ...
+
+    def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """Read a response. ``error`` is a short countable reason (``format``, ``inadmissible``, ...)."""
+        ...
+
+    def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
+        """The final feedback on an ended episode, as the reflection shows it."""
+        ...
+
+
+class EnvironmentPackage(Protocol):
+    """What an environment package exports as ``PACKAGE`` (found by name: ``envs.<name>``)."""
+
+    name: str
+
+    def create(self) -> Environment:
+        """A new engine; called inside a worker process."""
+        ...
+
+    def dialogue(self, settings: Any) -> Dialogue:
+        """The text side under ``settings`` (prompt style, turn limit)."""
+        ...
+
+    def tasks(self, panel: str) -> list[Task]:
+        """The tasks of a named panel, in panel order. Raises DataError when its hash differs."""
+        ...

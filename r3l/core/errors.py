@@ -1,0 +1,34 @@
+"""The errors a user can cause. Each names what is wrong, where, and how to mend it; the CLI exits with 2.
+
+Everything else that goes wrong is a defect of ours and shows its traceback.
+"""
+
+from __future__ import annotations
+
+
+class R3LError(Exception):
+    """Root of all typed errors. ``str(error)`` is one paragraph fit for a terminal."""
+
+
+class ConfigError(R3LError, ValueError):
+    """A configuration file, key or value that cannot be used."""
+
+
+class DataError(R3LError, ValueError):
+    """Missing, corrupt or unexpected task data (games, panels, episode files)."""
+
+
+class CheckpointError(R3LError, ValueError):
+    """A checkpoint that is missing, damaged, or belongs to another run or model."""
+
+
+class RunDirectoryError(R3LError, OSError):
+    """A run directory that cannot be written or is in use by another process."""
+
+
+class EngineError(R3LError, RuntimeError):
+    """An environment engine whose package, version or process is not what we need."""
+
+
+class ReplayMismatch(R3LError, RuntimeError):
+    """A restored pivot whose observation differs from the one recorded in the base trajectory."""

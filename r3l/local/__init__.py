@@ -1,0 +1,1 @@
+"""The single-process engine: sampler, trainer, checkpoints; torch and transformers on one device."""

@@ -1,0 +1,214 @@
+"""Local policy: batched sampling over many live dialogs with one transformers model.
+
+A dialog's cache is kept between turns and shared by its forks, so a token is encoded once. Each response's
+randomness is one Philox stream addressed by (run, step, task, member, turn), so a sample does not depend on who
+shares the batch (up to floating-point rounding, which ``Lockstep`` makes reproducible too).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from r3l.core.environment import Message
+from r3l.core.lockstep import Lockstep
+from r3l.core.policy import Completion, Sampling
+from r3l.core.seeds import Address, generator
+from r3l.local.cache import BatchCache, LayerState
+from r3l.local.render import ChatRenderer
+
+
+@dataclass
+class _Job:
+    """One response being sampled: ``pending`` tokens are not encoded yet."""
+
+    conversation: LocalConversation
+    pending: list[int]
+    sampling: Sampling
+    uniforms: np.ndarray
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+    def finished(self, end_id: int) -> bool:
+        return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] == end_id)
+
+
+class LocalPolicy:
+    """Opens dialogs with ``model`` (a causal LM of transformers). ``max_context`` counts tokens of a dialog.
+
+    ``keep_cache=False`` encodes every dialog anew at each turn: the alternative ``r3l bench rollout`` measures.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, max_context: int, keep_cache: bool = True) -> None:
+        self.model = model
+        self.renderer = ChatRenderer(tokenizer)
+        self.max_context = max_context
+        self.keep_cache = keep_cache
+        self.lockstep = Lockstep(self._serve)
+        self.meter: Counter[str] = Counter()
+
+    def open(self) -> LocalConversation:
+        """An empty dialog."""
+        return LocalConversation(self)
+
+    @torch.inference_mode()
+    def _serve(self, jobs: list[_Job]) -> list[_Job]:
+        self.model.eval()
+        _Decoder(self.model, jobs, self.renderer.end_id, self.meter).run()
+        return jobs
+
+
+class LocalConversation:
+    """A dialog of the local policy (see r3l.core.policy.Conversation)."""
+
+    def __init__(self, policy: LocalPolicy) -> None:
+        self._policy = policy
+        self._ids: list[int] = []  # every token so far, encoded or not
+        self._state: list[LayerState] | None = None  # caches of the first `encoded` tokens
+        self._ends: list[int] = [0]  # tokens after each response
+        self._messages: list[Message] = []
+        self._ended = True
+
+    @property
+    def encoded(self) -> int:
+        """Tokens whose keys and values are kept."""
+        return self._state[0].shape[2] if self._state else 0
+
+    def add(self, message: Message) -> None:
+        """Append a message; it is encoded with the next response."""
+        self._messages.append(message)
+
+    async def respond(self, sampling: Sampling, address: Address) -> Completion:
+        """Sample the next response."""
+        prompt = self._render()
+        self._messages = []
+        self._ids += prompt
+        if len(self._ids) + sampling.max_tokens > self._policy.max_context:
+            return Completion("", tuple(prompt), (), (), "context")
+        uniforms = generator(*address).random(sampling.max_tokens)
+        job = _Job(self, self._ids[self.encoded :], sampling, uniforms)
+        await self._policy.lockstep.request(sampling.phase, address, job)
+        return self._accept(prompt, job)
+
+    def fork(self, turns: int) -> LocalConversation:
+        """The dialog after ``turns`` responses; shares the encoded prefix (no copy, no re-encoding)."""
+        twin = LocalConversation(self._policy)
+        length = self._ends[turns]
+        twin._ids = self._ids[:length]
+        twin._ends = self._ends[: turns + 1]
+        twin._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
+        if self._state is not None and turns:
+            twin._state = [layer[:, :, : min(length, self.encoded)] for layer in self._state]
+        return twin
+
+    def close(self) -> None:
+        """Forget the caches."""
+        self._state = None
+
+    def _render(self) -> list[int]:
+        if len(self._ends) == 1:
+            return self._policy.renderer.opening(self._messages)
+        return self._policy.renderer.following(self._messages, self._ended)
+
+    def _accept(self, prompt: list[int], job: _Job) -> Completion:
+        end_id = self._policy.renderer.end_id
+        self._ids += job.ids
+        self._ends.append(len(self._ids))
+        self._ended = job.ids[-1] == end_id
+        if not self._policy.keep_cache:
+            self._state = None
+        text = self._policy.renderer.text(job.ids)
+        reason = "end" if self._ended else "length"
+        return Completion(text, tuple(prompt), tuple(job.ids), tuple(job.logprobs), reason)
+
+
+class _Decoder:
+    """Samples one batch of responses: one padded forward pass over the pending tokens, then token by token."""
+
+    def __init__(self, model: Any, jobs: list[_Job], end_id: int, meter: Counter[str]) -> None:
+        self.model, self.end_id, self.meter = model, end_id, meter
+        self.jobs = jobs
+        self.live = list(range(len(jobs)))  # batch row -> job
+        prefixes = [job.conversation._state for job in jobs]
+        pending = max(len(job.pending) for job in jobs)
+        budget = max(job.sampling.max_tokens for job in jobs)
+        self.cache = BatchCache(prefixes, pending + budget, model)
+        self.positions = torch.tensor([job.conversation.encoded for job in jobs], device=model.device)
+
+    def run(self) -> None:
+        """Fill every job's ids and log-probs and hand the new caches to its dialog."""
+        logits_B_V = self._forward(*self._padded_pending())
+        while True:
+            tokens = self._sample(logits_B_V)
+            done = [row for row, j in enumerate(self.live) if self._retire(row, j)]
+            if len(done) == len(self.live):
+                return
+            if done:
+                tokens = self._drop(done, tokens)
+            ones = torch.ones(len(self.live), 1, dtype=torch.bool, device=tokens.device)
+            logits_B_V = self._forward(tokens[:, None], ones)
+
+    def _padded_pending(self) -> tuple[torch.Tensor, torch.Tensor]:
+        width = max(len(job.pending) for job in self.jobs)
+        ids = torch.full((len(self.jobs), width), self.end_id)
+        valid = torch.zeros(len(self.jobs), width, dtype=torch.bool)
+        for row, job in enumerate(self.jobs):
+            ids[row, width - len(job.pending) :] = torch.tensor(job.pending)
+            valid[row, width - len(job.pending) :] = True
+            self.meter["encoded"] += len(job.pending)
+        return ids.to(self.model.device), valid.to(self.model.device)
+
+    def _forward(self, ids_B_C: torch.Tensor, valid_B_C: torch.Tensor) -> torch.Tensor:
+        """Logits after the last column, float64, shape (B, V)."""
+        mask = self.cache.begin(valid_B_C)
+        steps_B_C = valid_B_C.long().cumsum(1)
+        positions = (self.positions[:, None] + steps_B_C - 1).clamp(min=0)
+        self.positions = self.positions + steps_B_C[:, -1]
+        out = self.model(
+            input_ids=ids_B_C,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self.meter["forwards"] += 1
+        return out.logits[:, -1].double()
+
+    def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
+        """One token a row by inverting the cumulative distribution at the row's own uniform draw."""
+        jobs = [self.jobs[j] for j in self.live]
+        temperature = torch.tensor([job.sampling.temperature for job in jobs], device=logits_B_V.device)
+        greedy_B = temperature == 0
+        scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
+        logp_B_V = torch.log_softmax(logits_B_V / scale, dim=-1)
+        draws = torch.tensor([job.uniforms[len(job.ids)] for job in jobs], device=logits_B_V.device)
+        cumulative = logp_B_V.exp().cumsum(-1)
+        picks = torch.searchsorted(cumulative, draws[:, None] * cumulative[:, -1:], right=True).squeeze(1)
+        tokens = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))
+        chosen = logp_B_V.gather(1, tokens[:, None]).squeeze(1)
+        for job, token, logprob in zip(jobs, tokens.tolist(), chosen.tolist(), strict=True):
+            job.ids.append(token)
+            job.logprobs.append(logprob)
+        return tokens
+
+    def _retire(self, row: int, j: int) -> bool:
+        """Whether row's job is done; a done job's dialog takes its cache (the last token is not encoded yet)."""
+        job = self.jobs[j]
+        if not job.finished(self.end_id):
+            return False
+        job.conversation._state = self.cache.row(row)
+        return True
+
+    def _drop(self, done: list[int], tokens: torch.Tensor) -> torch.Tensor:
+        keep: Sequence[int] = [row for row in range(len(self.live)) if row not in set(done)]
+        rows = torch.tensor(keep, device=tokens.device)
+        self.live = [self.live[row] for row in keep]
+        self.cache.keep_rows(rows)
+        self.positions = self.positions.index_select(0, rows)
+        return tokens.index_select(0, rows)
