@@ -1,0 +1,1 @@
+"""ALFWorld household tasks on the real TextWorld PDDL engine."""

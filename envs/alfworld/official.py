@@ -1,0 +1,92 @@
+"""The shipped path of the packages behind our Environment protocol: the yardstick of tests and ``bench``.
+
+What a user of alfworld's AlfredTWEnv gets: textworld's PddlEnv under the AlfredDemangler wrapper. Slow
+(seconds a start, a tenth of a second a step); training and evaluation never use it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envs.alfworld.translate import check_versions, packaged_text
+from r3l.core.environment import Observation
+from r3l.core.errors import DataError
+from r3l.core.task import Task
+
+
+class OfficialEnvironment:
+    """One live game on the packages' own code. It has no snapshots: only replaying comes back to a state."""
+
+    def __init__(self) -> None:
+        check_versions()
+        self._env: Any = None
+        self._actions: list[str] = []
+        self._task: Task | None = None
+
+    def reset(self, task: Task) -> Observation:
+        """Load and start ``task``. Raises what the packages raise on a damaged game."""
+        import textworld
+        from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+        from textworld.envs.pddl import PddlEnv
+
+        self.close()
+        infos = textworld.EnvInfos(won=True, admissible_commands=True, score=True, feedback=True)
+        self._env = AlfredDemangler(PddlEnv(infos), shuffle=False)
+        self._env.load(official_game(task))
+        self._task, self._actions = task, []
+        state = self._env.reset()
+        won = bool(state["won"])
+        return Observation(state["feedback"], tuple(state["admissible_commands"]), 0.0, won, won)
+
+    def step(self, action: str) -> Observation:
+        """Apply one action."""
+        self._actions.append(action)
+        state, score, done = self._env.step(action)
+        return Observation(
+            state["feedback"],
+            tuple(state["admissible_commands"]),
+            float(score),
+            bool(done),
+            bool(state["won"]),
+        )
+
+    def snapshot(self) -> None:
+        """None: the packages have no way back but a replay (see ``restart``)."""
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Always an error; ``restart`` is what a user of the packages has."""
+        raise DataError("the packages' own ALFWorld environment has no snapshots; replay the actions instead")
+
+    def restart(self, actions: list[str]) -> Observation:
+        """Come to the state after ``actions`` the shipped way: reset the loaded game and play them."""
+        self._env.reset()
+        observation = Observation("")
+        self._actions = []
+        for action in actions:
+            observation = self.step(action)
+        return observation
+
+    def close(self) -> None:
+        """Release the library."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+
+def official_environment() -> OfficialEnvironment:
+    """A new environment on the packages' own path."""
+    return OfficialEnvironment()
+
+
+def official_game(task: Task) -> dict[str, Any]:
+    """The game dict the packages load for ``task``, completed as ``AlfworldEngine`` completes it."""
+    payload = task.payload
+    grammar = payload.get("grammar") or packaged_text("alfred.twl2").replace(
+        "UNKNOWN GOAL", payload["goal_text"]
+    )
+    return {
+        "pddl_domain": payload.get("pddl_domain") or packaged_text("alfred.pddl"),
+        "grammar": grammar,
+        "pddl_problem": payload["pddl_problem"],
+        "walkthrough": list(payload.get("walkthrough", ())) or None,
+    }

@@ -1,0 +1,229 @@
+"""PDDL problems made ready to play: translated once by Fast Downward, then kept on disk.
+
+The shipped path translates every problem four times per game start (twice in ``load``, twice in
+``reset``; every second one only serves a planner). Translation is a pure function of domain, problem and
+package versions, so one result per problem is kept under ``$R3L_CACHE`` (default ``~/.cache/r3l``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError, EngineError
+
+# The releases whose private interfaces this package was proved against, byte for byte.
+EXPECTED_VERSIONS: Mapping[str, str] = {
+    "alfworld": "0.4.2",
+    "textworld": "1.7.0",
+    "fast-downward-textworld": "20.6.4",
+}
+_FORMAT = "r3l-alfworld-1"
+_DIGEST_BYTES = 32
+# The translator keeps its options in module globals and swaps sys.argv and sys.stdout.
+_TRANSLATOR = threading.Lock()
+
+Row = tuple[str, ...]
+Signature = tuple[str, Row]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A translated problem, as it lies in the cache.
+
+    ``facts`` are those true at the start, grouped by (predicate, types); ``parameters`` are (name, type)
+    by action; ``entities`` map an id to (type, shown name); ``changing`` are the predicates that can change.
+    """
+
+    sas: str
+    facts: list[tuple[str, list[str], list[list[str]]]]
+    types: list[tuple[str, list[str]]]
+    objects: dict[str, str]
+    parameters: dict[str, list[tuple[str, str]]]
+    entities: dict[str, tuple[str, str]]
+    changing: list[str]
+
+
+def installed_versions() -> dict[str, str]:
+    """The installed version of every package of EXPECTED_VERSIONS ("not installed" where absent)."""
+    found: dict[str, str] = {}
+    for name in EXPECTED_VERSIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def check_versions() -> None:
+    """Raise EngineError unless the engine packages are exactly the proved releases."""
+    found = installed_versions()
+    wrong = [name for name, version in EXPECTED_VERSIONS.items() if found[name] != version]
+    if wrong:
+        differences = ", ".join(
+            f"{name} is {found[name]}, expected {EXPECTED_VERSIONS[name]}" for name in wrong
+        )
+        command = "pip install " + " ".join(
+            f"{name}=={version}" for name, version in EXPECTED_VERSIONS.items()
+        )
+        raise EngineError(
+            f"The ALFWorld engine uses private interfaces of pinned releases: {differences}. Run: {command}"
+        )
+
+
+@lru_cache(maxsize=2)
+def packaged_text(name: str) -> str:
+    """The text of a data file of the alfworld package (``alfred.pddl``, ``alfred.twl2``)."""
+    return resources.files("alfworld").joinpath("data", name).read_text(encoding="utf-8")
+
+
+def problem_key(domain: str, problem: str) -> str:
+    """The name of a problem in the cache: a hash of all that its translation depends on."""
+    versions = ",".join(f"{name}={version}" for name, version in sorted(EXPECTED_VERSIONS.items()))
+    digest = hashlib.sha256()
+    for part in (_FORMAT, versions, domain, problem):
+        encoded = part.encode("utf-8")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.hexdigest()
+
+
+def cache_directory() -> Path:
+    """Where translations are kept: ``$R3L_CACHE/alfworld``, else ``~/.cache/r3l/alfworld``."""
+    root = os.environ.get("R3L_CACHE") or str(Path.home() / ".cache" / "r3l")
+    return Path(root).expanduser() / "alfworld"
+
+
+def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
+    """The translation of ``problem``, from the disk where it is there and whole, else made and kept.
+
+    ``lib`` is a libdownward handle; a fresh translation leaves its problem loaded there.
+    Raises DataError, naming the task, when Fast Downward cannot read the problem.
+    """
+    key = problem_key(domain, problem)
+    path = cache_directory() / key[:2] / f"{key}.bin"
+    cached = _read(path)
+    if cached is not None:
+        return cached
+    try:
+        made = _translate(domain, problem, lib)
+    # SystemExit: the translator leaves by sys.exit on syntax errors. Whatever it raises is about the data.
+    except (Exception, SystemExit) as error:
+        raise DataError(
+            f"ALFWorld task {task_id}: its PDDL problem cannot be translated "
+            f"({type(error).__name__}: {error}). The game file is damaged: fetch it again with "
+            "alfworld-download -f, or drop the task from the panel."
+        ) from error
+    _write(path, made)
+    return made
+
+
+def _translate(domain: str, problem: str, lib: Any) -> Problem:
+    import fast_downward
+    from fast_downward.translate import pddl
+
+    with _TRANSLATOR:
+        argv, stdout = sys.argv, sys.stdout
+        try:
+            task, sas = fast_downward.pddl2sas(domain, problem)
+        finally:
+            sys.argv, sys.stdout = argv, stdout
+    objects = {item.name: item.type_name for item in task.objects}
+    facts: dict[Signature, set[Row]] = {}
+
+    def add(name: str, arguments: Row) -> None:
+        types = tuple(objects[argument] for argument in arguments)
+        facts.setdefault((name, types), set()).add(arguments)
+
+    for item in task.init:
+        if isinstance(item, pddl.conditions.Atom) and item.predicate != "=":
+            add(item.predicate, tuple(item.args))
+        elif isinstance(item, pddl.f_expression.Assign) and item.fluent.symbol != "total-cost":
+            value = str(item.expression.value)
+            if not value.isdigit():  # digits are distances, which no text mentions
+                add(value, tuple(item.fluent.args))
+    lib.load_sas(sas.encode("utf-8"))
+    atoms = _current_atoms(lib)
+    for name, arguments in atoms:
+        if not name.startswith("not_"):
+            add(name, arguments)
+    return Problem(
+        sas=sas,
+        facts=[(name, list(types), sorted(map(list, rows))) for (name, types), rows in facts.items()],
+        types=[(item.name, list(item.supertype_names)) for item in task.types],
+        objects=objects,
+        parameters={a.name: [(p.name.strip("?"), p.type_name) for p in a.parameters] for a in task.actions},
+        entities=_display_names(facts),
+        changing=sorted({name.removeprefix("not_") for name, _ in atoms}),
+    )
+
+
+def _current_atoms(lib: Any) -> list[tuple[str, Row]]:
+    import fast_downward
+
+    atoms = (fast_downward.Atom * lib.get_state_size())()
+    lib.get_state(atoms)
+    return [parse_atom(atom.name) for atom in atoms]
+
+
+def parse_atom(text: str) -> tuple[str, Row]:
+    """Read Fast Downward's ``Atom p(a, b)`` or ``NegatedAtom p(a, b)``; a negated one is ``not_p``."""
+    kind, rest = text.split(" ", 1)
+    name, arguments = rest.split("(", 1)
+    row = tuple(argument for argument in arguments[:-1].split(", ") if argument)
+    return ("not_" + name if kind == "NegatedAtom" else name), row
+
+
+def _display_names(facts: Mapping[Signature, set[Row]]) -> dict[str, tuple[str, str]]:
+    """Entity id -> (type, the name a player reads), numbered by alfworld's own Demangler."""
+    from alfworld.agents.utils.misc import Demangler
+    from textworld.generator.game import EntityInfo
+
+    types: dict[str, str] = {}
+    for (_, kinds), rows in facts.items():
+        for row in rows:
+            types.update(zip(row, kinds, strict=True))
+    demangler = Demangler(game_infos={name: EntityInfo(name, kind) for name, kind in types.items()})
+    return {name: (kind, demangler.demangle_alfred_name(name)) for name, kind in types.items()}
+
+
+def _read(path: Path) -> Problem | None:
+    """The entry at ``path``; None where it is missing or damaged (then it is made again)."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, packed = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
+    if hashlib.sha256(packed).digest() != digest:
+        return None
+    return Problem(**json.loads(zlib.decompress(packed)))
+
+
+def _write(path: Path, problem: Problem) -> None:
+    """Put an entry in place in one step: a reader or a killed writer never leaves half of one."""
+    packed = zlib.compress(json.dumps(asdict(problem), separators=(",", ":")).encode("utf-8"), 6)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    except OSError as error:
+        raise EngineError(
+            f"The translation cache {path.parent} cannot be written ({error}). "
+            "Set R3L_CACHE to a writable directory."
+        ) from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(hashlib.sha256(packed).digest() + packed)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
