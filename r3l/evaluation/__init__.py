@@ -1,0 +1,1 @@
+"""Episodes to scores, and scores to statistics."""

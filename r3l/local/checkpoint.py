@@ -1,0 +1,104 @@
+"""Checkpoints: Hugging Face layout (``AutoModelForCausalLM`` loads them) plus the optimiser's state."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from r3l.config import ROOT
+from r3l.core.errors import CheckpointError
+from r3l.local.trainer import Trainer
+from r3l.tracking import write_json_atomic
+
+STORED_MODELS = ROOT / "results" / "stored" / "models"
+OPTIMIZER, STATE = "optimizer.safetensors", "trainer.json"
+
+
+def locate(model: str) -> str:
+    """A stored model's folder for its name, else ``model`` itself (a path or a hub id)."""
+    stored = STORED_MODELS / model
+    return str(stored) if stored.is_dir() else model
+
+
+def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
+    """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it."""
+    where = locate(model)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where)
+        network = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"model {model!r} cannot be loaded from {where!r}: {str(error).splitlines()[0]}. Give a stored model's "
+            f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
+            f"`r3l warmstart` builds the nano model"
+        ) from error
+    return network.to(device), tokenizer
+
+
+def name_of(step: int) -> str:
+    """Folder name of the checkpoint after ``step`` updates."""
+    return f"step-{step:06d}"
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest complete checkpoint (incomplete ones never get their final name)."""
+    found = sorted(folder.glob("step-*")) if folder.is_dir() else []
+    return found[-1] if found else None
+
+
+def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
+    """Write a checkpoint beside its final name, rename it, then drop all but the last two."""
+    final = folder / name_of(trainer.steps_done)
+    if final.is_dir():
+        return final
+    temporary = folder / f".{final.name}.{os.getpid()}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    trainer.model.save_pretrained(temporary)
+    tokenizer.save_pretrained(temporary)
+    save_file(_optimizer_tensors(trainer), temporary / OPTIMIZER)
+    state = {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals}
+    write_json_atomic(temporary / STATE, state)
+    os.replace(temporary, final)
+    for old in sorted(folder.glob("step-*"))[:-2]:
+        shutil.rmtree(old)
+    return final
+
+
+def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:
+    """The state file of a checkpoint. Raises CheckpointError when it is of another run."""
+    path = checkpoint / STATE
+    try:
+        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}); delete {checkpoint} to go on without it") from error
+    if state["fingerprint"] != fingerprint:
+        raise CheckpointError(
+            f"{path}: fingerprint {state['fingerprint']} is of another configuration than this run's "
+            f"{fingerprint}; choose another --run-dir or delete {checkpoint.parent.parent}"
+        )
+    return state
+
+
+def load_optimizer(checkpoint: Path, trainer: Trainer, step: int) -> None:
+    """Put the optimiser back exactly as it was after ``step`` updates."""
+    tensors = load_file(checkpoint / OPTIMIZER)
+    for index, parameter in enumerate(trainer.model.parameters()):
+        entry = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
+        if entry:
+            trainer.optimizer.state[parameter] = entry
+    trainer.steps_done = step
+
+
+def _optimizer_tensors(trainer: Trainer) -> dict[str, torch.Tensor]:
+    tensors = {}
+    for index, parameter in enumerate(trainer.model.parameters()):
+        for key, value in trainer.optimizer.state.get(parameter, {}).items():
+            tensors[f"{index}.{key}"] = value.contiguous()
+    return tensors

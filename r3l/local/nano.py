@@ -1,0 +1,82 @@
+"""The nano model: a 1.1 M parameter Qwen2-architecture language model with its own tokenizer.
+
+Byte-level BPE, so any text can be encoded; the fixed phrases of the protocol are single tokens, so that an
+episode in a small house stays under about 600 tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+VOCABULARY = 1024
+SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
+PHRASES = (
+    "<think>",
+    "</think>",
+    "<action>",
+    "</action>",
+    '{"trajectory_summary": "',
+    '", "root_cause_analysis": "',
+    '", "trajectory_outcome": "',
+    '", "improvement_suggestion": "',
+    '", "improvement_suggestion": null, "retry_from_step": null}',
+    '", "retry_from_step": ',
+)
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of VOCABULARY entries trained on ``corpus`` (deterministic)."""
+    tokenizer = Tokenizer(models.BPE())
+    # Words keep their leading space; digits and punctuation stand alone, so numbers are copied, not learnt.
+    words = Regex(r" ?[A-Za-z]+| ?[0-9]+|\s|[^\sA-Za-z0-9]")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(words, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(PHRASES),
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(corpus, trainer)
+    tokenizer.add_tokens([AddedToken(phrase, normalized=False) for phrase in PHRASES])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=SPECIAL[0],
+        eos_token=SPECIAL[1],
+        additional_special_tokens=list(SPECIAL[2:]),
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def build_model(tokenizer: Any, seed: int) -> Qwen2ForCausalLM:
+    """A randomly initialised model for ``tokenizer``; the same seed gives the same weights."""
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=5,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        use_cache=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(config)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    return model

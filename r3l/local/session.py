@@ -1,0 +1,72 @@
+"""A loaded run: model, policy, environment workers, dialogue. Shared by training and evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from r3l.config import Run
+from r3l.core.environment import Dialogue, EnvironmentPackage
+from r3l.core.policy import Sampling
+from r3l.core.pool import EnvironmentPool, find_package
+from r3l.core.rollout import Arena
+from r3l.core.seeds import Address
+from r3l.local.checkpoint import load_model
+from r3l.local.policy import LocalPolicy
+
+T = TypeVar("T")
+
+
+@dataclass
+class Session:
+    """What exploring needs, alive for the length of a command."""
+
+    run: Run
+    model: Any
+    tokenizer: Any
+    policy: LocalPolicy
+    pool: EnvironmentPool
+    package: EnvironmentPackage
+    dialogue: Dialogue
+    loop: asyncio.AbstractEventLoop
+
+    def arena(self, address: Address, temperature: float) -> Arena:
+        """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
+        s = self.run.sampling
+        return Arena(
+            policy=self.policy,
+            pool=self.pool,
+            dialogue=self.dialogue,
+            sampling=Sampling(temperature, s.max_tokens),
+            feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=1),
+            address=address,
+            gather=self.policy.lockstep.gather,
+        )
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to completion on this session's event loop."""
+        return self.loop.run_until_complete(coroutine)
+
+
+@contextmanager
+def open_session(run: Run, model: str) -> Iterator[Session]:
+    """Load ``model`` and start the workers; closes them at the end."""
+    torch.set_num_threads(run.threads)
+    torch.use_deterministic_algorithms(True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    package = find_package(run.env)
+    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns}
+    network, tokenizer = load_model(model, device)
+    pool = EnvironmentPool(run.env, run.workers)
+    loop = asyncio.new_event_loop()
+    try:
+        policy = LocalPolicy(network, tokenizer, run.sampling.max_context)
+        yield Session(run, network, tokenizer, policy, pool, package, package.dialogue(settings), loop)
+    finally:
+        pool.close()
+        loop.close()

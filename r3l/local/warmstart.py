@@ -1,0 +1,238 @@
+"""Warm start of the nano model: supervised steps on scripted episodes, reviews of them, and guided retries.
+
+Pretraining is not the experiment: the built model is stored under results/stored/models/nano and used by default.
+It learns the protocol's format and to act, reflect and retry, from agents that err; the prompts are rendered by
+the same code that renders them when sampling.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from pydantic import Field
+from rich.console import Console
+
+from r3l.config import CONFIGS, Strict, validate
+from r3l.core.demonstration import Demonstration, Step
+from r3l.core.environment import Dialogue, Message
+from r3l.core.pool import find_package
+from r3l.core.seeds import generator
+from r3l.local.nano import build_model, build_tokenizer
+from r3l.local.render import ChatRenderer
+from r3l.reflection import Report, parse_reflection
+from r3l.retry import guidance_text, with_guidance
+from r3l.templates import template
+from r3l.tracking import commit, hardware, sha256_of, versions, write_json_atomic
+
+Part = tuple[list[Message], str, bool]  # messages, response, trained?
+
+
+class WarmstartConfig(Strict):
+    """configs/warmstart/<name>.yaml."""
+
+    name: str
+    env: str
+    seed: int
+    tasks: int = Field(ge=1)
+    variants: int = Field(ge=1, description="demonstrations of each task")
+    max_turns: int = Field(ge=1)
+    slip_low: float = Field(ge=0, le=1)
+    slip_high: float = Field(ge=0, le=1)
+    forget: float = Field(ge=0, le=1)
+    steps: int = Field(ge=1)
+    tokens_per_step: int = Field(ge=1)
+    lr: float = Field(gt=0)
+    warmup_steps: int = Field(ge=0)
+    retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
+    sources: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A tokenised dialog; ``mask`` is 1 on the responses to imitate. Both shape (T,)."""
+
+    ids: np.ndarray
+    mask: np.ndarray
+
+
+def load_config(name: str) -> WarmstartConfig:
+    """Read configs/warmstart/<name>.yaml."""
+    path = CONFIGS / "warmstart" / f"{name}.yaml"
+    return validate(WarmstartConfig, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+
+
+def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
+    """Build the warm-started model ``name`` into ``out``; returns its manifest."""
+    config = load_config(name)
+    console = Console(stderr=True)
+    console.print(f"playing {config.tasks} x {config.variants} demonstrations")
+    documents = [d for chunk in _in_workers(config, workers) for d in chunk]
+    tokenizer = build_tokenizer(_texts(documents))
+    renderer = ChatRenderer(tokenizer)
+    lessons = {"episode": [], "retry": []}
+    for kind, parts in documents:
+        lessons[kind].append(render(renderer, parts))
+    summary = {k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()}
+    console.print(f"lessons: {summary}")
+    model = build_model(tokenizer, config.seed)
+    losses = fit(model, lessons, config, console)
+    out.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    manifest = {
+        "command": f"r3l warmstart {name}",
+        "config": config.model_dump(mode="json"),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "lessons": summary,
+        "loss": losses,
+        "weights_sha256": sha256_of(out / "model.safetensors"),
+        "versions": versions(),
+        "hardware": hardware(),
+        "commit": commit(),
+    }
+    write_json_atomic(out / "warmstart.json", manifest)
+    return manifest
+
+
+def _in_workers(config: WarmstartConfig, workers: int) -> Iterator[list[tuple[str, list[Part]]]]:
+    """Demonstrations as untokenised documents, in a fixed order whatever the number of workers."""
+    size = 16
+    starts = range(0, config.tasks, size)
+    jobs = [(config, range(s, min(s + size, config.tasks))) for s in starts]
+    with get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap(_documents, jobs)
+
+
+def _documents(job: tuple[WarmstartConfig, range]) -> list[tuple[str, list[Part]]]:
+    config, indices = job
+    package = find_package(config.env)
+    dialogue = package.dialogue({"style": "compact", "max_turns": config.max_turns})
+    found: list[tuple[str, list[Part]]] = []
+    for demonstration in package.demonstrations(indices, config.variants, config.model_dump()):  # type: ignore[attr-defined]
+        found.append(("episode", episode_parts(dialogue, demonstration)))
+        if demonstration.retry:
+            found.append(("retry", retry_parts(dialogue, demonstration)))
+    return found
+
+
+def episode_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
+    """The episode, then the reflection on it, all to be imitated."""
+    parts = [(m, s.response, True) for m, s in zip(_prompts(dialogue, d, d.steps), d.steps, strict=True)]
+    feedback = dialogue.closing(d.reward, d.success, len(d.steps), None)
+    request = template("reflection_compact").substitute(feedback=feedback)
+    return [*parts, ([Message("user", request)], _as_json(d.review), True)]
+
+
+def retry_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
+    """The prefix (context only), the hint at the pivot, and what followed under it."""
+    pivot = int(d.review["retry_from_step"])
+    steps = (*d.steps[:pivot], *d.retry)
+    report = parse_reflection(_as_json(d.review), len(d.steps))
+    assert isinstance(report, Report)
+    hint = with_guidance(guidance_text(report, "suggestion"), "user_turn")
+    parts: list[Part] = []
+    for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
+        parts.append((hint(messages) if k == pivot else messages, step.response, k >= pivot))
+    return parts
+
+
+def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:
+    actions: list[str] = []
+    for step in steps:
+        yield [dialogue.following(d.first, actions, step.now)] if actions else dialogue.opening(d.task, d.first)
+        actions.append(step.action)
+
+
+def _as_json(review: Any) -> str:
+    return json.dumps(dict(review))
+
+
+def _texts(documents: Iterable[tuple[str, list[Part]]]) -> Iterator[str]:
+    for _, parts in documents:
+        for messages, response, _ in parts:
+            yield from (m.content for m in messages)
+            yield response
+
+
+def render(renderer: ChatRenderer, parts: Sequence[Part]) -> Lesson:
+    """Token ids and mask of a document, piece by piece as a live dialog would be."""
+    ids: list[int] = []
+    mask: list[int] = []
+    for k, (messages, response, trained) in enumerate(parts):
+        prompt = renderer.following(messages, ended=True) if k else renderer.opening(messages)
+        answer = [*renderer.tokenizer.encode(response, add_special_tokens=False), renderer.end_id]
+        ids += prompt + answer
+        mask += [0] * len(prompt) + [int(trained)] * len(answer)
+    return Lesson(np.asarray(ids, dtype=np.int32), np.asarray(mask, dtype=np.int8))
+
+
+def fit(model: Any, lessons: dict[str, list[Lesson]], config: WarmstartConfig, console: Console) -> list[float]:
+    """Supervised steps with a cosine schedule; returns the mean loss of each hundred steps."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.01)
+    began, recent, curve = time.perf_counter(), [], []
+    for step in range(config.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = config.lr * _schedule(step, config)
+        batch = _draw(lessons, config, step)
+        optimizer.zero_grad(set_to_none=True)
+        loss = _backward(model, batch)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        recent.append(loss)
+        if (step + 1) % 100 == 0:
+            curve.append(round(float(np.mean(recent)), 4))
+            recent = []
+            minutes = (time.perf_counter() - began) / 60
+            console.print(f"step {step + 1}/{config.steps}  loss {curve[-1]:.4f}  {minutes:.1f} min")
+    return curve
+
+
+def _schedule(step: int, config: WarmstartConfig) -> float:
+    if step < config.warmup_steps:
+        return (step + 1) / config.warmup_steps
+    done = (step - config.warmup_steps) / max(config.steps - config.warmup_steps, 1)
+    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _draw(lessons: dict[str, list[Lesson]], config: WarmstartConfig, step: int) -> list[Lesson]:
+    """About ``tokens_per_step`` tokens, drawn by address."""
+    rng = generator(config.seed, "warmstart", step)
+    chosen: list[Lesson] = []
+    for kind, share in (("episode", 1 - config.retry_share), ("retry", config.retry_share)):
+        tokens = 0
+        while lessons[kind] and tokens < share * config.tokens_per_step:
+            chosen.append(lessons[kind][int(rng.integers(len(lessons[kind])))])
+            tokens += len(chosen[-1].ids)
+    return chosen
+
+
+def _backward(model: Any, batch: Sequence[Lesson]) -> float:
+    """Token-mean cross entropy over the batch, in two padded halves by length."""
+    total = sum(int(x.mask.sum()) for x in batch)
+    ordered = sorted(batch, key=lambda x: len(x.ids))
+    loss_sum = 0.0
+    quarter = max(1, len(ordered) // 4)
+    for part in [ordered[i : i + quarter] for i in range(0, len(ordered), quarter)]:
+        width = max(len(x.ids) for x in part)
+        ids = torch.zeros(len(part), width, dtype=torch.int64)
+        mask = torch.zeros(len(part), width, dtype=torch.bool)
+        for row, lesson in enumerate(part):
+            ids[row, : len(lesson.ids)] = torch.from_numpy(lesson.ids.astype(np.int64))
+            mask[row, : len(lesson.ids)] = torch.from_numpy(lesson.mask.astype(bool))
+        mask[:, 0] = False
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        logits = model.lm_head(hidden[mask.roll(-1, dims=1)])
+        loss = torch.nn.functional.cross_entropy(logits, ids[mask], reduction="sum") / total
+        loss.backward()
+        loss_sum += loss.item()
+    return loss_sum

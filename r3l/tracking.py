@@ -1,0 +1,127 @@
+"""What a run leaves on disk: atomic JSON, tolerant JSON lines, the lock on a run directory, the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from r3l.core.errors import DataError, RunDirectoryError
+
+log = logging.getLogger(__name__)
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "alfworld", "textworld", "fast-downward-textworld")
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write and rename, so that a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_json_atomic(path: Path, content: Any) -> None:
+    """Sorted keys and a final newline: equal content is equal bytes."""
+    write_text_atomic(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in ``path``. Raises DataError naming the file when it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing; is this a finished run directory?") from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON ({error}); delete it and run the command again") from error
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file. A torn last line is skipped with a warning, any other is a DataError."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number < len(lines):
+                raise DataError(f"{path}, line {number}: not valid JSON ({error})") from error
+            log.warning("%s: the last line is torn (the writer was killed); skipped", path)
+    return rows
+
+
+def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
+    """Add one line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row, sort_keys=True) + "\n")
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Own ``run_dir``: create it, check that it can be written, keep others out."""
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(run_dir / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        raise RunDirectoryError(
+            f"run directory {run_dir} is in use by another process; wait for it or choose another --run-dir"
+        ) from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"run directory {run_dir} cannot be written ({error}); choose another with --run-dir"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file, or of a folder's files in name order."""
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.is_file())
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what can change a result."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """The class of machine: results are compared across classes, never silently mixed."""
+    import torch
+
+    return {
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+    }
+
+
+def commit() -> str | None:
+    """The checkout's commit, or None outside git; ``-dirty`` when files differ from it."""
+    here = Path(__file__).parent
+    try:
+        describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(describe, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,37 @@
+"""Shared pieces: hand-made trajectories and a tiny untrained nano model."""
+
+from __future__ import annotations
+
+import pytest
+
+from r3l.core.task import Task
+from r3l.core.trajectory import Trajectory, Turn
+
+TASK = Task("t0", "toy", "test")
+
+
+def make_turn(k: int, tokens: int = 2) -> Turn:
+    """Turn k: one prompt token (100+k), then ``tokens`` response tokens (10k, 10k+1, ...)."""
+    return Turn(
+        observation=f"see {k}",
+        response=f"do {k}",
+        prompt_ids=(100 + k,),
+        response_ids=tuple(range(10 * k, 10 * k + tokens)),
+        logprobs=(-0.5,) * tokens,
+        stop_reason="end",
+        action=f"act {k}",
+    )
+
+
+def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", pivot: int = 0) -> Trajectory:
+    """A trajectory of ``turns`` such turns."""
+    return Trajectory(TASK, 0, kind, [make_turn(k) for k in range(turns)], reward, reward >= 1, "done", "", pivot)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def nano():
+    """(model, tokenizer): the nano architecture with random weights and a tokenizer of a few sentences."""
+    from r3l.local.nano import build_model, build_tokenizer
+
+    tokenizer = build_tokenizer(["You arrive at desk 1. On the desk 1, you see a mug 1, and a pen 2."] * 3)
+    return build_model(tokenizer, seed=0).eval(), tokenizer

@@ -1,0 +1,93 @@
+"""Losses against numbers worked out by hand, and packing invariance."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_trajectory
+
+from baselines.grpo import GRPO
+from r3l.algorithm import R3L
+from r3l.core import losses
+from r3l.core.trajectory import Group
+from r3l.local.batching import collate, microbatches, rows_of
+
+CPU = torch.device("cpu")
+
+
+def test_clipped_surrogate_by_hand():
+    logp = torch.log(torch.tensor([[0.5, 0.1, 0.30]]))
+    old = torch.log(torch.tensor([[0.25, 0.2, 0.30]]))  # ratios 2, 0.5, 1
+    up, clipped = losses.clipped_surrogate(logp, old, torch.tensor([1.0]), 0.2, 0.2)
+    assert up.tolist()[0] == pytest.approx([-1.2, -0.5, -1.0])
+    assert clipped.tolist() == [[1.0, 0.0, 0.0]]
+    down, _ = losses.clipped_surrogate(logp, old, torch.tensor([-1.0]), 0.2, 0.2)
+    assert down.tolist()[0] == pytest.approx([2.0, 0.8, 1.0])
+
+
+def test_kl_estimators_by_hand():
+    d = torch.tensor([[math.log(2.0)]])
+    zero = torch.zeros(1, 1)
+    assert losses.kl(d, zero, "k1").item() == pytest.approx(math.log(2))
+    assert losses.kl(d, zero, "k2").item() == pytest.approx(math.log(2) ** 2 / 2)
+    assert losses.kl(d, zero, "k3").item() == pytest.approx(0.5 - 1 + math.log(2))
+    assert losses.kl(d, zero, "none").item() == 0
+
+
+def groups():
+    base, retry = make_trajectory(3, 0.0), make_trajectory(4, 1.0, "distilled", pivot=2)
+    base.pivot = 2
+    lesson = make_trajectory(2, 0.0, "reflection", pivot=1)
+    return [Group(base.task, [base, retry]), Group(base.task, [lesson], "sft")]
+
+
+def test_r3l_loss_by_hand():
+    """A = -0.5 and alpha = 3; base trains 2 of 6 tokens, retry 4 of 8, the lesson 2 of 4 at log p = -1."""
+    method = R3L({"sft_coef": 0.5})
+    batch = collate(rows_of(method, groups()), CPU)
+    loss, parts = method.loss(batch, torch.full(batch.ids_B_T.shape, -1.0))
+    policy = (-0.5 * 2 / 6 + 3.0 * 4 / 8) / 2
+    assert parts["loss/policy"] == pytest.approx(policy)
+    assert parts["loss/sft"] == pytest.approx(2 / 4)
+    assert loss.item() == pytest.approx(policy + 0.5 * 2 / 4)
+
+
+def test_grpo_token_mean_by_hand():
+    """On-policy (ratio 1): sum of -A over tokens / tokens; z of (0, 1) is -+1/sqrt(2) (minus epsilon)."""
+    method = GRPO({})
+    policy = [Group(g.task, g.trajectories) for g in groups()[:1]]
+    batch = collate(rows_of(method, policy), CPU)
+    loss, _ = method.loss(batch, batch.old_logprobs_B_T.clone())
+    z = 0.5 / (math.sqrt(0.5) + 1e-6)
+    assert loss.item() == pytest.approx((2 * z - 4 * z) / 6)
+
+
+@pytest.mark.parametrize("method", [R3L({}), GRPO({}), R3L({"loss_agg": "token_mean"})])
+def test_loss_does_not_depend_on_packing(method):
+    rows = rows_of(method, groups() if isinstance(method, R3L) else groups()[:1])
+
+    def total(budget):
+        loss = 0.0
+        for part in microbatches(rows, budget):
+            batch = collate(part, CPU)
+            logprobs = -(batch.ids_B_T.float() % 7 + 1) / 10
+            loss += method.loss(batch, logprobs)[0].item()
+        return loss
+
+    assert total(10) == pytest.approx(total(10_000), rel=1e-6)
+
+
+def test_microbatches_respect_the_budget_and_lose_nothing():
+    rows = rows_of(R3L({}), groups())
+    for budget in (1, 13, 30, 1000):
+        parts = microbatches(rows, budget)
+        assert sorted(len(r.ids) for p in parts for r in p) == sorted(len(r.ids) for r in rows)
+        assert all(len(p) == 1 or len(p) * max(len(r.ids) for r in p) <= budget for p in parts)
+
+
+def test_zero_variance_rows_are_idle():
+    group = Group(make_trajectory(1).task, [make_trajectory(2), make_trajectory(3)])
+    assert all(row.idle for row in rows_of(GRPO({}), [group]))
+    assert not any(row.idle for row in rows_of(R3L({}), groups()))
+    assert np.isclose(sum(r.weight.sum() for r in rows_of(GRPO({}), groups()[:1])), 1.0)

@@ -1,0 +1,85 @@
+"""Reflection parsing: the audit's rules, and total on arbitrary strings."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r3l.reflection import Invalid, Report, parse_reflection
+
+GOOD = {
+    "trajectory_summary": "s",
+    "root_cause_analysis": "c",
+    "trajectory_outcome": "failure",
+    "improvement_suggestion": "go to desk 1",
+    "retry_from_step": 2,
+}
+
+
+def parse(turns=5, **changes):
+    return parse_reflection("noise " + json.dumps(GOOD | changes) + " tail", turns)
+
+
+def test_a_valid_report():
+    report = parse()
+    assert isinstance(report, Report)
+    assert (report.outcome, report.pivot, report.suggestion) == ("failure", 2, "go to desk 1")
+    assert not report.perfect and not report.coerced
+
+
+@pytest.mark.parametrize("raw", ["2", 2.0, " 2 "])
+def test_pivot_is_coerced_once_and_marked(raw):
+    report = parse(retry_from_step=raw)
+    assert isinstance(report, Report) and report.pivot == 2 and report.coerced
+    assert report.content["retry_from_step"] == 2
+
+
+def test_success_needs_no_pivot():
+    report = parse(trajectory_outcome="success", improvement_suggestion=None, retry_from_step=None)
+    assert isinstance(report, Report) and report.perfect and report.pivot is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"trajectory_summary": None}, "missing_trajectory_summary"),
+        ({"trajectory_outcome": "partial"}, "bad_outcome"),
+        ({"trajectory_outcome": ["failure"]}, "bad_outcome"),
+        ({"improvement_suggestion": None}, "missing_improvement_suggestion"),
+        ({"improvement_suggestion": "  "}, "missing_improvement_suggestion"),
+        ({"retry_from_step": None}, "missing_retry_from_step"),
+        ({"retry_from_step": "two"}, "bad_retry_from_step"),
+        ({"retry_from_step": 1.5}, "bad_retry_from_step"),
+        ({"retry_from_step": True}, "bad_retry_from_step"),
+        ({"retry_from_step": 5}, "pivot_out_of_range"),
+        ({"retry_from_step": -1}, "pivot_out_of_range"),
+        ({"retry_from_step": 10**400}, "pivot_out_of_range"),
+    ],
+)
+def test_every_defect_has_a_reason(changes, reason):
+    assert parse(**changes) == Invalid(reason)
+
+
+@pytest.mark.parametrize(("text", "reason"), [("", "no_json"), ("} {", "no_json"), ("{a}", "bad_json")])
+def test_text_without_json(text, reason):
+    assert parse_reflection(text, 5) == Invalid(reason)
+
+
+@given(st.text(), st.integers(1, 9))
+def test_never_raises_on_text(text, turns):
+    assert isinstance(parse_reflection(text, turns), Report | Invalid)
+
+
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, values)), st.integers(1, 9))
+def test_never_raises_on_any_json(content, turns):
+    verdict = parse_reflection(json.dumps(content), turns)
+    if isinstance(verdict, Report) and not verdict.perfect:
+        assert verdict.pivot is not None and 0 <= verdict.pivot < turns

@@ -1,0 +1,77 @@
+"""Sampling with kept caches equals sampling from scratch; forks share, close forgets."""
+
+import asyncio
+
+import pytest
+import torch
+
+from r3l.core.environment import Message
+from r3l.core.policy import Sampling
+from r3l.local.policy import LocalPolicy
+
+SAMPLING = Sampling(1.0, 8)
+
+
+def talk(policy, dialogs=5, turns=3):
+    async def one(i):
+        conversation, found = policy.open(), []
+        for t in range(turns):
+            conversation.add(Message("user", f"You arrive at desk {i + t}." * (1 + i % 2)))
+            found.append(await conversation.respond(SAMPLING, ("x", i, t)))
+        twin = conversation.fork(1)
+        twin.add(Message("user", "again"))
+        found.append(await twin.respond(SAMPLING, ("fork", i)))
+        return found, conversation, twin
+
+    async def everyone():
+        return await policy.lockstep.gather(*[one(i) for i in range(dialogs)])
+
+    return asyncio.run(everyone())
+
+
+def test_cache_changes_nothing_and_encodes_each_token_once(nano):
+    model, tokenizer = nano
+    kept, anew = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, keep_cache=False)
+    with_cache, without = talk(kept), talk(anew)
+    for (a, conversation, twin), (b, _, _) in zip(with_cache, without, strict=True):
+        assert [x.response_ids for x in a] == [x.response_ids for x in b]
+        for x, y in zip(a, b, strict=True):
+            assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
+        # everything but the last sampled token has been encoded exactly once
+        assert conversation.encoded == len(conversation._ids) - 1
+        assert twin.encoded == len(twin._ids) - 1
+    assert kept.meter["encoded"] < anew.meter["encoded"]
+
+
+def test_logprobs_are_those_of_a_plain_forward_pass(nano):
+    model, tokenizer = nano
+    for completions, conversation, twin in talk(LocalPolicy(model, tokenizer, 512)):
+        for dialog, last in ((conversation, completions[2]), (twin, completions[3])):
+            ids = torch.tensor(dialog._ids)
+            with torch.no_grad():
+                logp = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
+            n = len(last.response_ids)
+            expected = logp[len(ids) - n - 1 : -1].gather(1, ids[-n:, None]).squeeze(1)
+            assert last.logprobs == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_a_sample_does_not_depend_on_who_shares_the_batch(nano):
+    model, tokenizer = nano
+    alone = talk(LocalPolicy(model, tokenizer, 512), dialogs=1)
+    crowd = talk(LocalPolicy(model, tokenizer, 512), dialogs=6)
+    assert [c.response_ids for c in alone[0][0]] == [c.response_ids for c in crowd[0][0]]
+
+
+def test_temperature_zero_is_greedy_and_context_is_respected(nano):
+    model, tokenizer = nano
+
+    async def once(policy, sampling, address):
+        conversation = policy.open()
+        conversation.add(Message("user", "desk 1"))
+        return await conversation.respond(sampling, address)
+
+    policy = LocalPolicy(model, tokenizer, 512)
+    greedy = [asyncio.run(once(policy, Sampling(0.0, 4), ("g", i))) for i in range(3)]
+    assert len({g.response_ids for g in greedy}) == 1
+    tight = LocalPolicy(model, tokenizer, 6)
+    assert asyncio.run(once(tight, Sampling(1.0, 8), ("c",))).stop_reason == "context"
