@@ -201,7 +201,7 @@ def _read(path: Path) -> Problem | None:
     """The entry at ``path``; None where it is missing or damaged (then it is made again)."""
     try:
         raw = path.read_bytes()
-    except FileNotFoundError:
+    except OSError:  # missing, or unreadable: writing the new entry will say so
         return None
     digest, packed = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
     if hashlib.sha256(packed).digest() != digest:

@@ -1,0 +1,250 @@
+"""The published ALFWorld games as tasks: a user's own download, or the same games packed into one small file.
+
+Layout of a download (``alfworld-download``): ``ROOT/json_2.1.1/SPLIT/TASK/TRIAL/game.tw-pddl``, where ROOT is
+``$ALFWORLD_DATA`` or, as in the alfworld package, ``~/.cache/alfworld``. A game's id is ``SPLIT/TASK/TRIAL``.
+Packed form: rows ``[id, task sentence, walkthrough, problem]`` in ``NAME.jsonl.xz``; the domain and the
+grammar, one text each for all games, lie beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError
+from r3l.core.task import Task
+
+# Counts of the published releases 2.1.1 to 2.1.3 (the README of alfworld and the folders themselves).
+EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
+DOMAIN_FILE = "shared_domain.pddl"
+GRAMMAR_FILE = "shared_grammar.twl2"
+_GAMES_FOLDER = "json_2.1.1"
+_GAME_FILE = "game.tw-pddl"
+_UNKNOWN = "UNKNOWN GOAL"
+_SENTENCE = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)\."')
+_DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or point ALFWORLD_DATA at the games."
+
+
+def data_root(root: str | Path | None = None) -> Path:
+    """Where the games lie: ``root``, else ``$ALFWORLD_DATA``, else the alfworld package's default."""
+    return Path(root or os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld").expanduser()
+
+
+def list_games(split: str, root: str | Path | None = None, expected: int | None = None) -> list[str]:
+    """The sorted game ids of a split.
+
+    ``expected`` is the count that must be there (default: the published one; 0 accepts any number but none).
+    Raises DataError naming the folder, both counts and the download command.
+    """
+    folder = data_root(root) / _GAMES_FOLDER / _known(split)
+    ids = sorted(
+        f"{split}/{path.parent.parent.name}/{path.parent.name}" for path in folder.glob(f"*/*/{_GAME_FILE}")
+    )
+    wanted = EXPECTED_GAMES[split] if expected is None else expected
+    if not ids or (wanted and len(ids) != wanted):
+        raise DataError(
+            f"{folder} holds {len(ids)} ALFWorld games, expected {wanted or 'at least 1'}. {_DOWNLOAD}"
+        )
+    return ids
+
+
+def count_games(root: str | Path | None = None) -> dict[str, int]:
+    """How many games of each split are there; 0 where a split is missing."""
+    base = data_root(root) / _GAMES_FOLDER
+    return {split: sum(1 for _ in (base / split).glob(f"*/*/{_GAME_FILE}")) for split in EXPECTED_GAMES}
+
+
+def ids_sha256(ids: Iterable[str]) -> str:
+    """sha256 of the sorted ids, newline-joined (the rule of ``r3l.panel``)."""
+    return hashlib.sha256("\n".join(sorted(ids)).encode("utf-8")).hexdigest()
+
+
+def load_game(game_id: str, root: str | Path | None = None) -> Task:
+    """One downloaded game as a task. Raises DataError naming the file that is missing or damaged."""
+    path = data_root(root) / _GAMES_FOLDER / game_id / _GAME_FILE
+    try:
+        game = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist. {_DOWNLOAD}") from error
+    except ValueError as error:  # JSON and UTF-8 errors
+        raise _damaged(path, str(error)) from error
+    if not isinstance(game, dict):
+        raise _damaged(path, "not a JSON object")
+    missing = [
+        key for key in ("pddl_domain", "grammar", "pddl_problem") if not isinstance(game.get(key), str)
+    ]
+    if missing:
+        raise _damaged(path, "no " + ", ".join(missing))
+    sentence = _sentence(game["grammar"], path)
+    walkthrough = game.get("walkthrough") or []
+    return _task(game_id, sentence, walkthrough, game["pddl_problem"], game["pddl_domain"], game["grammar"])
+
+
+def load_games(split: str, root: str | Path | None = None, expected: int | None = None) -> Iterator[Task]:
+    """The tasks of a split in id order, read one at a time (a game is about 90 KB)."""
+    for game_id in list_games(split, root, expected):
+        yield load_game(game_id, root)
+
+
+def pack(root: str | Path | None, out: str | Path, splits: Collection[str] | None = None) -> int:
+    """Write the games below ``root`` to ``out`` (``.jsonl.xz``), domain and grammar beside it; their number.
+
+    Comments and needless blanks of a problem are dropped; nothing that is played changes. Splits that are
+    empty are left out. Raises DataError when there is no game, or when games disagree in domain or grammar.
+    """
+    found = [
+        split for split, count in count_games(root).items() if count and split in (splits or EXPECTED_GAMES)
+    ]
+    if not found:
+        raise DataError(f"{data_root(root) / _GAMES_FOLDER} holds no ALFWorld games to pack. {_DOWNLOAD}")
+    rows: list[str] = []
+    shared: tuple[str, str] | None = None
+    for task in (task for split in found for task in load_games(split, root, expected=0)):
+        sentence = task.payload["goal_text"]
+        texts = (
+            task.payload["pddl_domain"],
+            task.payload["grammar"].replace(f"Your task is to: {sentence}.", f"Your task is to: {_UNKNOWN}."),
+        )
+        if shared is not None and texts != shared:
+            raise DataError(
+                f"ALFWorld game {task.id} has another domain or grammar than the others: cannot pack"
+            )
+        shared = texts
+        row = [task.id, sentence, task.payload["walkthrough"], _compact(task.payload["pddl_problem"])]
+        rows.append(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+    assert shared is not None  # every split found has a game
+    target = Path(out)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _write(target.with_name(DOMAIN_FILE), shared[0].encode("utf-8"))
+    _write(target.with_name(GRAMMAR_FILE), shared[1].encode("utf-8"))
+    _write(target, lzma.compress("".join(rows).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME))
+    return len(rows)
+
+
+def load_packed(path: str | Path, split: str | None = None, ids: Collection[str] | None = None) -> list[Task]:
+    """The tasks of a packed file in id order: all, those of one ``split``, or those of ``ids``.
+
+    Raises DataError naming the file that is missing or damaged, or the ids that it lacks.
+    """
+    source = Path(path)
+    domain = _shared_text(source.with_name(DOMAIN_FILE))
+    grammar = _shared_text(source.with_name(GRAMMAR_FILE))
+    wanted = None if ids is None else set(ids)
+    tasks: list[Task] = []
+    for game_id, sentence, walkthrough, problem in _rows(source):
+        if (split is None or game_id.startswith(split + "/")) and (wanted is None or game_id in wanted):
+            own = grammar.replace(_UNKNOWN, json.dumps(sentence, ensure_ascii=False)[1:-1])
+            tasks.append(_task(game_id, sentence, walkthrough, problem, domain, own))
+    absent = (wanted or set()) - {task.id for task in tasks}
+    if absent or not tasks:
+        lacking = (
+            f"{len(absent)} of {len(wanted or ())} asked ids, first {min(absent)}"
+            if absent
+            else f"split {split}"
+        )
+        raise DataError(
+            f"{source} lacks {lacking}. Pack it anew from a whole download (envs.alfworld.games.pack)."
+        )
+    return sorted(tasks, key=lambda task: task.id)
+
+
+def _task(
+    game_id: str, sentence: str, walkthrough: Iterable[str], problem: str, domain: str, grammar: str
+) -> Task:
+    split, name, _ = game_id.split("/", 2)
+    payload = {
+        "goal_text": sentence,
+        "pddl_domain": _one(domain),
+        "grammar": grammar,
+        "pddl_problem": problem,
+        "walkthrough": list(walkthrough),
+    }
+    return Task(id=game_id, env="alfworld", split=split, group=name.split("-", 1)[0], payload=payload)
+
+
+@lru_cache(maxsize=16)
+def _one(text: str) -> str:
+    """The same object for equal texts: all games share one 17 KB domain."""
+    return text
+
+
+def _known(split: str) -> str:
+    if split not in EXPECTED_GAMES:
+        raise DataError(f"ALFWorld has no split {split!r}; it has {', '.join(EXPECTED_GAMES)}")
+    return split
+
+
+def _sentence(grammar: str, path: Path) -> str:
+    found = _SENTENCE.findall(grammar)
+    if len(found) != 1:
+        raise _damaged(path, f"its grammar has {len(found)} task sentences, expected 1")
+    return str(json.loads(f'"{found[0]}"'))
+
+
+def _compact(problem: str) -> str:
+    """The problem without comments (';' to the end of the line) and runs of blanks."""
+    return " ".join(re.sub(r";[^\n]*", " ", problem).split())
+
+
+def _rows(source: Path) -> Iterator[tuple[str, str, list[str], str]]:
+    try:
+        with lzma.open(source, "rt", encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                yield _row(json.loads(line), source, number)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{source} does not exist. Make it with envs.alfworld.games.pack. {_DOWNLOAD}"
+        ) from error
+    except (lzma.LZMAError, EOFError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise _damaged(source, str(error)) from error
+
+
+def _row(row: Any, source: Path, number: int) -> tuple[str, str, list[str], str]:
+    whole = (
+        isinstance(row, list)
+        and len(row) == 4
+        and isinstance(row[0], str)
+        and row[0].count("/") == 2
+        and isinstance(row[1], str)
+        and isinstance(row[2], list)
+        and isinstance(row[3], str)
+    )
+    if not whole:
+        raise _damaged(source, f"line {number} is not [split/task/trial, sentence, walkthrough, problem]")
+    return row[0], row[1], row[2], row[3]
+
+
+def _shared_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} is missing beside the packed games; pack them anew or copy it too"
+        ) from error
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(f"{path} is damaged ({why}). Fetch it again (alfworld-download -f) or remove it.")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put a file in place in one step."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(temporary, 0o644)  # mkstemp makes files for one user only; games are shared ones
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
