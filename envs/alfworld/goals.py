@@ -1,0 +1,66 @@
+"""What a task asks for, read from its sentence alone: the twelve sentences of alfworld's goal library."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from r3l.core.errors import DataError
+
+FAMILIES = (
+    "pick_and_place_simple",
+    "look_at_obj_in_light",
+    "pick_clean_then_place_in_recep",
+    "pick_heat_then_place_in_recep",
+    "pick_cool_then_place_in_recep",
+    "pick_two_obj_and_place",
+)
+SIMPLE, LOOK, CLEAN, HEAT, COOL, TWO = FAMILIES
+STATES = {CLEAN: "clean", HEAT: "hot", COOL: "cool"}
+
+# Our wording of both templates of each family; a test holds them against alfworld.gen.goal_library.
+_SENTENCES = {
+    SIMPLE: r"put (?:a|some) (?P<object>\w+) (?:in|on) (?P<destination>\w+)",
+    LOOK: r"(?:look at|examine the) (?P<object>\w+) (?:under|with) the (?P<lamp>\w+)",
+    CLEAN: r"(?:put a clean|clean some) (?P<object>\w+) (?:in|and put it in) (?P<destination>\w+)",
+    HEAT: r"(?:put a hot|heat some) (?P<object>\w+) (?:in|and put it in) (?P<destination>\w+)",
+    COOL: r"(?:put a cool|cool some) (?P<object>\w+) (?:in|and put it in) (?P<destination>\w+)",
+    TWO: r"(?:put|find) two (?P<object>\w+) (?:in|and put them in) (?P<destination>\w+)",
+}
+_PATTERNS = {family: re.compile(sentence) for family, sentence in _SENTENCES.items()}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A task's needs. Classes are as displayed (``mug``, ``sinkbasin``).
+
+    ``state`` is None, ``clean``, ``hot`` or ``cool``. ``destination`` is None exactly where ``lamp`` is not.
+    """
+
+    family: str
+    object: str
+    count: int = 1
+    state: str | None = None
+    destination: str | None = None
+    lamp: str | None = None
+
+
+def parse_goal(goal_text: str) -> Goal:
+    """Read a task sentence (a final full stop is ignored). Raises DataError for any other sentence."""
+    sentence = goal_text.strip().rstrip(".").strip()
+    for family, pattern in _PATTERNS.items():
+        found = pattern.fullmatch(sentence)
+        if found:
+            words = found.groupdict()
+            return Goal(
+                family,
+                words["object"],
+                2 if family == TWO else 1,
+                STATES.get(family),
+                words.get("destination"),
+                words.get("lamp"),
+            )
+    raise DataError(
+        f"{goal_text!r} is none of ALFWorld's task sentences (alfworld.gen.goal_library); "
+        "crowd-sourced wordings are not read."
+    )
