@@ -17,6 +17,7 @@ from envs.alfworld.translate import (
     Problem,
     Row,
     Signature,
+    cached_problem,
     check_versions,
     load_problem,
     packaged_text,
@@ -70,6 +71,18 @@ class AlfworldEngine:
         self._commands: Mapping[str, _Operator] = {}
         self._observation = Observation("")
 
+    def prepare(self, task: Task) -> bool:
+        """Translate ``task`` into the disk cache without starting it; False where it was there already.
+
+        Ends the game in progress. Raises DataError as ``reset`` does.
+        """
+        domain, _, problem = _game_texts(task)
+        if cached_problem(domain, problem) is not None:
+            return False
+        self._key = self._start = None
+        load_problem(domain, problem, self._library(), task.id)
+        return True
+
     def reset(self, task: Task) -> Observation:
         """Start ``task``. Raises DataError, naming the task, when its game is incomplete or damaged."""
         domain, grammar, problem = _game_texts(task)
@@ -77,9 +90,7 @@ class AlfworldEngine:
         if key == self._key and self._start is not None:
             return self.restore(self._start)
         self._key = self._start = None
-        if self._lib is None:
-            self._lib = _take_library()
-        translated = load_problem(domain, problem, self._lib, task.id)
+        translated = load_problem(domain, problem, self._library(), task.id)
         self._load(translated, _read_grammar(grammar, task.id))
         self._key = key
         return self._observation
@@ -118,6 +129,11 @@ class AlfworldEngine:
         if self._lib is not None:
             _IDLE_LIBRARIES.append(self._lib)
         self._lib = self._key = self._start = None
+
+    def _library(self) -> Any:
+        if self._lib is None:
+            self._lib = _take_library()
+        return self._lib
 
     def _load(self, problem: Problem, grammar: Grammar) -> None:
         self._loads += 1

@@ -10,7 +10,7 @@ from typing import Any
 
 from envs.alfworld.translate import check_versions, packaged_text
 from r3l.core.environment import Observation
-from r3l.core.errors import DataError
+from r3l.core.errors import EngineError
 from r3l.core.task import Task
 
 
@@ -20,8 +20,6 @@ class OfficialEnvironment:
     def __init__(self) -> None:
         check_versions()
         self._env: Any = None
-        self._actions: list[str] = []
-        self._task: Task | None = None
 
     def reset(self, task: Task) -> Observation:
         """Load and start ``task``. Raises what the packages raise on a damaged game."""
@@ -29,18 +27,16 @@ class OfficialEnvironment:
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
         from textworld.envs.pddl import PddlEnv
 
-        self.close()
-        infos = textworld.EnvInfos(won=True, admissible_commands=True, score=True, feedback=True)
-        self._env = AlfredDemangler(PddlEnv(infos), shuffle=False)
+        if self._env is None:
+            infos = textworld.EnvInfos(won=True, admissible_commands=True, score=True, feedback=True)
+            self._env = AlfredDemangler(PddlEnv(infos), shuffle=False)
         self._env.load(official_game(task))
-        self._task, self._actions = task, []
         state = self._env.reset()
         won = bool(state["won"])
         return Observation(state["feedback"], tuple(state["admissible_commands"]), 0.0, won, won)
 
     def step(self, action: str) -> Observation:
         """Apply one action."""
-        self._actions.append(action)
         state, score, done = self._env.step(action)
         return Observation(
             state["feedback"],
@@ -55,13 +51,14 @@ class OfficialEnvironment:
 
     def restore(self, snapshot: Any) -> Observation:
         """Always an error; ``restart`` is what a user of the packages has."""
-        raise DataError("the packages' own ALFWorld environment has no snapshots; replay the actions instead")
+        raise EngineError(
+            "the packages' own ALFWorld environment has no snapshots; replay the actions instead"
+        )
 
     def restart(self, actions: list[str]) -> Observation:
         """Come to the state after ``actions`` the shipped way: reset the loaded game and play them."""
         self._env.reset()
         observation = Observation("")
-        self._actions = []
         for action in actions:
             observation = self.step(action)
         return observation
@@ -70,7 +67,7 @@ class OfficialEnvironment:
         """Release the library."""
         if self._env is not None:
             self._env.close()
-            self._env = None
+        self._env = None
 
 
 def official_environment() -> OfficialEnvironment:

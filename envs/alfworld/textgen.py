@@ -100,12 +100,11 @@ class World:
                 (name, types) for types in _subtypes(self._types, tuple(kind for _, kind in places))
             ]
             rows = [row for signature in signatures for row in self.facts.get(signature, ())]
-            found = [
-                extended
-                for bound in found
-                for row in rows
-                if (extended := _extend(bound, places, row)) is not None
-            ]
+            if found and all(place in found[0] for place in places):  # nothing left to bind: only check
+                found = [bound for bound in found if tuple(bound[place] for place in places) in rows]
+            else:
+                extended = (_extend(bound, places, row) for bound in found for row in rows)
+                found = [bound for bound in extended if bound is not None]
         return found
 
 

@@ -110,9 +110,7 @@ def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
     ``lib`` is a libdownward handle; a fresh translation leaves its problem loaded there.
     Raises DataError, naming the task, when Fast Downward cannot read the problem.
     """
-    key = problem_key(domain, problem)
-    path = cache_directory() / key[:2] / f"{key}.bin"
-    cached = _read(path)
+    cached = cached_problem(domain, problem)
     if cached is not None:
         return cached
     try:
@@ -124,8 +122,18 @@ def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
             f"({type(error).__name__}: {error}). The game file is damaged: fetch it again with "
             "alfworld-download -f, or drop the task from the panel."
         ) from error
-    _write(path, made)
+    _write(_entry(domain, problem), made)
     return made
+
+
+def cached_problem(domain: str, problem: str) -> Problem | None:
+    """The kept translation; None where there is none or it is damaged (then it is to be made again)."""
+    return _read(_entry(domain, problem))
+
+
+def _entry(domain: str, problem: str) -> Path:
+    key = problem_key(domain, problem)
+    return cache_directory() / key[:2] / f"{key}.bin"
 
 
 def _translate(domain: str, problem: str, lib: Any) -> Problem:
@@ -198,7 +206,6 @@ def _display_names(facts: Mapping[Signature, set[Row]]) -> dict[str, tuple[str, 
 
 
 def _read(path: Path) -> Problem | None:
-    """The entry at ``path``; None where it is missing or damaged (then it is made again)."""
     try:
         raw = path.read_bytes()
     except OSError:  # missing, or unreadable: writing the new entry will say so
