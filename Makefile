@@ -1,0 +1,53 @@
+# make table1   everything: install once, train, evaluate, print Table 1 of the nano tier
+# make test     the fast tests          make lint    ruff, mypy, snakefmt
+# make setup    only the install        make clean   what the tools left (never results/)
+#
+# PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (README, Quick start).
+
+SHELL := bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.r3l-installed
+PIP_ARGS ?=
+CORES ?= all
+
+# The first interpreter that really runs and is 3.11 or 3.12; newest first. A name on PATH may be a dead shim.
+SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
+PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
+    "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
+
+.PHONY: setup table1 test lint clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then \
+	    if [ -z "$(PYTHON)" ]; then \
+	        echo "error: no Python 3.11 or 3.12 found; install one (e.g. apt-get install python3.12 python3.12-venv," \
+	            "or uv python install 3.12) and run make setup PYTHON=/path/to/python3.12" >&2; exit 2; fi; \
+	    for tool in c++ cmake make; do command -v $$tool >/dev/null || { \
+	        echo "error: $$tool is missing; fast-downward-textworld is built from source:" \
+	            "apt-get install g++ cmake make" >&2; exit 2; }; done; \
+	    "$(PYTHON)" -m venv $(VENV) || { \
+	        echo "error: $(PYTHON) cannot make a virtual environment; install its venv package" \
+	            "(e.g. apt-get install python3.12-venv)" >&2; rm -rf $(VENV); exit 2; }; \
+	fi
+	$(BIN)/python -m pip install $(PIP_ARGS) -e '.[dev]'
+	@touch $@
+
+table1: setup
+	$(BIN)/snakemake --cores $(CORES) results/table1.csv results/figures/training_curves.png
+	@$(BIN)/r3l table table1
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy r3l
+	$(BIN)/snakefmt --check Snakefile
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

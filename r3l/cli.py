@@ -1,0 +1,385 @@
+"""The command line: one Typer app, thin verbs. Bad input is one paragraph on stderr and exit code 2.
+
+Every verb imports what it needs when it runs, so ``r3l --help`` needs neither torch nor an engine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from r3l.core.errors import ConfigError, DataError, R3LError
+
+if TYPE_CHECKING:
+    from r3l.config import Run
+
+app = typer.Typer(
+    help="Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+panel_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
+bench_app = typer.Typer(help="Measure the parts: environment engines, rollouts.", no_args_is_help=True)
+app.add_typer(panel_app, name="panel")
+app.add_typer(bench_app, name="bench")
+
+RESULTS = Path("results")
+
+Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
+Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
+Method = Annotated[str, typer.Option(help="Method: a file of configs/methods/.")]
+Model = Annotated[
+    str | None, typer.Option(help="A stored model's name, a folder, or a hub id. Default: the tier's.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of every draw of the run.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="KEY=VALUE, e.g. train.lr=1e-4. Repeatable.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Results = Annotated[Path, typer.Option(help="Where runs lie: RESULTS/tier/env/model/method/seedN.")]
+
+
+def main() -> None:
+    """Entry point: typed errors become one paragraph and exit code 2; anything else is a traceback and 1."""
+    try:
+        app()
+    except R3LError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+@app.command()
+def train(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    model: Model = None,
+    seed: Seed = 0,
+    steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
+    overrides: Overrides = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
+    set_aside: Annotated[
+        bool, typer.Option(help="Rename a directory of another configuration, then start.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train one run; run the same command again to resume.
+
+    Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
+    """
+    from r3l import workflow
+    from r3l.local.engine import train as train_run
+
+    run = _resolve(tier, env, method, seed, model, overrides, steps)
+    where = run_dir or RESULTS / run.cell / f"seed{seed}"
+    if set_aside:
+        workflow.set_aside(where, run.fingerprint())
+    result = train_run(run, where)
+    line = f"{run.cell} seed {seed}: {result['steps']} steps, {_pairs(result['final'])}; in {where}"
+    _print(result, as_json, line)
+
+
+@app.command()
+def evaluate(
+    run_dir: Annotated[Path, typer.Argument(help="Directory of a finished training run.")],
+    panel: Annotated[str | None, typer.Option(help="Another panel than the run's test panel.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play the whole test panel with a run's last checkpoint: no reflection, no guidance.
+
+    Example: `r3l evaluate results/nano/alfworld/nano/r3l/seed0`
+    """
+    from r3l.evaluation.evaluate import evaluate_run
+
+    if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
+        raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
+    evaluation = evaluate_run(run_dir, panel=panel)
+    scores = {group: values["success"] for group, values in evaluation["groups"].items()}
+    _print(evaluation, as_json, f"{evaluation['cell']} seed {evaluation['seed']}: success {_pairs(scores)}")
+
+
+@app.command()
+def table(
+    name: Annotated[str, typer.Argument(help="table1")],
+    evaluations: Annotated[
+        list[Path] | None, typer.Argument(help="evaluation.json files; default: all found.")
+    ] = None,
+    results: Results = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="Also write the table as CSV.")] = None,
+    seeds_planned: Annotated[
+        int | None, typer.Option(help="Default: as many as configs/workflow.yaml has.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a table from result files, offline; missing seeds are shown as missing.
+
+    Example: `r3l table table1 --out results/table1.csv`
+    """
+    from r3l import workflow
+    from r3l.report import records, tables
+
+    _known("table", name, tables.TABLES)
+    planned = len(workflow.load().seeds) if seeds_planned is None else seeds_planned
+    rows = tables.TABLES[name](records.load(evaluations or records.find(results)), planned)
+    if out:
+        tables.write_csv(rows, out)
+    if as_json:
+        print(json.dumps({"rows": rows}))
+    else:
+        Console().print(tables.render(rows))
+
+
+@app.command()
+def figure(
+    name: Annotated[str, typer.Argument(help="training_curves")],
+    evaluations: Annotated[
+        list[Path] | None, typer.Argument(help="evaluation.json files; default: all found.")
+    ] = None,
+    results: Results = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png.")] = RESULTS / "figures",
+    as_json: AsJson = False,
+) -> None:
+    """Draw a figure from result files, offline, as PDF and PNG.
+
+    Example: `r3l figure training_curves --out results/figures`
+    """
+    from r3l.report import figures, records
+
+    _known("figure", name, figures.FIGURES)
+    written = figures.FIGURES[name](records.load(evaluations or records.find(results)), out)
+    paths = [str(path) for path in written]
+    _print({"figure": name, "files": paths}, as_json, "\n".join(paths))
+
+
+@app.command()
+def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
+    """List the methods with their settings in a tier.
+
+    Example: `r3l methods --json`
+    """
+    from r3l.config import MethodConfig, TierConfig, load, names
+
+    load("tiers", tier, TierConfig)
+    found = [load("methods", name, MethodConfig) for name in names("methods")]
+    rows = [
+        {"method": m.method, "label": m.label, "code": m.code, "settings": m.settings | m.tiers.get(tier, {})}
+        for m in found
+    ]
+    _print_rows({"methods": rows}, as_json)
+
+
+@app.command()
+def envs(as_json: AsJson = False) -> None:
+    """List the environments with their tiers and panels.
+
+    Example: `r3l envs`
+    """
+    from r3l.config import EnvConfig, load, names
+
+    rows = [
+        {"env": e.env, "label": e.label, "tier": tier, **settings.model_dump()}
+        for e in (load("envs", name, EnvConfig) for name in names("envs"))
+        for tier, settings in e.tiers.items()
+    ]
+    _print_rows({"envs": rows}, as_json)
+
+
+@app.command()
+def doctor(tier: Tier = "nano", as_json: AsJson = False) -> None:
+    """Check that this machine can run a tier; exit code 2 if something fails.
+
+    Example: `r3l doctor --tier nano`
+    """
+    from r3l import doctor as checks
+
+    found = checks.examine(tier)
+    if as_json:
+        print(json.dumps({"tier": tier, "ok": all(c.ok for c in found), "checks": [vars(c) for c in found]}))
+    else:
+        Console().print(checks.render(found))
+    if not all(check.ok for check in found):
+        raise typer.Exit(2)
+
+
+@app.command()
+def warmstart(
+    name: Annotated[str, typer.Argument(help="A file of configs/warmstart/.")] = "nano",
+    out: Annotated[Path | None, typer.Option(help="Default: results/stored/models/NAME.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that play demonstrations.")] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Build a start model by supervised steps (about an hour on 2 cores). Never overwrites one.
+
+    Example: `r3l warmstart nano --out results/models/nano`
+    """
+    from r3l.local.checkpoint import STORED_MODELS
+    from r3l.local.warmstart import build
+
+    target = out or STORED_MODELS / name
+    if target.exists() and any(target.iterdir()):
+        raise DataError(f"{target} already holds a model; move it away or give another folder with --out")
+    manifest = build(name, target, workers=workers)
+    _print(manifest, as_json, f"{manifest['parameters']} parameters in {target}")
+
+
+@panel_app.command("check")
+def panel_check(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    out: Annotated[Path | None, typer.Option(help="Write the description here as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Regenerate or read an environment's panels, compare their hashes, check that train and test are apart.
+
+    Example: `r3l panel check --env alfworld`
+    """
+    from r3l import workflow
+    from r3l.tracking import write_json_atomic
+
+    description = workflow.check_panels(tier, env)
+    if out:
+        with workflow.writable(out):
+            write_json_atomic(out, description)
+    lines = [f"{p['name']}: {p['tasks']} tasks, sha256 {p['sha256']}" for p in description["panels"].values()]
+    _print(description, as_json, "\n".join(lines))
+
+
+@panel_app.command("build")
+def panel_build(
+    panel: Annotated[str, typer.Argument(help="Name of the panel, e.g. nano.")] = "nano",
+    env: Env = "alfworld",
+    as_json: AsJson = False,
+) -> None:
+    """Prove every task of a panel solvable and write the file that is committed.
+
+    Example: `r3l panel build nano --env alfworld`
+    """
+    path = _env_module(env, "panels").build(panel)
+    _print({"env": env, "panel": panel, "file": str(path)}, as_json, str(path))
+
+
+@bench_app.command("env")
+def bench_env(
+    env: Annotated[str, typer.Argument(help="Environment.")] = "alfworld",
+    tier: Tier = "nano",
+    packed: Annotated[
+        Path | None, typer.Option(help="Published games in packed form; default: the test panel.")
+    ] = None,
+    games: Annotated[int, typer.Option(min=0, help="Only the first N games; 0: all.")] = 0,
+    steps: Annotated[int, typer.Option(min=0, help="Random steps after each walkthrough.")] = 20,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Our engine against the package's own path on the same games: identity and speed.
+
+    Example: `r3l bench env alfworld --games 20`
+    """
+    from r3l.config import EnvConfig, load
+    from r3l.core.pool import find_package
+
+    bench = _env_module(env, "bench")
+    config = load("envs", env, EnvConfig)
+    if tier not in config.tiers:
+        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
+    if packed:
+        tasks = _env_module(env, "games").load_packed(packed)
+    else:
+        tasks = find_package(env).tasks(config.tiers[tier].test_panel)
+    _print_report(bench.bench(tasks[: games or None], steps, seed), as_json)
+
+
+@bench_app.command("rollout")
+def bench_rollout(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    tasks: Annotated[int, typer.Option(min=1, help="Training tasks to explore.")] = 8,
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each arm, taken in turn.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """The same episodes with and without kept and forked key-value caches: tokens encoded and seconds.
+
+    Example: `r3l bench rollout --tasks 8 --repeats 3`
+    """
+    from r3l.local import bench
+
+    run = _resolve(tier, env, method, seed, model, overrides, None)
+    _print_report(bench.bench_rollout(run, tasks, repeats), as_json)
+
+
+def _resolve(
+    tier: str,
+    env: str,
+    method: str,
+    seed: int,
+    model: str | None,
+    overrides: list[str] | None,
+    steps: int | None,
+) -> Run:
+    from r3l.config import resolve
+
+    short = [] if steps is None else [f"train.steps={steps}"]
+    return resolve(tier, env, method, seed, model, [*(overrides or []), *short])
+
+
+def _env_module(env: str, name: str) -> Any:
+    """``envs.<env>.<name>``, for what only some environments have."""
+    from r3l.config import EnvConfig, load
+
+    load("envs", env, EnvConfig)
+    try:
+        return importlib.import_module(f"envs.{env}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"envs.{env}.{name}":
+            raise
+        raise ConfigError(f"environment {env!r} has no {name} (envs/{env}/{name}.py)") from error
+
+
+def _known(kind: str, name: str, known: Any) -> None:
+    if name not in known:
+        raise ConfigError(f"there is no {kind} {name!r}; known: {', '.join(sorted(known))}")
+
+
+def _pairs(values: dict[str, float]) -> str:
+    return ", ".join(f"{key} {value:.3f}" for key, value in values.items()) or "nothing trained"
+
+
+def _print(content: dict[str, Any], as_json: bool, text: str) -> None:
+    print(json.dumps(content, sort_keys=True) if as_json else text)
+
+
+def _print_report(content: dict[str, Any], as_json: bool) -> None:
+    print(json.dumps(content, sort_keys=True, indent=None if as_json else 2))
+
+
+def _print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(content))
+        return
+    (rows,) = content.values()
+    shown = Table()
+    for column in rows[0]:
+        shown.add_column(column)
+    for row in rows:
+        shown.add_row(*(_text(value) for value in row.values()))
+    Console().print(shown)
+
+
+def _text(value: Any) -> str:
+    return "\n".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+if __name__ == "__main__":
+    main()

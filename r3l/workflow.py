@@ -1,0 +1,122 @@
+"""What the Snakefile asks of the package: which runs there are, and the small steps between its rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field
+
+from r3l.config import CONFIGS, EnvConfig, Run, Strict, TierConfig, resolve, validate
+from r3l.config import load as load_config
+from r3l.core.errors import ConfigError, DataError, RunDirectoryError
+from r3l.tracking import read_json
+
+WORKFLOW = CONFIGS / "workflow.yaml"
+
+
+class WorkflowConfig(Strict):
+    """configs/workflow.yaml: the runs of Table 1 are envs x methods x seeds of one tier."""
+
+    tier: str
+    envs: list[str] = Field(min_length=1)
+    methods: list[str] = Field(min_length=1)
+    model: str | None = None
+    seeds: list[int] = Field(min_length=1)
+    set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
+    sources: dict[str, str]
+
+
+def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
+    """The workflow's configuration: ``content`` (what Snakemake merged), else configs/workflow.yaml."""
+    if content is None:
+        content = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    config = validate(WorkflowConfig, dict(content), "configs/workflow.yaml (with --config)")
+    for key in ("envs", "methods", "seeds"):
+        values = getattr(config, key)
+        if len(set(values)) < len(values):
+            raise ConfigError(f"configs/workflow.yaml (with --config): {key} names something twice: {values}")
+    return config
+
+
+def runs(config: WorkflowConfig) -> dict[str, Run]:
+    """Every run by its state directory under results/, methods together and seeds innermost."""
+    found = [
+        resolve(config.tier, env, method, seed, config.model, list(config.set))
+        for env in config.envs
+        for method in config.methods
+        for seed in config.seeds
+    ]
+    return {f"{run.cell}/seed{run.seed}": run for run in found}
+
+
+def options(config: WorkflowConfig) -> str:
+    """The `r3l train` options that all runs share, quoted for a shell."""
+    import shlex
+
+    model = ["--model", config.model] if config.model else []
+    return shlex.join([*model, *(part for text in config.set for part in ("--set", text))])
+
+
+def panel_files(env: str) -> list[str]:
+    """The committed files and definitions of an environment's panels: when they change, its runs are stale."""
+    root = CONFIGS.parent
+    found = [*(root / "envs" / env / "panels").glob("*.json"), *(CONFIGS / "panels").glob(f"{env}_*.yaml")]
+    return sorted(os.path.relpath(path) for path in found)
+
+
+def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
+    """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
+    manifest = run_dir / "manifest.json"
+    if not manifest.is_file():
+        return None
+    found = read_json(manifest).get("fingerprint")
+    if found == fingerprint:
+        return None
+    target = run_dir.with_name(f"{run_dir.name}.{found}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = run_dir.with_name(f"{run_dir.name}.{found}.{number}")
+    run_dir.rename(target)
+    return target
+
+
+def check_panels(tier: str, env: str) -> dict[str, Any]:
+    """Describe the panels of an environment in a tier. Raises DataError where a hash differs or tasks overlap."""
+    from r3l.core.pool import find_package
+    from r3l.panel import digest
+
+    load_config("tiers", tier, TierConfig)
+    config = load_config("envs", env, EnvConfig)
+    if tier not in config.tiers:
+        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
+    used = {"train": config.tiers[tier].train_panel, "test": config.tiers[tier].test_panel}
+    tasks = {split: find_package(env).tasks(name) for split, name in used.items()}
+    both = {t.id for t in tasks["train"]} & {t.id for t in tasks["test"]}
+    if both:
+        raise DataError(
+            f"panels {used['train']} and {used['test']} share {len(both)} tasks, e.g. {min(both)}; "
+            "training tasks must not be tested: correct the panels"
+        )
+    panels = {
+        split: {"name": used[split], "sha256": digest(found), "tasks": len(found)}
+        for split, found in tasks.items()
+    }
+    return {"schema": 1, "tier": tier, "env": env, "panels": panels}
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn a refused write into an error that names the file and the fix."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} cannot be written ({error.strerror}); choose another with --out"
+        ) from error
