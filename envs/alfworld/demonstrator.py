@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from envs.alfworld.houses import Goal
+from envs.alfworld.goals import Goal
 
 DEVICES = {"clean": "sinkbasin", "hot": "microwave", "cool": "fridge"}
 VERBS = {"clean": "clean", "hot": "heat", "cool": "cool"}
@@ -176,32 +176,47 @@ def thought(belief: Belief) -> str:
 
 @dataclass(frozen=True)
 class Temperament:
-    """How an agent errs. ``slip``: rate of needless actions; ``forgets``: skips heating, cooling, cleaning."""
+    """How an agent errs. ``slip``: rate of needless actions; ``forgets``: skips heating, cooling, cleaning.
+
+    ``habit``: share of slips that are the same one in the same situation (walking past what should be used,
+    going back to where it came from). Diffuse slips vanish when sampling is cooled; habits must be unlearnt.
+    """
 
     slip: float
+    habit: float
     forgets: bool
 
 
 def choose(
-    belief: Belief,
-    admissible: Sequence[str],
-    actions: Sequence[str],
-    who: Temperament,
-    rng: np.random.Generator,
+    belief: Belief, admissible: Sequence[str], actions: Sequence[str], who: Temperament, rng: np.random.Generator
 ) -> str:
     """The agent's next action: a right one, or with rate ``slip`` a needless admissible one."""
     if who.forgets and belief.holding and kind_of(belief.holding) == belief.goal.object:
-        belief = _without_state(belief)
-    right = sorted(right_actions(belief) & set(admissible))
+        belief = replace(belief, goal=replace(belief.goal, state=None))
+    right = [a for a in _in_house_order(belief, right_actions(belief)) if a in admissible]
     if right and rng.random() >= who.slip:
-        return str(rng.choice(right))
+        return right[0] if rng.random() < who.habit else str(rng.choice(right))
+    habit = _habitual_slip(belief, actions)
+    if habit in admissible and rng.random() < who.habit:
+        return habit
     options = [a for a in _slips(belief, admissible) if [*actions[-2:], a] != [a, a, a]]
     return str(rng.choice(options or sorted(admissible)))
 
 
-def _without_state(belief: Belief) -> Belief:
-    goal = Goal(**{**belief.goal.__dict__, "state": None})
-    return Belief(**{**belief.__dict__, "goal": goal})
+def _in_house_order(belief: Belief, actions: set[str]) -> list[str]:
+    order = {f"go to {r}": k for k, r in enumerate(belief.receptacles)}
+    return sorted(actions, key=lambda a: (order.get(a, -1), a))
+
+
+def _habitual_slip(belief: Belief, actions: Sequence[str]) -> str:
+    """Walk past to the next unexplored place where something should be done; else back to the last place."""
+    right = right_actions(belief)
+    if right and not any(a.startswith("go to ") for a in right):
+        for place in belief.unexplored():
+            if place != belief.here:
+                return f"go to {place}"
+    went = [a for a in actions if a.startswith("go to ") and a != f"go to {belief.here}" and a not in right]
+    return went[-1] if went else ""
 
 
 def _slips(belief: Belief, admissible: Sequence[str]) -> list[str]:
@@ -214,36 +229,62 @@ def _slips(belief: Belief, admissible: Sequence[str]) -> list[str]:
     return sorted(seen * 3 + go + take + idle[:1])
 
 
-def review(goal: Goal, first: str, answers: Sequence[tuple[str, str]], success: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Mistake:
+    """A turn whose action was not a right one, and what would have been right there."""
+
+    turn: int
+    cause: str
+    better: tuple[str, ...]
+
+    def rescues(self, max_turns: int) -> bool:
+        """What is better is known up to the delivery and still fits the step limit."""
+        delivers = self.better and self.better[-1].startswith(("move ", "use "))
+        return bool(delivers) and self.turn + len(self.better) <= max_turns
+
+
+def mistakes(goal: Goal, first: str, answers: Sequence[tuple[str, str]]) -> list[Mistake]:
+    """Every turn of an episode of (action, observation after it) pairs that was not right when it was taken."""
+    belief = Belief.at_start(goal, first)
+    found = []
+    for turn, (action, text) in enumerate(answers):
+        if action not in right_actions(belief):
+            found.append(Mistake(turn, _cause(belief, action), tuple(plan(belief))))
+        belief.see(action, text)
+    return found
+
+
+def review(
+    goal: Goal, first: str, answers: Sequence[tuple[str, str]], success: bool, max_turns: int
+) -> dict[str, Any]:
     """The reflection a careful reader writes on an episode of (action, observation after it) pairs.
 
-    Returns the JSON object of r3l.reflection. The pivot is the first turn that was not right; a failure
-    without one (time ran out) is retried from its last turn.
+    Returns the JSON object of r3l.reflection. The pivot is the last mistake from which the rest of the task was
+    known and still fitted the step limit, else the first mistake; a failure without one (time ran out) is
+    retried from its last turn.
     """
-    belief = Belief.at_start(goal, first)
-    pivot, hint, cause = None, "", ""
-    for k, (action, text) in enumerate(answers):
-        if pivot is None and action not in right_actions(belief):
-            pivot, hint, cause = k, _hint(belief), _cause(belief, action)
-        if pivot is None and not success and k == len(answers) - 1:
-            pivot, hint, cause = k, _hint(belief), "no steps left"
-        belief.see(action, text)
-    report: dict[str, Any] = {
-        "trajectory_summary": f"{len(answers)} steps, {len(belief.contents)} places seen",
-        "root_cause_analysis": cause or "no needless step",
-        "trajectory_outcome": "failure",
-        "improvement_suggestion": hint,
-        "retry_from_step": pivot,
+    found = mistakes(goal, first, answers)
+    if success and not found:
+        return _report(answers, "success", None)
+    if not found:
+        found = [Mistake(len(answers) - 1, "no steps left", ())]
+    decisive = [m for m in found if m.rescues(max_turns)]
+    return _report(
+        answers,
+        "success_but_inefficient" if success else "failure",
+        decisive[-1] if decisive else found[0],
+    )
+
+
+def _report(answers: Sequence[tuple[str, str]], outcome: str, mistake: Mistake | None) -> dict[str, Any]:
+    visited = len({action for action, _ in answers if action.startswith("go to ")})
+    return {
+        "trajectory_summary": f"{len(answers)} steps, {visited} places",
+        "root_cause_analysis": mistake.cause if mistake else "no needless step",
+        "trajectory_outcome": outcome,
+        "improvement_suggestion": (", then ".join(mistake.better) or "look elsewhere") if mistake else None,
+        "retry_from_step": mistake.turn if mistake else None,
     }
-    if success:
-        report["trajectory_outcome"] = "success_but_inefficient" if pivot is not None else "success"
-    if report["trajectory_outcome"] == "success":
-        report["improvement_suggestion"] = report["retry_from_step"] = None
-    return report
-
-
-def _hint(belief: Belief) -> str:
-    return ", then ".join(plan(belief)) or "look elsewhere"
 
 
 def _cause(belief: Belief, action: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from envs.alfworld.demonstrator import Belief, Temperament, choose, plan, review, thought
-from envs.alfworld.houses import parse_goal
+from envs.alfworld.engine import AlfworldEngine
+from envs.alfworld.goals import parse_goal
+from envs.alfworld.panels import warmstart_task
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Environment, Observation
 from r3l.core.seeds import generator
@@ -21,12 +23,14 @@ class Manner:
 
     slip_low: float
     slip_high: float
+    habit: float
     forget: float
     max_turns: int
 
     def temperament(self, rng: np.random.Generator) -> Temperament:
         """One agent's character."""
-        return Temperament(float(rng.uniform(self.slip_low, self.slip_high)), bool(rng.random() < self.forget))
+        slip = float(rng.uniform(self.slip_low, self.slip_high))
+        return Temperament(slip, self.habit, bool(rng.random() < self.forget))
 
 
 def demonstrate(engine: Environment, task: Task, variant: int, manner: Manner) -> Demonstration:
@@ -39,7 +43,8 @@ def demonstrate(engine: Environment, task: Task, variant: int, manner: Manner) -
     marks = [engine.snapshot()]
     steps, last = _play(engine, belief, first, [], who, rng, manner.max_turns, marks)
     after = [s.now.text for s in steps[1:]] + [last.text]
-    report = review(goal, first.text, list(zip((s.action for s in steps), after, strict=True)), last.success)
+    answers = list(zip((s.action for s in steps), after, strict=True))
+    report = review(goal, first.text, answers, last.success, manner.max_turns)
     pivot = report["retry_from_step"]
     retry: list[Step] = []
     again = last
@@ -49,7 +54,7 @@ def demonstrate(engine: Environment, task: Task, variant: int, manner: Manner) -
             again_belief.see(step.action, text)
         now = engine.restore(marks[pivot])
         guided = plan(again_belief)
-        calm = Temperament(who.slip, who.forgets and not _mends_state(guided))
+        calm = replace(who, forgets=who.forgets and not _mends_state(guided))
         retry, again = _play(
             engine, again_belief, now, [s.action for s in steps[:pivot]], calm, rng, manner.max_turns, [], guided
         )
@@ -91,8 +96,13 @@ def _play(
     return steps, now
 
 
-def demonstrations(engine: Environment, tasks: Iterator[Task], variants: int, manner: Manner) -> Iterator[Demonstration]:
-    """``variants`` demonstrations of every task."""
-    for task in tasks:
-        for variant in range(variants):
-            yield demonstrate(engine, task, variant, manner)
+def demonstrations(indices: Sequence[int], variants: int, manner: Manner) -> Iterator[Demonstration]:
+    """``variants`` demonstrations on each warm-start house; houses are numbered without end."""
+    engine = AlfworldEngine()
+    try:
+        for index in indices:
+            task = warmstart_task(index)
+            for variant in range(variants):
+                yield demonstrate(engine, task, variant, manner)
+    finally:
+        engine.close()

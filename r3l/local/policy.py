@@ -42,6 +42,7 @@ class LocalPolicy:
     """Opens dialogs with ``model`` (a causal LM of transformers). ``max_context`` counts tokens of a dialog.
 
     ``keep_cache=False`` encodes every dialog anew at each turn: the alternative ``r3l bench rollout`` measures.
+    ``meter`` counts prompt tokens ``encoded``, those of them that were ``fresh``, and ``forwards``.
     """
 
     def __init__(self, model: Any, tokenizer: Any, max_context: int, keep_cache: bool = True) -> None:
@@ -73,6 +74,7 @@ class LocalConversation:
         self._ends: list[int] = [0]  # tokens after each response
         self._messages: list[Message] = []
         self._ended = True
+        self._last_is_new = False  # the last response's final token was sampled here and is not encoded yet
 
     @property
     def encoded(self) -> int:
@@ -90,6 +92,7 @@ class LocalConversation:
         self._ids += prompt
         if len(self._ids) + sampling.max_tokens > self._policy.max_context:
             return Completion("", tuple(prompt), (), (), "context")
+        self._policy.meter["fresh"] += len(prompt) + int(self._last_is_new)
         uniforms = generator(*address).random(sampling.max_tokens)
         job = _Job(self, self._ids[self.encoded :], sampling, uniforms)
         await self._policy.lockstep.request(sampling.phase, address, job)
@@ -120,6 +123,7 @@ class LocalConversation:
         self._ids += job.ids
         self._ends.append(len(self._ids))
         self._ended = job.ids[-1] == end_id
+        self._last_is_new = True
         if not self._policy.keep_cache:
             self._state = None
         text = self._policy.renderer.text(job.ids)

@@ -45,10 +45,9 @@ class WarmstartConfig(Strict):
     seed: int
     tasks: int = Field(ge=1)
     variants: int = Field(ge=1, description="demonstrations of each task")
+    manner: dict[str, float] = Field(description="how the environment's scripted agents err; its own keys")
     max_turns: int = Field(ge=1)
-    slip_low: float = Field(ge=0, le=1)
-    slip_high: float = Field(ge=0, le=1)
-    forget: float = Field(ge=0, le=1)
+    threads: int = Field(ge=1)
     steps: int = Field(ge=1)
     tokens_per_step: int = Field(ge=1)
     lr: float = Field(gt=0)
@@ -74,12 +73,13 @@ def load_config(name: str) -> WarmstartConfig:
 def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
     """Build the warm-started model ``name`` into ``out``; returns its manifest."""
     config = load_config(name)
+    torch.set_num_threads(config.threads)
     console = Console(stderr=True)
     console.print(f"playing {config.tasks} x {config.variants} demonstrations")
     documents = [d for chunk in _in_workers(config, workers) for d in chunk]
     tokenizer = build_tokenizer(_texts(documents))
     renderer = ChatRenderer(tokenizer)
-    lessons = {"episode": [], "retry": []}
+    lessons: dict[str, list[Lesson]] = {"episode": [], "retry": []}
     for kind, parts in documents:
         lessons[kind].append(render(renderer, parts))
     summary = {k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()}
@@ -118,7 +118,7 @@ def _documents(job: tuple[WarmstartConfig, range]) -> list[tuple[str, list[Part]
     package = find_package(config.env)
     dialogue = package.dialogue({"style": "compact", "max_turns": config.max_turns})
     found: list[tuple[str, list[Part]]] = []
-    for demonstration in package.demonstrations(indices, config.variants, config.model_dump()):  # type: ignore[attr-defined]
+    for demonstration in package.demonstrations(indices, config.variants, config.max_turns, config.manner):  # type: ignore[attr-defined]
         found.append(("episode", episode_parts(dialogue, demonstration)))
         if demonstration.retry:
             found.append(("retry", retry_parts(dialogue, demonstration)))

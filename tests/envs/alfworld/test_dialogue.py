@@ -1,0 +1,137 @@
+"""Prompts of both styles, the rule that reads responses, and the final feedback."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.alfworld.dialogue import AlfworldDialogue, task_sentence
+from envs.alfworld.houses import generate
+from r3l.core.environment import Observation, Parsed
+from r3l.core.errors import ConfigError
+
+FIRST = Observation(
+    "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. You see a desk 1.\n\n"
+    "Your task is to: put some mug on desk.",
+    ("go to desk 1", "inventory", "look"),
+)
+NOW = Observation("You arrive at desk 1. On the desk 1, you see a mug 1.", ("look", "take mug 1 from desk 1"))
+TASK = generate("pick_and_place_simple", seed=0)
+RELEASED, COMPACT = AlfworldDialogue("released"), AlfworldDialogue("compact")
+
+
+def said(action: str) -> str:
+    return f"<think>why</think>\n<action>{action}</action>"
+
+
+def test_compact_is_a_numbered_transcript() -> None:
+    (opening,) = COMPACT.opening(TASK, FIRST)
+    assert opening.role == "user"
+    assert opening.content == (
+        "0: You are in the middle of a room. You see a desk 1. Your task is to: put some mug on desk."
+    )
+    now = Observation("You see\n\n  nothing. ")
+    assert COMPACT.following(FIRST, ["look"] * 7, now).content == "7: You see nothing."
+
+
+def test_released_opening_has_a_system_prompt_and_everything_needed() -> None:
+    system, user = AlfworldDialogue("released", max_turns=17).opening(TASK, FIRST)
+    assert (system.role, user.role) == ("system", "user")
+    assert "at most 17 steps" in system.content and "go to (receptacle)" in system.content
+    assert "one object only" in system.content
+    assert FIRST.text in user.content and "- go to desk 1\n- inventory\n- look" in user.content
+    for part in ("<think>", "</think>", "<action>", "</action>"):
+        assert part in user.content
+    assert "$" not in system.content + user.content
+
+
+def test_released_later_turns_show_the_task_and_the_last_four_actions() -> None:
+    actions = [f"go to drawer {k}" for k in range(1, 7)]
+    content = RELEASED.following(FIRST, actions, NOW).content
+    assert "Your task is to: put some mug on desk." in content
+    assert "taken 6 step(s)" in content and "at step 7" in content
+    assert "go to drawer 2" not in content and "step 3: go to drawer 3" in content
+    assert "step 6: go to drawer 6" in content
+    assert NOW.text in content and "- take mug 1 from desk 1" in content
+    one = RELEASED.following(FIRST, ["look"], NOW).content
+    assert "The last 1: step 1: look." in one
+
+
+def test_text_of_a_game_is_never_read_as_a_template() -> None:
+    odd = Observation("Costs $5 ${x}. Your task is to: buy $y.", ("pay $5",))
+    assert "Costs $5 ${x}." in RELEASED.opening(TASK, odd)[1].content
+    assert "Your task is to: buy $y." in RELEASED.following(odd, ["pay $5"], odd).content
+
+
+def test_task_sentence_falls_back_to_the_text() -> None:
+    assert task_sentence("no such\nsentence") == "no such sentence"
+
+
+@pytest.mark.parametrize("dialogue", [RELEASED, COMPACT], ids=["released", "compact"])
+@pytest.mark.parametrize(
+    "response, error",
+    [
+        (said("look"), None),
+        (said("  look\n"), None),
+        ("<action>look</action> then <think>a\nb</think>", None),  # the order is free
+        ("<think></think><action>look</action>", None),
+        ("<action>look</action>", "format"),
+        ("<think>x</think>", "format"),
+        ("", "format"),
+        (said("look") + "<action>look</action>", "format"),
+        (said("look") + "<think>again</think>", "format"),
+        (said("look") + "<action>", "format"),
+        ("</think>x<think><action>look</action>", "format"),
+        ("<think>x</think></action>look<action>", "format"),
+        (said("Look"), "inadmissible"),
+        (said(""), "inadmissible"),
+        (said("take mug 2 from desk 1"), "inadmissible"),
+        (said("take mug 1  from desk 1"), "inadmissible"),
+    ],
+)
+def test_reading_responses(dialogue: AlfworldDialogue, response: str, error: str | None) -> None:
+    parsed = dialogue.parse(response, NOW, [])
+    assert parsed == (Parsed("look") if error is None else Parsed(None, error))
+
+
+def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
+    assert RELEASED.parse(said("look"), NOW, ["look"]) == Parsed("look")
+    assert RELEASED.parse(said("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")
+    assert RELEASED.parse(said("look"), NOW, ["look", "go to desk 1", "look"]) == Parsed("look")
+    assert RELEASED.parse(said("look"), NOW, ["go to desk 1", "look", "look"]) == Parsed(None, "repetition")
+
+
+pieces = st.sampled_from(
+    ["<think>", "</think>", "<action>", "</action>", "look", " ", "\n", "x", "go to desk 1"]
+)
+
+
+@given(
+    response=st.one_of(st.text(), st.lists(pieces, max_size=12).map("".join)),
+    actions=st.lists(st.sampled_from(["look", "go to desk 1"]), max_size=4),
+)
+def test_parse_gives_an_admissible_action_or_an_error(response: str, actions: list[str]) -> None:
+    parsed = RELEASED.parse(response, NOW, actions)
+    assert (parsed.action is None) != (parsed.error is None)
+    assert parsed.action is None or parsed.action in NOW.admissible
+    assert parsed.error in (None, "format", "inadmissible", "repetition")
+
+
+@pytest.mark.parametrize("dialogue", [RELEASED, COMPACT], ids=["released", "compact"])
+def test_closing_states_outcome_reward_and_limit(dialogue: AlfworldDialogue) -> None:
+    won = dialogue.closing(1.0, True, 25, None)
+    assert "not completed" not in won and "completed" in won and "eward" in won and "1" in won
+    assert "within the limit of 25" in won
+    spent = dialogue.closing(0.0, False, 25, None)
+    assert "not completed" in spent and "exceeded the limit of 25" in spent
+    ended = dialogue.closing(0.0, False, 25, "inadmissible")
+    assert "not completed" in ended and "admissible" in ended and "within the limit" in ended
+    assert "unheard-of" in dialogue.closing(0.0, False, 3, "unheard-of")
+
+
+def test_wrong_settings_are_named() -> None:
+    with pytest.raises(ConfigError, match="'fancy' is unknown; it is one of released, compact"):
+        AlfworldDialogue("fancy")
+    with pytest.raises(ConfigError, match="max_turns is 0"):
+        AlfworldDialogue("compact", max_turns=0)
