@@ -37,13 +37,9 @@ RESULTS = Path("results")
 Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
 Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
 Method = Annotated[str, typer.Option(help="Method: a file of configs/methods/.")]
-Model = Annotated[
-    str | None, typer.Option(help="A stored model's name, a folder, or a hub id. Default: the tier's.")
-]
+Model = Annotated[str | None, typer.Option(help="Stored model, folder, or hub id. Default: the tier's.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of every draw of the run.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="KEY=VALUE, e.g. train.lr=1e-4. Repeatable.")
-]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, repeatable: train.lr=1e-4.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Results = Annotated[Path, typer.Option(help="Where runs lie: RESULTS/tier/env/model/method/seedN.")]
 
@@ -67,9 +63,7 @@ def train(
     steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
-    set_aside: Annotated[
-        bool, typer.Option(help="Rename a directory of another configuration, then start.")
-    ] = False,
+    set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one run; run the same command again to resume.
@@ -110,14 +104,10 @@ def evaluate(
 @app.command()
 def table(
     name: Annotated[str, typer.Argument(help="table1")],
-    evaluations: Annotated[
-        list[Path] | None, typer.Argument(help="evaluation.json files; default: all found.")
-    ] = None,
+    evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
     results: Results = RESULTS,
     out: Annotated[Path | None, typer.Option(help="Also write the table as CSV.")] = None,
-    seeds_planned: Annotated[
-        int | None, typer.Option(help="Default: as many as configs/workflow.yaml has.")
-    ] = None,
+    seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a table from result files, offline; missing seeds are shown as missing.
@@ -141,9 +131,7 @@ def table(
 @app.command()
 def figure(
     name: Annotated[str, typer.Argument(help="training_curves")],
-    evaluations: Annotated[
-        list[Path] | None, typer.Argument(help="evaluation.json files; default: all found.")
-    ] = None,
+    evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
     results: Results = RESULTS,
     out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png.")] = RESULTS / "figures",
     as_json: AsJson = False,
@@ -271,9 +259,7 @@ def panel_build(
 def bench_env(
     env: Annotated[str, typer.Argument(help="Environment.")] = "alfworld",
     tier: Tier = "nano",
-    packed: Annotated[
-        Path | None, typer.Option(help="Published games in packed form; default: the test panel.")
-    ] = None,
+    packed: Annotated[Path | None, typer.Option(help="Packed games; default: the test panel.")] = None,
     games: Annotated[int, typer.Option(min=0, help="Only the first N games; 0: all.")] = 0,
     steps: Annotated[int, typer.Option(min=0, help="Random steps after each walkthrough.")] = 20,
     seed: Seed = 0,

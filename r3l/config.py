@@ -148,7 +148,9 @@ def load(kind: str, name: str, model: type[M]) -> M:
     """Read and validate ``configs/<kind>/<name>.yaml``."""
     path = CONFIGS / kind / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{_hint(name, names(kind))}")
+        raise ConfigError(
+            f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{_hint(name, names(kind))}"
+        )
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

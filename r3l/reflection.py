@@ -128,9 +128,7 @@ def _request(dialogue: Dialogue, trajectory: Trajectory, episode: Episode) -> li
     if dialogue.style == "compact":
         request = template("reflection_compact").substitute(feedback=trajectory.feedback)
         return [Message("user", request)]
-    system = template("reflection_system").substitute(
-        domain=dialogue.domain, last_step=len(trajectory.turns) - 1
-    )
+    system = template("reflection_system").substitute(domain=dialogue.domain, last_step=len(trajectory.turns) - 1)
     log = render_log(dialogue, trajectory, episode)
     request = template("reflection_request").substitute(log=log, feedback=trajectory.feedback)
     return [Message("system", system), Message("user", request)]

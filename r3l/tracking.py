@@ -19,7 +19,15 @@ from filelock import FileLock, Timeout
 from r3l.core.errors import DataError, RunDirectoryError
 
 log = logging.getLogger(__name__)
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "alfworld", "textworld", "fast-downward-textworld")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "alfworld",
+    "textworld",
+    "fast-downward-textworld",
+)
 
 
 def write_text_atomic(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from r3l.config import CONFIGS, EnvConfig, Run, Strict, TierConfig, resolve, validate
+from r3l.config import CONFIGS, ROOT, EnvConfig, Run, Strict, TierConfig, resolve, validate
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.tracking import read_json
@@ -56,17 +57,20 @@ def runs(config: WorkflowConfig) -> dict[str, Run]:
 
 def options(config: WorkflowConfig) -> str:
     """The `r3l train` options that all runs share, quoted for a shell."""
-    import shlex
-
     model = ["--model", config.model] if config.model else []
     return shlex.join([*model, *(part for text in config.set for part in ("--set", text))])
 
 
 def panel_files(env: str) -> list[str]:
-    """The committed files and definitions of an environment's panels: when they change, its runs are stale."""
-    root = CONFIGS.parent
-    found = [*(root / "envs" / env / "panels").glob("*.json"), *(CONFIGS / "panels").glob(f"{env}_*.yaml")]
+    """Committed files and definitions of an environment's panels: when they change, its runs are stale."""
+    found = [*(ROOT / "envs" / env / "panels").glob("*.json"), *(CONFIGS / "panels").glob(f"{env}_*.yaml")]
     return sorted(os.path.relpath(path) for path in found)
+
+
+def model_files(run: Run) -> list[str]:
+    """The small file that names a stored start model's weights by hash; nothing for models from elsewhere."""
+    path = ROOT / "results" / "stored" / "models" / run.model / "warmstart.json"
+    return [os.path.relpath(path)] if path.is_file() else []
 
 
 def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
@@ -87,7 +91,7 @@ def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
 
 
 def check_panels(tier: str, env: str) -> dict[str, Any]:
-    """Describe the panels of an environment in a tier. Raises DataError where a hash differs or tasks overlap."""
+    """Describe an environment's panels in a tier. Raises DataError where hashes differ or tasks overlap."""
     from r3l.core.pool import find_package
     from r3l.panel import digest
 
@@ -104,8 +108,7 @@ def check_panels(tier: str, env: str) -> dict[str, Any]:
             "training tasks must not be tested: correct the panels"
         )
     panels = {
-        split: {"name": used[split], "sha256": digest(found), "tasks": len(found)}
-        for split, found in tasks.items()
+        split: {"name": used[split], "sha256": digest(found), "tasks": len(found)} for split, found in tasks.items()
     }
     return {"schema": 1, "tier": tier, "env": env, "panels": panels}
 
@@ -117,6 +120,4 @@ def writable(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise RunDirectoryError(
-            f"{path} cannot be written ({error.strerror}); choose another with --out"
-        ) from error
+        raise RunDirectoryError(f"{path} cannot be written ({error.strerror}); choose another with --out") from error

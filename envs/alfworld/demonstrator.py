@@ -121,9 +121,7 @@ def plan(belief: Belief) -> list[str]:
     if not belief.ready(held) and goal.state is not None:
         device = next((r for r in belief.receptacles if kind_of(r) == DEVICES[goal.state]), None)
         if device is not None:
-            steps += ([] if at == device else [f"go to {device}"]) + [
-                f"{VERBS[goal.state]} {held} with {device}"
-            ]
+            steps += ([] if at == device else [f"go to {device}"]) + [f"{VERBS[goal.state]} {held} with {device}"]
             at = device
     target = next((r for r in belief.receptacles if kind_of(r) == goal.destination), None)
     if target is None:
@@ -254,9 +252,7 @@ def mistakes(goal: Goal, first: str, answers: Sequence[tuple[str, str]]) -> list
     return found
 
 
-def review(
-    goal: Goal, first: str, answers: Sequence[tuple[str, str]], success: bool, max_turns: int
-) -> dict[str, Any]:
+def review(goal: Goal, first: str, answers: Sequence[tuple[str, str]], success: bool, max_turns: int) -> dict[str, Any]:
     """The reflection a careful reader writes on an episode of (action, observation after it) pairs.
 
     Returns the JSON object of r3l.reflection. The pivot is the last mistake from which the rest of the task was

@@ -111,9 +111,7 @@ class AlfworldEngine:
         """A mark of the present state; valid until another task is reset. Costs microseconds."""
         if self._start is None:
             raise EngineError("snapshot before a successful reset")
-        return _Mark(
-            self._loads, self._lib.get_state_id(), dict(self._world.facts), self._commands, self._observation
-        )
+        return _Mark(self._loads, self._lib.get_state_id(), dict(self._world.facts), self._commands, self._observation)
 
     def restore(self, snapshot: Any) -> Observation:
         """Return to ``snapshot``; its observation. Raises EngineError for a mark of another problem."""

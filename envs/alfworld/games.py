@@ -45,14 +45,10 @@ def list_games(split: str, root: str | Path | None = None, expected: int | None 
     Raises DataError naming the folder, both counts and the download command.
     """
     folder = data_root(root) / _GAMES_FOLDER / _known(split)
-    ids = sorted(
-        f"{split}/{path.parent.parent.name}/{path.parent.name}" for path in folder.glob(f"*/*/{_GAME_FILE}")
-    )
+    ids = sorted(f"{split}/{path.parent.parent.name}/{path.parent.name}" for path in folder.glob(f"*/*/{_GAME_FILE}"))
     wanted = EXPECTED_GAMES[split] if expected is None else expected
     if not ids or (wanted and len(ids) != wanted):
-        raise DataError(
-            f"{folder} holds {len(ids)} ALFWorld games, expected {wanted or 'at least 1'}. {_DOWNLOAD}"
-        )
+        raise DataError(f"{folder} holds {len(ids)} ALFWorld games, expected {wanted or 'at least 1'}. {_DOWNLOAD}")
     return ids
 
 
@@ -78,9 +74,7 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
         raise _damaged(path, str(error)) from error
     if not isinstance(game, dict):
         raise _damaged(path, "not a JSON object")
-    missing = [
-        key for key in ("pddl_domain", "grammar", "pddl_problem") if not isinstance(game.get(key), str)
-    ]
+    missing = [key for key in ("pddl_domain", "grammar", "pddl_problem") if not isinstance(game.get(key), str)]
     if missing:
         raise _damaged(path, "no " + ", ".join(missing))
     sentence = _sentence(game["grammar"], path)
@@ -100,9 +94,7 @@ def pack(root: str | Path | None, out: str | Path, splits: Collection[str] | Non
     Comments and needless blanks of a problem are dropped; nothing that is played changes. Splits that are
     empty are left out. Raises DataError when there is no game, or when games disagree in domain or grammar.
     """
-    found = [
-        split for split, count in count_games(root).items() if count and split in (splits or EXPECTED_GAMES)
-    ]
+    found = [split for split, count in count_games(root).items() if count and split in (splits or EXPECTED_GAMES)]
     if not found:
         raise DataError(f"{data_root(root) / _GAMES_FOLDER} holds no ALFWorld games to pack. {_DOWNLOAD}")
     rows: list[str] = []
@@ -114,9 +106,7 @@ def pack(root: str | Path | None, out: str | Path, splits: Collection[str] | Non
             task.payload["grammar"].replace(f"Your task is to: {sentence}.", f"Your task is to: {_UNKNOWN}."),
         )
         if shared is not None and texts != shared:
-            raise DataError(
-                f"ALFWorld game {task.id} has another domain or grammar than the others: cannot pack"
-            )
+            raise DataError(f"ALFWorld game {task.id} has another domain or grammar than the others: cannot pack")
         shared = texts
         row = [task.id, sentence, task.payload["walkthrough"], _compact(task.payload["pddl_problem"])]
         rows.append(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
@@ -145,20 +135,12 @@ def load_packed(path: str | Path, split: str | None = None, ids: Collection[str]
             tasks.append(_task(game_id, sentence, walkthrough, problem, domain, own))
     absent = (wanted or set()) - {task.id for task in tasks}
     if absent or not tasks:
-        lacking = (
-            f"{len(absent)} of {len(wanted or ())} asked ids, first {min(absent)}"
-            if absent
-            else f"split {split}"
-        )
-        raise DataError(
-            f"{source} lacks {lacking}. Pack it anew from a whole download (envs.alfworld.games.pack)."
-        )
+        lacking = f"{len(absent)} of {len(wanted or ())} asked ids, first {min(absent)}" if absent else f"split {split}"
+        raise DataError(f"{source} lacks {lacking}. Pack it anew from a whole download (envs.alfworld.games.pack).")
     return sorted(tasks, key=lambda task: task.id)
 
 
-def _task(
-    game_id: str, sentence: str, walkthrough: Iterable[str], problem: str, domain: str, grammar: str
-) -> Task:
+def _task(game_id: str, sentence: str, walkthrough: Iterable[str], problem: str, domain: str, grammar: str) -> Task:
     split, name, _ = game_id.split("/", 2)
     payload = {
         "goal_text": sentence,
@@ -200,9 +182,7 @@ def _rows(source: Path) -> Iterator[tuple[str, str, list[str], str]]:
             for number, line in enumerate(stream, start=1):
                 yield _row(json.loads(line), source, number)
     except FileNotFoundError as error:
-        raise DataError(
-            f"{source} does not exist. Make it with envs.alfworld.games.pack. {_DOWNLOAD}"
-        ) from error
+        raise DataError(f"{source} does not exist. Make it with envs.alfworld.games.pack. {_DOWNLOAD}") from error
     except (lzma.LZMAError, EOFError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -228,9 +208,7 @@ def _shared_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise DataError(
-            f"{path} is missing beside the packed games; pack them anew or copy it too"
-        ) from error
+        raise DataError(f"{path} is missing beside the packed games; pack them anew or copy it too") from error
 
 
 def _damaged(path: Path, why: str) -> DataError:

@@ -111,9 +111,7 @@ class _Rejected(Exception):
     """A draw that cannot become a task; the message is the reason it is counted under."""
 
 
-def generate(
-    family: str, seed: int, receptacles: int = 6, objects: int = 8, split: str = "", group: str = ""
-) -> Task:
+def generate(family: str, seed: int, receptacles: int = 6, objects: int = 8, split: str = "", group: str = "") -> Task:
     """The house of ``family`` and ``seed``. Impossible draws are redrawn from the next sub-seed.
 
     ``payload``: ``pddl_problem``, ``goal_text``, ``walkthrough`` (a winning plan by rule; ``prove`` plays it),
@@ -222,16 +220,12 @@ def _draw_goal(
     options: dict[str, list[str]] = {}
     for destination in sorted(receptacles - {_DEVICES.get(house.family)}):
         others = receptacles - {destination}
-        options[destination] = [
-            k for k in able if _holds(destination, k) and any(_holds(other, k) for other in others)
-        ]
+        options[destination] = [k for k in able if _holds(destination, k) and any(_holds(other, k) for other in others)]
     chosen = _choice([destination for destination, fitting in options.items() if fitting], rng)
     return chosen, _choice(options[chosen], rng)
 
 
-def _draw_objects(
-    house: House, target: str, groups: Sequence[Sequence[str]], rng: np.random.Generator
-) -> list[str]:
+def _draw_objects(house: House, target: str, groups: Sequence[Sequence[str]], rng: np.random.Generator) -> list[str]:
     """The target, once or as often as asked, with look-alikes first and anything of the room after."""
     drawn = [target] * (2 if house.family == TWO else 1)
     kin = [kind for kind in next(g for g in groups if target in g) if kind != target]
@@ -252,15 +246,11 @@ def _draw_objects(
 def _numbered(kinds: Iterable[str], rng: np.random.Generator) -> tuple[_Thing, ...]:
     """Instances in drawn order, numbered in another one: number 1 must not mean "drawn first"."""
     listed = list(kinds)
-    numbers = {
-        kind: [int(n) + 1 for n in rng.permutation(count)] for kind, count in sorted(Counter(listed).items())
-    }
+    numbers = {kind: [int(n) + 1 for n in rng.permutation(count)] for kind, count in sorted(Counter(listed).items())}
     return tuple(_Thing(kind, numbers[kind].pop()) for kind in listed)
 
 
-def _place(
-    thing: _Thing, receptacles: Sequence[_Thing], barred: str | None, rng: np.random.Generator
-) -> _Thing:
+def _place(thing: _Thing, receptacles: Sequence[_Thing], barred: str | None, rng: np.random.Generator) -> _Thing:
     fitting = [r for r in receptacles if _holds(r.kind, thing.kind) and r.kind != barred]
     if not fitting:
         raise _Rejected("no place for an object")
@@ -347,10 +337,6 @@ def _problem(house: House, content: _Content) -> str:
 def _traits(kind: str) -> list[str]:
     if kind == _LAMP:
         return ["toggleable"]
-    traits = [
-        ability.lower()
-        for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable")
-        if _able(kind, ability)
-    ]
+    traits = [ability.lower() for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable") if _able(kind, ability)]
     movable = ["isReceptacleObject"] if kind in _tables()[0].MOVABLE_RECEPTACLES else []
     return ["pickupable", *traits, *movable]

@@ -58,9 +58,7 @@ def demonstrate(engine: Environment, task: Task, variant: int, manner: Manner) -
         retry, again = _play(
             engine, again_belief, now, [s.action for s in steps[:pivot]], calm, rng, manner.max_turns, [], guided
         )
-    return Demonstration(
-        task, first, tuple(steps), last.reward, last.success, report, tuple(retry), again.success
-    )
+    return Demonstration(task, first, tuple(steps), last.reward, last.success, report, tuple(retry), again.success)
 
 
 def _mends_state(guided: Sequence[str]) -> bool:

@@ -51,9 +51,7 @@ class OfficialEnvironment:
 
     def restore(self, snapshot: Any) -> Observation:
         """Always an error; ``restart`` is what a user of the packages has."""
-        raise EngineError(
-            "the packages' own ALFWorld environment has no snapshots; replay the actions instead"
-        )
+        raise EngineError("the packages' own ALFWorld environment has no snapshots; replay the actions instead")
 
     def restart(self, actions: list[str]) -> Observation:
         """Come to the state after ``actions`` the shipped way: reset the loaded game and play them."""
@@ -78,9 +76,7 @@ def official_environment() -> OfficialEnvironment:
 def official_game(task: Task) -> dict[str, Any]:
     """The game dict the packages load for ``task``, completed as ``AlfworldEngine`` completes it."""
     payload = task.payload
-    grammar = payload.get("grammar") or packaged_text("alfred.twl2").replace(
-        "UNKNOWN GOAL", payload["goal_text"]
-    )
+    grammar = payload.get("grammar") or packaged_text("alfred.twl2").replace("UNKNOWN GOAL", payload["goal_text"])
     return {
         "pddl_domain": payload.get("pddl_domain") or packaged_text("alfred.pddl"),
         "grammar": grammar,

@@ -182,9 +182,7 @@ def _check(defined: Definition, path: Path) -> None:
     ends = [*((r.start, name) for r, name in ranges[1:]), (defined.warmstart_first_seed, "warmstart")]
     for (seeds, split), (following, other) in zip(ranges, ends, strict=True):
         if seeds.stop > following:
-            raise ConfigError(
-                f"{path}: the seeds of {split} ({seeds}) reach into those of {other} ({following}..)"
-            )
+            raise ConfigError(f"{path}: the seeds of {split} ({seeds}) reach into those of {other} ({following}..)")
 
 
 def _regenerate(defined: Definition, split: str) -> list[Task]:
@@ -224,9 +222,7 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing. Restore it (git checkout), or run: r3l panel build") from error
     except ValueError as error:
-        raise DataError(
-            f"{path} is damaged ({error}). Restore it (git checkout), or run: r3l panel build"
-        ) from error
+        raise DataError(f"{path} is damaged ({error}). Restore it (git checkout), or run: r3l panel build") from error
     return dict(content)
 
 

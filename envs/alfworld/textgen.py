@@ -87,18 +87,14 @@ class World:
             entity = EntityInfo(name, kind)
             entity.name, entity.definite, entity.indefinite = shown, "the", "a"
             self.entities[name] = entity
-        self.facts: Facts = {
-            (name, tuple(types)): tuple(map(tuple, rows)) for name, types, rows in problem.facts
-        }
+        self.facts: Facts = {(name, tuple(types)): tuple(map(tuple, rows)) for name, types, rows in problem.facts}
         self._types = tuple((name, tuple(parents)) for name, parents in problem.types)
 
     def answers(self, query: Query, bindings: Bindings) -> list[Bindings]:
         """Every way to extend ``bindings`` so that all of ``query`` holds, in the order of the text."""
         found: list[Bindings] = [bindings]
         for name, places in query:
-            signatures = [
-                (name, types) for types in _subtypes(self._types, tuple(kind for _, kind in places))
-            ]
+            signatures = [(name, types) for types in _subtypes(self._types, tuple(kind for _, kind in places))]
             rows = [row for signature in signatures for row in self.facts.get(signature, ())]
             if found and all(place in found[0] for place in places):  # nothing left to bind: only check
                 found = [bound for bound in found if tuple(bound[place] for place in places) in rows]
@@ -140,9 +136,7 @@ def _subtypes(types: tuple[tuple[str, Row], ...], wanted: Row) -> list[Row]:
 class Grammar:
     """Rules and action templates of one twl2 text."""
 
-    def __init__(
-        self, rules: Mapping[str, tuple[Production, ...]], actions: Mapping[str, tuple[Nodes, Nodes]]
-    ):
+    def __init__(self, rules: Mapping[str, tuple[Production, ...]], actions: Mapping[str, tuple[Nodes, Nodes]]):
         self._rules = rules
         self.actions = actions  # lower-case action name -> (command template, feedback)
 
@@ -160,9 +154,7 @@ class Grammar:
                 parts.append(self._expand(node.name, bindings, world))
             elif isinstance(node, Evaluate):
                 variables = {name: world.entities[value] for (name, _), value in bindings.items()}
-                parts.append(
-                    str(eval(node.code, {"__builtins__": {}}, variables))
-                )  # expressions of the game file
+                parts.append(str(eval(node.code, {"__builtins__": {}}, variables)))  # expressions of the game file
             elif isinstance(node, ForEach):
                 parts.extend(self._each(node, bindings, world))
             else:
@@ -173,9 +165,7 @@ class Grammar:
         for production in self._rules.get(name, ()):
             if production.condition is None or world.answers(production.condition, bindings):
                 return self.render(production.nodes, bindings, world)
-        raise EngineError(
-            f"The game's grammar has no applicable rule for #{name}#; its game file is damaged."
-        )
+        raise EngineError(f"The game's grammar has no applicable rule for #{name}#; its game file is damaged.")
 
     def _each(self, node: ForEach, bindings: Bindings, world: World) -> list[str]:
         found = [bindings] if node.query is None else world.answers(node.query, bindings)
@@ -217,8 +207,7 @@ def _parse_grammar(text: str) -> Grammar:
         for name, productions in parsed._rules.items()
     }
     templates = {
-        name: (parse_nodes(action.template), parse_nodes(action.feedback_rule))
-        for name, action in actions.items()
+        name: (parse_nodes(action.template), parse_nodes(action.feedback_rule)) for name, action in actions.items()
     }
     return Grammar(rules, templates)
 

@@ -71,12 +71,8 @@ def check_versions() -> None:
     found = installed_versions()
     wrong = [name for name, version in EXPECTED_VERSIONS.items() if found[name] != version]
     if wrong:
-        differences = ", ".join(
-            f"{name} is {found[name]}, expected {EXPECTED_VERSIONS[name]}" for name in wrong
-        )
-        command = "pip install " + " ".join(
-            f"{name}=={version}" for name, version in EXPECTED_VERSIONS.items()
-        )
+        differences = ", ".join(f"{name} is {found[name]}, expected {EXPECTED_VERSIONS[name]}" for name in wrong)
+        command = "pip install " + " ".join(f"{name}=={version}" for name, version in EXPECTED_VERSIONS.items())
         raise EngineError(
             f"The ALFWorld engine uses private interfaces of pinned releases: {differences}. Run: {command}"
         )
@@ -224,8 +220,7 @@ def _write(path: Path, problem: Problem) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     except OSError as error:
         raise EngineError(
-            f"The translation cache {path.parent} cannot be written ({error}). "
-            "Set R3L_CACHE to a writable directory."
+            f"The translation cache {path.parent} cannot be written ({error}). Set R3L_CACHE to a writable directory."
         ) from error
     try:
         with os.fdopen(handle, "wb") as stream:

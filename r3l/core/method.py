@@ -37,7 +37,8 @@ class Batch:
 class Method(Protocol):
     """What an engine needs of an algorithm.
 
-    ``kl_coef`` > 0 makes the engine keep a frozen reference model; ``loss_agg`` chooses the token weights. ``trains`` is False for a method that leaves the starting model as it is.
+    ``kl_coef`` > 0 makes the engine keep a frozen reference model; ``loss_agg`` chooses the token weights.
+    ``trains`` is False for a method that leaves the starting model as it is.
     """
 
     trains: bool

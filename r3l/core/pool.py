@@ -102,11 +102,12 @@ def _work(package_name: str, pipe: Connection) -> None:
             number, *call = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
+        answer: tuple[int, Any, R3LError | None]
         try:
             answer = (number, host.call(*call), None)
         except R3LError as error:
             answer = (number, None, error)
-        except Exception:  # reported to the caller as an EngineError with this traceback
+        except Exception:  # noqa: BLE001 - travels to the caller as an EngineError with this traceback
             answer = (number, None, EngineError(f"environment worker failed:\n{traceback.format_exc()}"))
         pipe.send(answer)
 
@@ -119,15 +120,18 @@ class Handle:
 
     async def reset(self, task: Task) -> Observation:
         """Start ``task``."""
-        return await self._pool.call(self._key, "reset", task)
+        observation: Observation = await self._pool.call(self._key, "reset", task)
+        return observation
 
     async def step(self, action: str) -> Observation:
         """Apply ``action``."""
-        return await self._pool.call(self._key, "step", action)
+        observation: Observation = await self._pool.call(self._key, "step", action)
+        return observation
 
     async def rewind(self, turn: int) -> Observation:
         """Restore the state after ``turn`` actions. Raises ReplayMismatch when it is not the recorded one."""
-        return await self._pool.call(self._key, "rewind", turn)
+        observation: Observation = await self._pool.call(self._key, "rewind", turn)
+        return observation
 
     async def close(self) -> None:
         """Give the engine back for reuse."""

@@ -145,7 +145,5 @@ def _finish(arena: Arena, trajectory: Trajectory, now: Observation, reason: str)
     trajectory.reward = now.reward if ended_by_rule else 0.0
     trajectory.success = now.success and ended_by_rule
     error = None if ended_by_rule else reason
-    trajectory.feedback = arena.dialogue.closing(
-        trajectory.reward, trajectory.success, len(trajectory.turns), error
-    )
+    trajectory.feedback = arena.dialogue.closing(trajectory.reward, trajectory.success, len(trajectory.turns), error)
     arena.counters[f"stop/{reason}"] += 1

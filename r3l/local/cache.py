@@ -26,9 +26,7 @@ class BatchCache:
         self.prefix = max(lengths)
         self.filled = self.prefix
         shape = (2, len(prefixes), self.heads, self.prefix + new_columns, self.head_dim)
-        self.layers = [
-            torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)
-        ]
+        self.layers = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
         self.valid_B_T = torch.zeros(len(prefixes), shape[3], dtype=torch.bool, device=device)
         for row, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
             if prefix is None or not length:

@@ -39,7 +39,8 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
             f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
             f"`r3l warmstart` builds the nano model"
         ) from error
-    return network.to(device), tokenizer
+    network.to(device)  # type: ignore[arg-type]
+    return network, tokenizer
 
 
 def name_of(step: int) -> str:

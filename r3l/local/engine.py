@@ -55,9 +55,7 @@ def train(run: Run, run_dir: Path) -> dict[str, Any]:
                 checkpoint.load_optimizer(start, trainer, state["step"])
             _forget_after(run_dir / "metrics.jsonl", trainer.steps_done)
             _loop(run, run_dir, session, method, trainer, totals)
-            last = checkpoint.save(
-                run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals)
-            )
+            last = checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
         result = _result(run, run_dir, last, totals)
         write_json_atomic(run_dir / "result.json", result)
         return result
@@ -79,9 +77,7 @@ def manifest(run: Run) -> dict[str, Any]:
     }
 
 
-def _loop(
-    run: Run, run_dir: Path, session: Session, method: Method, trainer: Trainer, totals: Counter[str]
-) -> None:
+def _loop(run: Run, run_dir: Path, session: Session, method: Method, trainer: Trainer, totals: Counter[str]) -> None:
     steps = run.train.steps if method.trains else 0
     if steps == 0:
         return
@@ -96,14 +92,10 @@ def _loop(
             if not progress.console.is_terminal:
                 progress.console.print(f"step {int(metrics['step'])}/{steps}  {_note(metrics)}")
             if trainer.steps_done % run.train.save_every == 0:
-                checkpoint.save(
-                    run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals)
-                )
+                checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
 
 
-def _step(
-    run: Run, session: Session, method: Method, trainer: Trainer, tasks: list[Task]
-) -> dict[str, float]:
+def _step(run: Run, session: Session, method: Method, trainer: Trainer, tasks: list[Task]) -> dict[str, float]:
     number = trainer.steps_done + 1
     arena = session.arena((run.seed, "train", number), run.sampling.temperature)
     began = time.perf_counter()

@@ -39,7 +39,10 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
     # Words keep their leading space; digits and punctuation stand alone, so numbers are copied, not learnt.
     words = Regex(r" ?[A-Za-z]+| ?[0-9]+|\s|[^\sA-Za-z0-9]")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(words, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(words, "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -50,7 +53,7 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
     )
     tokenizer.train_from_iterator(corpus, trainer)
     tokenizer.add_tokens([AddedToken(phrase, normalized=False) for phrase in PHRASES])
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=SPECIAL[0],
         eos_token=SPECIAL[1],

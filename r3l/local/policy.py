@@ -182,7 +182,8 @@ class _Decoder:
             logits_to_keep=1,
         )
         self.meter["forwards"] += 1
-        return out.logits[:, -1].double()
+        logits_B_V: torch.Tensor = out.logits[:, -1].double()
+        return logits_B_V
 
     def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
         """One token a row by inverting the cumulative distribution at the row's own uniform draw."""

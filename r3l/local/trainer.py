@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ class Trainer:
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
         useful = [row for row in rows if self.reference is not None or not row.idle]
-        metrics: Counter[str] = Counter()
+        metrics: dict[str, float] = defaultdict(float)
         metrics["tokens/trained"] = sum(int(r.mask.sum()) for r in useful)
         metrics["tokens/forwarded"] = sum(len(r.ids) for r in useful)
         metrics["rows/used"], metrics["rows/idle"] = len(useful), len(rows) - len(useful)
@@ -53,7 +53,7 @@ class Trainer:
         self.steps_done += 1
         return dict(metrics)
 
-    def _update(self, rows: Sequence[Row], metrics: Counter[str]) -> None:
+    def _update(self, rows: Sequence[Row], metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         for part in microbatches(rows, self.config.tokens_per_microbatch):
@@ -64,9 +64,10 @@ class Trainer:
                 batch = replace(batch, ref_logprobs_B_T=reference)
             logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T)
             loss, parts = self.method.loss(batch, logprobs_B_T)
-            loss.backward()
+            torch.autograd.backward(loss)
             metrics["loss"] += loss.item()
-            metrics.update(parts)  # Counter.update adds: parts are additive over micro-batches
+            for key, value in parts.items():  # additive over micro-batches
+                metrics[key] += value
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
         metrics["grad_norm"] = norm.item()
         for group in self.optimizer.param_groups:

@@ -149,7 +149,7 @@ def retry_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
 def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:
     actions: list[str] = []
     for step in steps:
-        yield [dialogue.following(d.first, actions, step.now)] if actions else dialogue.opening(d.task, d.first)
+        yield ([dialogue.following(d.first, actions, step.now)] if actions else dialogue.opening(d.task, d.first))
         actions.append(step.action)
 
 
@@ -233,6 +233,6 @@ def _backward(model: Any, batch: Sequence[Lesson]) -> float:
         hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
         logits = model.lm_head(hidden[mask.roll(-1, dims=1)])
         loss = torch.nn.functional.cross_entropy(logits, ids[mask], reduction="sum") / total
-        loss.backward()
+        torch.autograd.backward(loss)
         loss_sum += loss.item()
     return loss_sum
