@@ -1,0 +1,140 @@
+"""Panel, training, evaluation, table, figure: every rule is one call of the `r3l` command line.
+
+    snakemake --cores all results/table1.csv
+    snakemake --cores all results/table1.csv --config seeds=[0,1,2] 'methods=[zero_shot,r3l]'
+
+A run's directory is its state: checkpoints, metrics and episodes live there undeclared, because Snakemake deletes
+declared outputs before and after a failed job. Declared are only the files that appear last, and whole. A job that
+was killed resumes when the command is repeated. Runs are repeated when their fingerprint (method, environment,
+model, seed, budget), the start model or their panel changes, never for a path, a date or a commit.
+"""
+
+import sys
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+from r3l import workflow as plan
+from r3l.core.errors import R3LError
+
+min_version("9.27")
+
+
+configfile: "configs/workflow.yaml"
+
+
+try:
+    CONFIG = plan.load(config)
+    RUNS = plan.runs(CONFIG)
+except R3LError as error:
+    raise WorkflowError(str(error)) from None
+
+R3L = f"{sys.executable} -m r3l.cli"
+OPTIONS = plan.options(CONFIG)
+EVALUATIONS = [f"results/{run}/evaluation.json" for run in RUNS]
+
+
+STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
+
+
+def run_of(wildcards):
+    return RUNS[STATE.removeprefix("results/").format(**wildcards)]
+
+
+def fingerprint_of(wildcards):
+    return run_of(wildcards).fingerprint()
+
+
+def model_of(wildcards):
+    return plan.model_files(run_of(wildcards))
+
+
+def panels_of(wildcards):
+    return plan.panel_files(wildcards.env)
+
+
+wildcard_constraints:
+    tier="[^/]+",
+    env="[^/]+",
+    model="[^/]+",
+    method="[^/]+",
+    seed=r"\d+",
+
+
+rule all:
+    default_target: True
+    input:
+        "results/table1.csv",
+        "results/figures/training_curves.png",
+
+
+rule panel:
+    # Regenerates the task lists, compares their hashes, checks that training and test tasks are apart.
+    input:
+        panels_of,
+    output:
+        "results/panels/{tier}/{env}.json",
+    shell:
+        "{R3L} panel check --tier {wildcards.tier} --env {wildcards.env} --out {output}"
+
+
+rule warmstart:
+    # Builds a start model anew; on request only, results/stored/models holds the one in use.
+    output:
+        directory("results/models/{name}"),
+    threads: 2
+    shell:
+        "{R3L} warmstart {wildcards.name} --out {output} --workers {threads}"
+
+
+rule train:
+    # Trains a run or resumes it. A directory of another configuration is renamed, never deleted.
+    input:
+        panel="results/panels/{tier}/{env}.json",
+        model=model_of,
+    output:
+        f"{STATE}/result.json",
+    threads: 2
+    resources:
+        mem_mb=3000,
+    params:
+        fingerprint=fingerprint_of,
+    shell:
+        "{R3L} train --tier {wildcards.tier} --env {wildcards.env} --method {wildcards.method}"
+        " --seed {wildcards.seed} --set-aside {OPTIONS}"
+
+
+rule evaluate:
+    # The whole test panel with the last checkpoint.
+    input:
+        f"{STATE}/result.json",
+    output:
+        f"{STATE}/evaluation.json",
+    threads: 2
+    resources:
+        mem_mb=3000,
+    params:
+        fingerprint=fingerprint_of,
+    shell:
+        "{R3L} evaluate $(dirname {input})"
+
+
+rule table1:
+    input:
+        EVALUATIONS,
+    output:
+        "results/table1.csv",
+    params:
+        seeds=len(CONFIG.seeds),
+    shell:
+        "{R3L} table table1 {input} --seeds-planned {params.seeds} --out {output}"
+
+
+rule figure:
+    input:
+        EVALUATIONS,
+    output:
+        "results/figures/training_curves.pdf",
+        "results/figures/training_curves.png",
+    shell:
+        "{R3L} figure training_curves {input} --out results/figures"

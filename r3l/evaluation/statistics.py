@@ -1,0 +1,117 @@
+"""Intervals and comparisons. The unit of replication is the training seed; tasks are nested in seeds.
+
+Under ten seeds a mean carries Student's t-interval over seed means; from ten on, a hierarchical percentile
+bootstrap (seeds outside, tasks inside). A percentile bootstrap of three seeds covers far less than it claims.
+Scores come as a matrix scores_S_T: one row a seed, one column a task of the same panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+BOOTSTRAP_FROM = 10  # seeds
+LEVEL = 0.95
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over ``seeds`` seeds with its interval; ``low`` and ``high`` are None for a single seed.
+
+    Bounds are not clipped: a t-interval of success rates may leave [0, 1], which says that seeds are too few.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: int
+    kind: str
+
+    def excludes_zero(self) -> bool:
+        """Whether the interval exists and lies on one side of 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+def t_interval(values_S: ArrayLike, level: float = LEVEL) -> Interval:
+    """Mean of one value a seed, with Student's t-interval. Raises ValueError for no or non-finite values."""
+    values = _finite(values_S, 1)
+    count = len(values)
+    mean = float(values.mean())
+    if count == 1:
+        return Interval(mean, None, None, 1, "n/a (1 seed)")
+    half = float(stats.t.ppf((1 + level) / 2, count - 1) * values.std(ddof=1) / np.sqrt(count))
+    return Interval(mean, mean - half, mean + half, count, f"t, {count} seeds")
+
+
+def hierarchical_bootstrap(
+    scores_S_T: ArrayLike, generator: np.random.Generator, resamples: int = 2000, level: float = LEVEL
+) -> Interval:
+    """Percentile interval of the mean: seeds drawn with replacement, then tasks within each drawn seed."""
+    scores = _finite(scores_S_T, 2)
+    seeds, tasks = scores.shape
+    means = np.empty(resamples)
+    for k in range(resamples):
+        rows = generator.integers(seeds, size=(seeds, 1))
+        columns = generator.integers(tasks, size=(seeds, tasks))
+        means[k] = scores[rows, columns].mean()
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(scores.mean()), float(low), float(high), seeds, f"bootstrap, {seeds} seeds")
+
+
+def interval(scores_S_T: ArrayLike, generator: np.random.Generator, level: float = LEVEL) -> Interval:
+    """The interval that the number of seeds allows."""
+    scores = _finite(scores_S_T, 2)
+    if len(scores) >= BOOTSTRAP_FROM:
+        return hierarchical_bootstrap(scores, generator, level=level)
+    return t_interval(scores.mean(axis=1), level)
+
+
+def paired_difference(
+    ours_S_T: ArrayLike, theirs_S_T: ArrayLike, generator: np.random.Generator, level: float = LEVEL
+) -> Interval:
+    """Ours minus theirs, paired by (seed, task): rows and columns of both are the same seeds and tasks."""
+    ours, theirs = _finite(ours_S_T, 2), _finite(theirs_S_T, 2)
+    if ours.shape != theirs.shape:
+        raise ValueError(f"paired scores must have one shape, found {ours.shape} and {theirs.shape}")
+    return interval(ours - theirs, generator, level)
+
+
+def paired_p_value(differences_S: ArrayLike) -> float | None:
+    """Two-sided p of the paired t-test over seeds; None for one seed. Equal differences: 1 if zero, else 0."""
+    values = _finite(differences_S, 1)
+    if len(values) < 2:
+        return None
+    if np.ptp(values) == 0:
+        return 1.0 if values[0] == 0 else 0.0
+    return float(stats.ttest_1samp(values, 0.0).pvalue)
+
+
+def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
+    """P(a seed of ours scores above a seed of theirs), ties counting half (Mann-Whitney; rliable)."""
+    ours, theirs = _finite(ours_S, 1), _finite(theirs_S, 1)
+    above = (ours[:, None] > theirs[None, :]).mean()
+    ties = (ours[:, None] == theirs[None, :]).mean()
+    return float(above + ties / 2)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjusted p-values of one family, in the given order."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted = [0.0] * len(p_values)
+    running = 0.0
+    for rank, index in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = running
+    return adjusted
+
+
+def _finite(values: ArrayLike, dimensions: int) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != dimensions or array.size == 0 or not np.isfinite(array).all():
+        raise ValueError(f"expected finite values in {dimensions} dimension(s), found shape {array.shape}")
+    return array

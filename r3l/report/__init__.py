@@ -1,0 +1,1 @@
+"""Tables and figures, made offline from the files that runs leave."""

@@ -1,0 +1,176 @@
+"""Figures: every seed as a thin line, their mean as a thick one; one colour a method in all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r3l.core.errors import DataError, RunDirectoryError
+from r3l.evaluation import statistics
+from r3l.report.records import Record, by_method, groups
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, safe for colour-blind readers; the methods of the first table keep theirs for good.
+FIXED = {"zero_shot": "#7F7F7F", "grpo": "#0072B2", "r3l": "#D55E00"}
+OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A900")
+RETRY_RATES = {  # name: (numerator, denominator, line style)
+    "valid reflections": ("reflection/valid", "reflection/count", ":"),
+    "successful retries": ("retry/success", "retry/count", "-"),
+    "improved retries": ("retry/improved", "retry/count", "--"),
+}
+Series = tuple[np.ndarray, np.ndarray]
+
+
+def colours(methods: Sequence[str]) -> dict[str, str]:
+    """A colour for each method: the fixed ones, then the palette by name."""
+    rest = sorted(set(methods) - set(FIXED))
+    return FIXED | {name: OTHERS[k % len(OTHERS)] for k, name in enumerate(rest)}
+
+
+def training_curves(records: Sequence[Record], out: Path) -> list[Path]:
+    """``out``/training_curves.{pdf,png}: training success by step and by tokens, retries, final test success."""
+    benches = sorted({record.bench for record in records})
+    if len(benches) != 1:
+        raise DataError(
+            f"a figure shows one tier, environment and model, found {len(benches)}: "
+            f"{', '.join('/'.join(b) for b in benches)}; name the evaluation.json files to draw"
+        )
+    import matplotlib
+
+    matplotlib.use("Agg")  # no display
+    from matplotlib import pyplot
+
+    style: dict[Any, Any] = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}
+    with pyplot.rc_context(style):
+        figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), layout="constrained")
+        methods = by_method(records)
+        colour = colours(list(methods))
+        _curves(axes[0, 0], methods, colour, lambda row: 1.0, "step", 1)
+        _curves(
+            axes[0, 1],
+            methods,
+            colour,
+            lambda row: row.get("tokens/generated", 0),
+            "generated tokens (k)",
+            1000,
+        )
+        _retries(axes[1, 0], methods, colour)
+        _final(axes[1, 1], methods, colour)
+        _title(figure, records)
+        paths = _save(figure, out / "training_curves")
+        pyplot.close(figure)
+    return paths
+
+
+def _title(figure: Figure, records: Sequence[Record]) -> None:
+    first = records[0]
+    seeds = sorted({record["seed"] for record in records})
+    figure.suptitle(
+        f"{first['env']}, tier {first['label']}\nseeds {', '.join(map(str, seeds))}; "
+        f"test panel {first['panel']['name']} ({first['panel']['sha256'][:12]})",
+        fontsize=10,
+    )
+
+
+def _curves(
+    axes: Axes,
+    methods: dict[str, list[Record]],
+    colour: dict[str, str],
+    advance: Callable[[dict[str, Any]], float],
+    label: str,
+    unit: float,
+) -> None:
+    """Training success of base rollouts against the running sum of ``advance``."""
+    for method, seeds in methods.items():
+        lines = [_series(record, advance) for record in seeds if record.metrics]
+        _seeds_and_mean(axes, [(x / unit, y) for x, y in lines], colour[method], "-", seeds[0]["method_label"])
+    axes.set(xlabel=label, ylabel="training success (base rollouts)", ylim=(-0.02, 1.02))
+    axes.set_title(f"Training success by {label.partition(' (')[0]}", fontsize=9)
+    _legend(axes)
+
+
+def _series(record: Record, advance: Callable[[dict[str, Any]], float]) -> Series:
+    x = np.cumsum([advance(row) for row in record.metrics])
+    return x, np.array([row["train/success"] for row in record.metrics])
+
+
+def _retries(axes: Axes, methods: dict[str, list[Record]], colour: dict[str, str]) -> None:
+    """Rates of methods that reflect and retry; nothing is drawn for steps without any."""
+    for method, seeds in methods.items():
+        for name, (over, under, dash) in RETRY_RATES.items():
+            lines = []
+            for record in seeds:
+                rows = [row for row in record.metrics if row.get(under)]
+                x = np.array([row["step"] for row in rows], dtype=float)
+                lines.append((x, np.array([row.get(over, 0) / row[under] for row in rows])))
+            lines = [line for line in lines if len(line[0])]
+            _seeds_and_mean(axes, lines, colour[method], dash, f"{seeds[0]['method_label']}: {name}")
+    axes.set(xlabel="step", ylabel="share", ylim=(-0.02, 1.02))
+    axes.set_title("Reflection and retry", fontsize=9)
+    if not axes.lines:
+        axes.text(0.5, 0.5, "no method here retries", ha="center", transform=axes.transAxes)
+    _legend(axes)
+
+
+def _seeds_and_mean(axes: Axes, lines: Sequence[Series], colour: str, dash: str, label: str) -> None:
+    """The mean stops where the shortest seed does; seeds with other x values are averaged by interpolation."""
+    if not lines:
+        return
+    for x, y in lines:
+        axes.plot(x, y, dash, color=colour, linewidth=0.7, alpha=0.45 if len(lines) > 1 else 0.0)
+    grid = np.linspace(max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines), max(len(x) for x, _ in lines))
+    if len(lines) == 1:
+        grid = lines[0][0]
+    mean = np.mean([np.interp(grid, x, y) for x, y in lines], axis=0)
+    axes.plot(grid, mean, dash, color=colour, linewidth=1.8, label=label)
+
+
+def _final(axes: Axes, methods: dict[str, list[Record]], colour: dict[str, str]) -> None:
+    """Bars of the last checkpoint's test success by group, every seed a dot, with the 95 % interval."""
+    names = groups([record for seeds in methods.values() for record in seeds])
+    width = 0.8 / len(methods)
+    for k, (method, seeds) in enumerate(methods.items()):
+        for position, group in enumerate(names):
+            values = [record["groups"][group]["success"] for record in seeds]
+            found = statistics.t_interval(values)
+            x = position + (k - (len(methods) - 1) / 2) * width
+            label = seeds[0]["method_label"] if position == 0 else None
+            axes.bar(x, found.mean, width * 0.92, color=colour[method], label=label, alpha=0.85)
+            if found.low is not None and found.high is not None:
+                axes.errorbar(
+                    x, found.mean, [[found.mean - found.low], [found.high - found.mean]],
+                    color="black", capsize=2, linewidth=0.9,
+                )  # fmt: skip
+                axes.plot([x] * len(values), values, "o", color="black", markersize=2, alpha=0.6)
+            axes.text(x, 0.01, f"{found.mean:.2f}", ha="center", va="bottom", fontsize=7)
+    axes.set(xticks=range(len(names)), ylabel="test success (last checkpoint)", ylim=(0, 1.02))
+    axes.set_xticklabels(names)
+    counts = sorted({len(seeds) for seeds in methods.values()})
+    note = "95 % t-intervals over seeds" if max(counts) > 1 else "one seed: no interval"
+    axes.set_title(f"Test success ({note})", fontsize=9)
+    _legend(axes)
+
+
+def _legend(axes: Axes) -> None:
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, fontsize=8)
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    """PDF and PNG without dates, so that the same results give the same bytes."""
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+        figure.savefig(stem.with_suffix(".png"), dpi=160)
+    except OSError as error:
+        raise RunDirectoryError(f"{stem} cannot be written ({error.strerror}); choose another with --out") from error
+    return [stem.with_suffix(".pdf"), stem.with_suffix(".png")]
+
+
+FIGURES: dict[str, Callable[[Sequence[Record], Path], list[Path]]] = {"training_curves": training_curves}

@@ -1,0 +1,104 @@
+"""Finished runs as the report sees them: evaluation, episodes, result and metrics of one run directory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError
+from r3l.tracking import read_json, read_jsonl
+
+NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "panel", "groups", "stops")
+GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: ``evaluation`` and ``result`` as written, ``episodes`` and ``metrics`` line by line."""
+
+    path: Path
+    evaluation: dict[str, Any]
+    result: dict[str, Any]
+    episodes: list[dict[str, Any]]
+    metrics: list[dict[str, Any]]
+
+    def __getitem__(self, key: str) -> Any:
+        """A field of the evaluation."""
+        return self.evaluation[key]
+
+    @property
+    def bench(self) -> tuple[str, str, str]:
+        """What may be compared: (tier, env, model)."""
+        return self["tier"], self["env"], self["model"]
+
+    def task_scores(self, group: str) -> dict[str, float]:
+        """Success of each task of ``group`` (or all), averaged over its episodes."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for episode in self.episodes:
+            if group in ("all", episode["group"]):
+                found[episode["task"]].append(float(episode["success"]))
+        return {task: sum(scores) / len(scores) for task, scores in sorted(found.items())}
+
+
+def find(results: Path) -> list[Path]:
+    """Every evaluation under ``results`` (tier/env/model/method/seedN). Raises DataError when there is none."""
+    found = sorted(p for p in results.glob("*/*/*/*/seed*/evaluation.json") if p.parent.name[4:].isdigit())
+    if not found:
+        raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
+    return found
+
+
+def load(paths: Iterable[Path]) -> list[Record]:
+    """Read runs by their evaluation.json; checks that what is compared was measured on one panel."""
+    records = [_load(path) for path in paths]
+    first: dict[tuple[str, str, str], Record] = {}
+    seen: dict[tuple[Any, ...], Path] = {}
+    for record in records:
+        other = first.setdefault(record.bench, record)
+        if record["panel"]["sha256"] != other["panel"]["sha256"]:
+            raise DataError(
+                f"{record.path} was measured on panel {_panel(record)} and {other.path} on {_panel(other)}; "
+                "they cannot stand in one table: evaluate both on one panel"
+            )
+        key = (*record.bench, record["method"], record["seed"])
+        if key in seen:
+            raise DataError(f"{record.path} and {seen[key]} are the same method and seed; leave one out")
+        seen[key] = record.path
+    return records
+
+
+def _load(path: Path) -> Record:
+    evaluation = read_json(path)
+    missing = [key for key in NEEDED if key not in evaluation]
+    if missing:
+        raise DataError(f"{path} has no {', '.join(missing)}; delete it and evaluate the run again")
+    folder = path.parent
+    episodes = read_jsonl(folder / "episodes.jsonl")
+    if len(episodes) != evaluation["episodes"]:
+        raise DataError(
+            f"{folder / 'episodes.jsonl'} has {len(episodes)} episodes, {path} counts {evaluation['episodes']}; "
+            "evaluate the run again"
+        )
+    result = read_json(folder / "result.json")
+    return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"))
+
+
+def _panel(record: Record) -> str:
+    return f"{record['panel']['name']} ({record['panel']['sha256'][:12]})"
+
+
+def by_method(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records of one bench by method, seeds in order; zero_shot first, r3l last, the others by name."""
+    place = {"zero_shot": 0, "r3l": 2}
+    methods = sorted({r["method"] for r in records}, key=lambda m: (place.get(m, 1), m))
+    return {m: sorted((r for r in records if r["method"] == m), key=lambda r: int(r["seed"])) for m in methods}
+
+
+def groups(records: Sequence[Record]) -> list[str]:
+    """The groups of a bench in the order of the report."""
+    found = {name for record in records for name in record["groups"]}
+    known = [name for name in GROUP_ORDER[:-1] if name in found]
+    return [*known, *sorted(found - set(GROUP_ORDER)), "all"]

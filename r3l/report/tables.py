@@ -1,0 +1,239 @@
+"""Table 1: a row per environment, method and task group, with interval, budget, provenance and verdict."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from r3l.config import ROOT, EnvConfig, load
+from r3l.core.errors import RunDirectoryError
+from r3l.evaluation import statistics
+from r3l.evaluation.statistics import Interval
+from r3l.report.records import Record, by_method, groups
+from r3l.tracking import write_text_atomic
+
+PAPER_NUMBERS = ROOT / "results" / "stored" / "paper_numbers.csv"
+PAPER_TABLES = ("Table1", "Table1(v1)/AppLlama(v2)")
+BASELINE = "zero_shot"
+PARSE_FAILURES = ("format", "inadmissible", "truncated")
+TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
+BUDGET = ("rollouts", "env_steps", "tokens/generated", "tokens/trained")
+DIGITS = 4
+Row = dict[str, Any]
+
+
+def table1(records: Sequence[Record], seeds_planned: int) -> list[Row]:
+    """The rows of Table 1 for every (tier, env, model) of ``records``; p-values are corrected together."""
+    rows: list[Row] = []
+    for bench in sorted({record.bench for record in records}):
+        chosen = [record for record in records if record.bench == bench]
+        methods = by_method(chosen)
+        for group in groups(chosen):
+            for seeds in methods.values():
+                rows.append(_row(seeds, methods.get(BASELINE, []), group, seeds_planned))
+    _correct(rows)
+    return rows
+
+
+def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int) -> Row:
+    first = seeds[0]
+    scores = _matrix(seeds, group)
+    measured = statistics.interval(scores, _generator())
+    paper, verdict, why = _against_paper(first, group, measured, len(seeds), planned)
+    episodes = [e for record in seeds for e in record.episodes if group in ("all", e["group"])]
+    return {
+        "tier": first["tier"],
+        "tier_label": first["label"],
+        "env": first["env"],
+        "model": first["model"],
+        "group": group,
+        "method": first["method"],
+        "label": first["method_label"],
+        "provenance": "ours",
+        **_interval("", measured),
+        "seeds_done": len(seeds),
+        "seeds_planned": planned,
+        "episodes": len(episodes),
+        **_difference(seeds, baseline, group),
+        "paper": paper,
+        "verdict": verdict,
+        "verdict_reason": why,
+        "parse_failure_rate": _share(episodes, PARSE_FAILURES),
+        "truncation_rate": _share(episodes, TRUNCATIONS),
+        **{key.replace("tokens/", "") + _unit(key): _mean_budget(seeds, key) for key in BUDGET},
+        "panel": first["panel"]["name"],
+        "panel_sha256": first["panel"]["sha256"],
+    }
+
+
+def _matrix(seeds: Sequence[Record], group: str) -> np.ndarray:
+    """scores_S_T: the panel is one (checked when loading), so every seed has the same tasks."""
+    return np.array([list(record.task_scores(group).values()) for record in seeds])
+
+
+def _interval(prefix: str, found: Interval) -> Row:
+    return {
+        f"{prefix}mean": _rounded(found.mean),
+        f"{prefix}low": _rounded(found.low),
+        f"{prefix}high": _rounded(found.high),
+        f"{prefix}interval": found.kind,
+    }
+
+
+def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Row:
+    """Paired with the zero-shot runs of the same seeds; empty for zero-shot itself and where none match."""
+    names = ("difference_mean", "difference_low", "difference_high", "difference_interval")
+    empty: Row = dict.fromkeys((*names, "probability_of_improvement", "p_value", "p_holm"))
+    theirs = {record["seed"]: record for record in baseline}
+    ours = [record for record in seeds if record["seed"] in theirs]
+    if not ours or ours[0]["method"] == BASELINE:
+        return empty
+    a = _matrix(ours, group)
+    b = _matrix([theirs[record["seed"]] for record in ours], group)
+    return empty | {
+        **_interval("difference_", statistics.paired_difference(a, b, _generator())),
+        "probability_of_improvement": _rounded(statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1))),
+        "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
+    }
+
+
+def _correct(rows: list[Row]) -> None:
+    tested = [row for row in rows if row["p_value"] is not None]
+    for row, adjusted in zip(tested, statistics.holm([row["p_value"] for row in tested]), strict=True):
+        row["p_value"], row["p_holm"] = _rounded(row["p_value"]), _rounded(adjusted)
+
+
+def _against_paper(
+    first: Record, group: str, measured: Interval, done: int, planned: int
+) -> tuple[float | None, str, str]:
+    """(paper's value, verdict, why). Only the paper tier's models and panels can be compared with it."""
+    if first["tier"] != "paper":
+        return None, "not comparable", f"{first['tier']} tier: neither the paper's models nor its games"
+    value = paper_value(first["model"], load("envs", first["env"], EnvConfig).label, first["method_label"])
+    if value is None or group != "all":
+        return None, "not comparable", "the paper has no such number"
+    if done < planned:
+        return value, "incomplete", f"{done} of {planned} seeds"
+    if measured.low is None or measured.high is None:
+        return value, "incomplete", "one seed has no interval"
+    inside = measured.low <= value <= measured.high
+    return value, "within interval" if inside else "outside", measured.kind
+
+
+def paper_value(model: str, env: str, method: str) -> float | None:
+    """The published score in [0, 1], or None."""
+    with PAPER_NUMBERS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            wanted = (model, env, method)
+            if row["table"] in PAPER_TABLES and (row["backbone"], row["benchmark"], row["method"]) == wanted:
+                return float(row["value"])
+    return None
+
+
+def _share(episodes: Sequence[dict[str, Any]], reasons: tuple[str, ...]) -> float | None:
+    return _rounded(sum(e["stop_reason"] in reasons for e in episodes) / len(episodes))
+
+
+def _unit(key: str) -> str:
+    return "_tokens" if key.startswith("tokens/") else ""
+
+
+def _mean_budget(seeds: Sequence[Record], key: str) -> int:
+    """Training only, averaged over seeds."""
+    total = sum(float(record.result["budget"].get(key, 0)) for record in seeds)
+    return round(total / len(seeds))
+
+
+def _generator() -> np.random.Generator:
+    return np.random.default_rng(0)  # one fixed generator an interval: tables regenerate to the same bytes
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(float(value), DIGITS)
+
+
+def write_csv(rows: Sequence[Row], out: Path) -> None:
+    """Atomic; empty cells are what does not exist."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    try:
+        write_text_atomic(out, text.getvalue())
+    except OSError as error:
+        raise RunDirectoryError(f"{out} cannot be written ({error.strerror}); choose another with --out") from error
+
+
+def render(rows: Sequence[Row]) -> Table:
+    """The table for a terminal: one line a row, the budget in short numbers."""
+    labels = sorted({row["tier_label"] for row in rows})
+    panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})
+    shown = Table(
+        title=f"Table 1, tier {'; '.join(labels)}",
+        caption=f"success of the last checkpoint on {', '.join(panels)}; +- is the 95 % interval over training "
+        "seeds, difference is paired with zero-shot, budgets are means of the training runs",
+    )
+    for column in ("tier", "env", "group", "method"):
+        shown.add_column(column)
+    headers = (
+        "success",
+        "seeds",
+        "episodes",
+        "difference",
+        "parse fail",
+        "rollouts",
+        "gen. tok",
+        "trained tok",
+    )
+    for column in headers:
+        shown.add_column(column, justify="right")
+    shown.add_column("vs paper")
+    for before, row in zip([None, *rows], rows, strict=False):
+        if before and before["group"] != row["group"]:
+            shown.add_section()
+        shown.add_row(*_cells(row))
+    return shown
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row["tier"],
+        row["env"],
+        row["group"],
+        row["label"],
+        _plus_minus(row, ""),
+        f"{row['seeds_done']}/{row['seeds_planned']}",
+        str(row["episodes"]),
+        _plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
+        f"{row['parse_failure_rate']:.1%}",
+        _short(row["rollouts"]),
+        _short(row["generated_tokens"]),
+        _short(row["trained_tokens"]),
+        row["verdict"] if row["paper"] is None else f"{row['paper']:.3f}: {row['verdict']}",
+    ]
+
+
+def _plus_minus(row: Row, prefix: str) -> str:
+    mean, low, high = (row[f"{prefix}{key}"] for key in ("mean", "low", "high"))
+    sign = "+" if prefix else ""
+    if low is None:
+        return f"{mean:{sign}.3f}"
+    if abs((high - mean) - (mean - low)) < 2 * 10**-DIGITS:
+        return f"{mean:{sign}.3f} +- {high - mean:.3f}"
+    return f"{mean:{sign}.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _short(count: int) -> str:
+    for size, letter in ((10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{letter}"
+    return str(count)
+
+
+TABLES: dict[str, Callable[[Sequence[Record], int], list[Row]]] = {"table1": table1}

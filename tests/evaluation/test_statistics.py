@@ -1,0 +1,110 @@
+"""Golden values worked by hand (t quantiles from a printed table), and properties."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r3l.evaluation import statistics as s
+
+T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
+
+
+def rng():
+    return np.random.default_rng(7)
+
+
+def test_t_interval_of_three_seeds():
+    # mean 0.4, deviations -0.1 0 0.1: sd 0.1, standard error 0.1 / sqrt 3
+    found = s.t_interval([0.3, 0.4, 0.5])
+    half = T_975_2 * 0.1 / math.sqrt(3)
+    assert found.mean == pytest.approx(0.4)
+    assert found.low == pytest.approx(0.4 - half, abs=1e-6)
+    assert found.high == pytest.approx(0.4 + half, abs=1e-6)
+    assert found.kind == "t, 3 seeds"
+
+
+def test_one_seed_has_no_interval():
+    found = s.t_interval([0.25])
+    assert (found.mean, found.low, found.high, found.kind) == (0.25, None, None, "n/a (1 seed)")
+    assert not found.excludes_zero()
+
+
+def test_equal_seeds_have_a_point_interval():
+    found = s.t_interval([0.5, 0.5])
+    assert (found.low, found.high) == (0.5, 0.5)
+
+
+def test_paired_difference_is_by_task_and_seed():
+    ours = [[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 0]]
+    theirs = [[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]]
+    # seed means of the differences: 1/4, 2/4, 2/4; mean 5/12, sd = sqrt(1/48)
+    found = s.paired_difference(ours, theirs, rng())
+    half = T_975_2 * math.sqrt(1 / 48) / math.sqrt(3)
+    assert found.mean == pytest.approx(5 / 12)
+    assert found.low == pytest.approx(5 / 12 - half, abs=1e-6)
+    assert found.excludes_zero() == (half < 5 / 12)
+
+
+def test_paired_scores_must_match():
+    with pytest.raises(ValueError, match="one shape"):
+        s.paired_difference([[1, 0]], [[1]], rng())
+
+
+def test_probability_of_improvement_counts_ties_half():
+    # pairs: 2>1, 2=2, 3>1, 3>2: (3 + 0.5) / 4
+    assert s.probability_of_improvement([2, 3], [1, 2]) == pytest.approx(3.5 / 4)
+    assert s.probability_of_improvement([1], [1]) == 0.5
+
+
+def test_holm_steps_down_and_keeps_the_order():
+    # sorted 0.01 x 3, 0.02 x 2 = 0.04, 0.04 x 1 = 0.04
+    assert s.holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert s.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
+    assert s.holm([]) == []
+
+
+def test_paired_p_value():
+    # t = mean / (sd / sqrt n) = 0.4 / (0.1 / sqrt 3) = 6.928; two-sided p with 2 degrees of freedom 0.02021
+    assert s.paired_p_value([0.3, 0.4, 0.5]) == pytest.approx(0.02021, abs=1e-5)
+    assert s.paired_p_value([0.3]) is None
+    assert s.paired_p_value([0.0, 0.0]) == 1.0
+    assert s.paired_p_value([0.1, 0.1]) == 0.0
+
+
+def test_bootstrap_from_ten_seeds_and_repeatable():
+    scores = np.random.default_rng(0).random((10, 5))
+    found = s.interval(scores, rng())
+    assert found.kind == "bootstrap, 10 seeds"
+    assert found == s.interval(scores, rng())
+    assert s.interval(scores[:9], rng()).kind == "t, 9 seeds"
+
+
+def test_bootstrap_of_constant_scores_is_a_point():
+    found = s.hierarchical_bootstrap(np.full((10, 4), 0.5), rng(), resamples=50)
+    assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_bootstrap_resamples_seeds_and_tasks():
+    # All variance between seeds: the interval must be about as wide as a bootstrap over seed means alone,
+    # sd of a mean of 10 draws from {0, 1} = 0.158, so 95 % is about +-0.31.
+    scores = np.repeat([[0.0], [1.0]], 5, axis=0) * np.ones((10, 50))
+    found = s.hierarchical_bootstrap(scores, rng(), resamples=4000)
+    assert found.high - found.low == pytest.approx(0.6, abs=0.1)
+
+
+@pytest.mark.parametrize("bad", [[], [float("nan")], [float("inf"), 1.0]])
+def test_no_statistics_of_nothing(bad):
+    with pytest.raises(ValueError, match="finite"):
+        s.t_interval(bad)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_lowers_a_p_value(p_values):
+    adjusted = s.holm(p_values)
+    assert all(a >= p or math.isclose(a, p) for a, p in zip(adjusted, p_values, strict=True))
+    assert all(0 <= a <= 1 for a in adjusted)
