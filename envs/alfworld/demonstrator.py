@@ -58,7 +58,7 @@ class Belief:
             self._put(" ".join(words[1:3]), " ".join(words[4:6]))
         elif words[0] in VERBS.values() and text.startswith("You "):
             self.treated.add(" ".join(words[1:3]))
-        elif words[0] == "close":
+        elif words[0] == "close" and text:
             self.closed.add(" ".join(words[1:3]))
         for name in _CLOSED.findall(text):
             self.closed.add(name)
@@ -241,6 +241,14 @@ class Mistake:
         return bool(delivers) and self.turn + len(self.better) <= max_turns
 
 
+def belief_after(goal: Goal, first: str, answers: Sequence[tuple[str, str]]) -> Belief:
+    """The belief of a reader of these (action, observation after it) pairs."""
+    belief = Belief.at_start(goal, first)
+    for action, text in answers:
+        belief.see(action, text)
+    return belief
+
+
 def mistakes(goal: Goal, first: str, answers: Sequence[tuple[str, str]]) -> list[Mistake]:
     """Every turn of an episode of (action, observation after it) pairs that was not right when it was taken."""
     belief = Belief.at_start(goal, first)
@@ -252,18 +260,29 @@ def mistakes(goal: Goal, first: str, answers: Sequence[tuple[str, str]]) -> list
     return found
 
 
-def review(goal: Goal, first: str, answers: Sequence[tuple[str, str]], success: bool, max_turns: int) -> dict[str, Any]:
+def review(
+    goal: Goal,
+    first: str,
+    answers: Sequence[tuple[str, str]],
+    success: bool,
+    max_turns: int,
+    blundered: bool = False,
+) -> dict[str, Any]:
     """The reflection a careful reader writes on an episode of (action, observation after it) pairs.
 
     Returns the JSON object of r3l.reflection. The pivot is the last mistake from which the rest of the task was
     known and still fitted the step limit, else the first mistake; a failure without one (time ran out) is
-    retried from its last turn.
+    retried from its last turn. A blunder (an impossible action that ended the episode) is its own pivot.
     """
     found = mistakes(goal, first, answers)
     if success and not found:
         return _report(answers, "success", None)
     if not found:
         found = [Mistake(len(answers) - 1, "no steps left", ())]
+    if blundered:
+        last = len(answers) - 1
+        belief = belief_after(goal, first, answers[:last])
+        return _report(answers, "failure", Mistake(last, "not possible there", tuple(plan(belief))))
     decisive = [m for m in found if m.rescues(max_turns)]
     return _report(
         answers,

@@ -12,18 +12,22 @@ from r3l.core.task import Task
 
 @dataclass(frozen=True)
 class Step:
-    """What was seen, what was answered (in the environment's response format), and the action in it."""
+    """What was seen, what was answered (in the environment's response format), and the action in it.
+
+    ``imitate`` is False for a blunder that only serves to be reviewed.
+    """
 
     now: Observation
     response: str
     action: str
+    imitate: bool = True
 
 
 @dataclass(frozen=True)
 class Demonstration:
     """One scripted episode. ``review`` is the JSON object of a reflection on it (see r3l.reflection).
 
-    ``retry`` holds the steps from the review's pivot on, played under its suggestion; empty without a pivot.
+    ``error`` is why a blunder ended it (see Dialogue.parse), else None. ``retry`` holds the steps from the review's pivot on, played under its suggestion; empty without a pivot.
     """
 
     task: Task
@@ -31,6 +35,7 @@ class Demonstration:
     steps: tuple[Step, ...]
     reward: float
     success: bool
+    error: str | None
     review: Mapping[str, Any]
     retry: tuple[Step, ...]
     retry_success: bool

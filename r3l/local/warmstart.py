@@ -52,16 +52,20 @@ class WarmstartConfig(Strict):
     tokens_per_step: int = Field(ge=1)
     lr: float = Field(gt=0)
     warmup_steps: int = Field(ge=0)
+    prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
     sources: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A tokenised dialog; ``mask`` is 1 on the responses to imitate. Both shape (T,)."""
+    """A tokenised dialog. ``weight``: 1 on responses to imitate, 0 on others, less on prompts. Shape (T,).
+
+    Prompts are learnt too: texts that name a thing again teach a small model to copy names early.
+    """
 
     ids: np.ndarray
-    mask: np.ndarray
+    weight: np.ndarray
 
 
 def load_config(name: str) -> WarmstartConfig:
@@ -81,7 +85,7 @@ def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
     renderer = ChatRenderer(tokenizer)
     lessons: dict[str, list[Lesson]] = {"episode": [], "retry": []}
     for kind, parts in documents:
-        lessons[kind].append(render(renderer, parts))
+        lessons[kind].append(render(renderer, parts, config.prompt_weight))
     summary = {k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()}
     console.print(f"lessons: {summary}")
     model = build_model(tokenizer, config.seed)
@@ -127,8 +131,9 @@ def _documents(job: tuple[WarmstartConfig, range]) -> list[tuple[str, list[Part]
 
 def episode_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
     """The episode, then the reflection on it, all to be imitated."""
-    parts = [(m, s.response, True) for m, s in zip(_prompts(dialogue, d, d.steps), d.steps, strict=True)]
-    feedback = dialogue.closing(d.reward, d.success, len(d.steps), None)
+    prompts = _prompts(dialogue, d, d.steps)
+    parts = [(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
+    feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
     request = template("reflection_compact").substitute(feedback=feedback)
     return [*parts, ([Message("user", request)], _as_json(d.review), True)]
 
@@ -164,16 +169,16 @@ def _texts(documents: Iterable[tuple[str, list[Part]]]) -> Iterator[str]:
             yield response
 
 
-def render(renderer: ChatRenderer, parts: Sequence[Part]) -> Lesson:
-    """Token ids and mask of a document, piece by piece as a live dialog would be."""
+def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float) -> Lesson:
+    """Token ids and weights of a document, piece by piece as a live dialog would be."""
     ids: list[int] = []
-    mask: list[int] = []
+    weight: list[float] = []
     for k, (messages, response, trained) in enumerate(parts):
         prompt = renderer.following(messages, ended=True) if k else renderer.opening(messages)
         answer = [*renderer.tokenizer.encode(response, add_special_tokens=False), renderer.end_id]
         ids += prompt + answer
-        mask += [0] * len(prompt) + [int(trained)] * len(answer)
-    return Lesson(np.asarray(ids, dtype=np.int32), np.asarray(mask, dtype=np.int8))
+        weight += [prompt_weight] * len(prompt) + [float(trained)] * len(answer)
+    return Lesson(np.asarray(ids, dtype=np.int32), np.asarray(weight, dtype=np.float32))
 
 
 def fit(model: Any, lessons: dict[str, list[Lesson]], config: WarmstartConfig, console: Console) -> list[float]:
@@ -217,22 +222,23 @@ def _draw(lessons: dict[str, list[Lesson]], config: WarmstartConfig, step: int) 
 
 
 def _backward(model: Any, batch: Sequence[Lesson]) -> float:
-    """Token-mean cross entropy over the batch, in two padded halves by length."""
-    total = sum(int(x.mask.sum()) for x in batch)
+    """Weighted token-mean cross entropy over the batch, in four padded parts by length."""
+    total = sum(float(x.weight[1:].sum()) for x in batch)
     ordered = sorted(batch, key=lambda x: len(x.ids))
+    size = max(1, len(ordered) // 4)
     loss_sum = 0.0
-    quarter = max(1, len(ordered) // 4)
-    for part in [ordered[i : i + quarter] for i in range(0, len(ordered), quarter)]:
+    for part in [ordered[i : i + size] for i in range(0, len(ordered), size)]:
         width = max(len(x.ids) for x in part)
         ids = torch.zeros(len(part), width, dtype=torch.int64)
-        mask = torch.zeros(len(part), width, dtype=torch.bool)
+        weight = torch.zeros(len(part), width)
         for row, lesson in enumerate(part):
             ids[row, : len(lesson.ids)] = torch.from_numpy(lesson.ids.astype(np.int64))
-            mask[row, : len(lesson.ids)] = torch.from_numpy(lesson.mask.astype(bool))
-        mask[:, 0] = False
-        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        logits = model.lm_head(hidden[mask.roll(-1, dims=1)])
-        loss = torch.nn.functional.cross_entropy(logits, ids[mask], reduction="sum") / total
+            weight[row, : len(lesson.ids)] = torch.from_numpy(lesson.weight)
+        hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+        wanted = weight[:, 1:] > 0
+        logits = model.lm_head(hidden[wanted])
+        losses = torch.nn.functional.cross_entropy(logits, ids[:, 1:][wanted], reduction="none")
+        loss = (losses * weight[:, 1:][wanted]).sum() / total
         torch.autograd.backward(loss)
         loss_sum += loss.item()
     return loss_sum
