@@ -21,6 +21,7 @@ from r3l.core.method import Method
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
+STORED_MODELS = ROOT / "results" / "stored" / "models"
 SCHEMA_VERSION = 1  # raise when a change of code makes old results incomparable
 
 M = TypeVar("M", bound=BaseModel)
@@ -132,11 +133,20 @@ class Run(Strict):
         return f"{self.tier}/{self.env}/{Path(self.model).name}/{self.method}"
 
     def fingerprint(self) -> str:
-        """Hash of everything that determines the result: never a path, a date, or a worker count."""
+        """Hash of everything that determines the result: never a path, a date, or a worker count.
+
+        A stored model enters with the hash of its weights, so a rebuilt one is another run.
+        """
         content = self.model_dump(mode="json", exclude={"label", "workers", "model"})
-        content |= {"model": Path(self.model).name, "schema": SCHEMA_VERSION}
+        content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
         content["train"].pop("save_every")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def weights_of(model: str) -> str | None:
+    """The sha256 of a stored model's weights as its manifest states it; None for models from elsewhere."""
+    path = STORED_MODELS / model / "warmstart.json"
+    return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None
 
 
 def names(kind: str) -> list[str]:

@@ -12,12 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from r3l.config import ROOT
+from r3l.config import STORED_MODELS
 from r3l.core.errors import CheckpointError
 from r3l.local.trainer import Trainer
 from r3l.tracking import write_json_atomic
 
-STORED_MODELS = ROOT / "results" / "stored" / "models"
 OPTIMIZER, STATE = "optimizer.safetensors", "trainer.json"
 
 

@@ -1,0 +1,33 @@
+"""JSON Schemas of the configuration files, for editors; generated from the pydantic models that validate them.
+
+``python -m r3l.schemas`` rewrites configs/schemas/; a test keeps the committed files equal to the models.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from r3l.config import CONFIGS, EnvConfig, MethodConfig, TierConfig
+from r3l.local.warmstart import WarmstartConfig
+from r3l.tracking import write_json_atomic
+from r3l.workflow import WorkflowConfig
+
+MODELS: dict[str, type[BaseModel]] = {
+    "tier": TierConfig,
+    "env": EnvConfig,
+    "method": MethodConfig,
+    "warmstart": WarmstartConfig,
+    "workflow": WorkflowConfig,
+}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """File stem -> schema."""
+    return {name: model.model_json_schema() for name, model in MODELS.items()}
+
+
+if __name__ == "__main__":
+    for stem, schema in schemas().items():
+        write_json_atomic(CONFIGS / "schemas" / f"{stem}.json", schema)
