@@ -125,7 +125,7 @@ def table(
     if as_json:
         print(json.dumps({"rows": rows}))
     else:
-        Console().print(tables.render(rows))
+        _console().print(tables.render(rows))
 
 
 @app.command()
@@ -193,7 +193,7 @@ def doctor(tier: Tier = "nano", as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps({"tier": tier, "ok": all(c.ok for c in found), "checks": [vars(c) for c in found]}))
     else:
-        Console().print(checks.render(found))
+        _console().print(checks.render(found))
     if not all(check.ok for check in found):
         raise typer.Exit(2)
 
@@ -360,7 +360,12 @@ def _print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None
         shown.add_column(column)
     for row in rows:
         shown.add_row(*(_text(value) for value in row.values()))
-    Console().print(shown)
+    _console().print(shown)
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for every table where there is none."""
+    return Console() if Console().is_terminal else Console(width=150)
 
 
 def _text(value: Any) -> str:

@@ -25,6 +25,7 @@ PARSE_FAILURES = ("format", "inadmissible", "truncated")
 TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
 BUDGET = ("rollouts", "env_steps", "tokens/generated", "tokens/trained")
 DIGITS = 4
+TEXT, INTERVALS = ("tier", "env", "group", "method", "vs paper"), ("success", "difference")
 Row = dict[str, Any]
 
 
@@ -171,52 +172,46 @@ def write_csv(rows: Sequence[Row], out: Path) -> None:
 
 
 def render(rows: Sequence[Row]) -> Table:
-    """The table for a terminal: one line a row, the budget in short numbers."""
+    """The table for a terminal: one line a row, short numbers; what is the same in all rows stands outside."""
     labels = sorted({row["tier_label"] for row in rows})
     panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})
+    cells = [_cells(row) for row in rows]
+    if all(row["verdict"] == "not comparable" for row in rows):
+        note = f"; not comparable with the paper ({rows[0]['verdict_reason']})"
+        cells = [{k: v for k, v in line.items() if k != "vs paper"} for line in cells]
+    else:
+        note = ""
     shown = Table(
         title=f"Table 1, tier {'; '.join(labels)}",
         caption=f"success of the last checkpoint on {', '.join(panels)}; +- is the 95 % interval over training "
-        "seeds, difference is paired with zero-shot, budgets are means of the training runs",
+        f"seeds; difference is paired with zero-shot; unread: episodes ended by a response without a usable "
+        f"action; rollouts and tokens (generated, trained) are means of the training runs{note}",
     )
-    for column in ("tier", "env", "group", "method"):
-        shown.add_column(column)
-    headers = (
-        "success",
-        "seeds",
-        "episodes",
-        "difference",
-        "parse fail",
-        "rollouts",
-        "gen. tok",
-        "trained tok",
-    )
-    for column in headers:
-        shown.add_column(column, justify="right")
-    shown.add_column("vs paper")
-    for before, row in zip([None, *rows], rows, strict=False):
+    for column in cells[0]:
+        shown.add_column(column, justify="left" if column in TEXT else "right", no_wrap=column in INTERVALS)
+    for before, row, line in zip([None, *rows], rows, cells, strict=False):
         if before and before["group"] != row["group"]:
             shown.add_section()
-        shown.add_row(*_cells(row))
+        shown.add_row(*line.values())
     return shown
 
 
-def _cells(row: Row) -> list[str]:
-    return [
-        row["tier"],
-        row["env"],
-        row["group"],
-        row["label"],
-        _plus_minus(row, ""),
-        f"{row['seeds_done']}/{row['seeds_planned']}",
-        str(row["episodes"]),
-        _plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
-        f"{row['parse_failure_rate']:.1%}",
-        _short(row["rollouts"]),
-        _short(row["generated_tokens"]),
-        _short(row["trained_tokens"]),
-        row["verdict"] if row["paper"] is None else f"{row['paper']:.3f}: {row['verdict']}",
-    ]
+def _cells(row: Row) -> dict[str, str]:
+    return {
+        "tier": row["tier"],
+        "env": row["env"],
+        "group": row["group"],
+        "method": row["label"],
+        "success": _plus_minus(row, ""),
+        "seeds": f"{row['seeds_done']}/{row['seeds_planned']}",
+        "episodes": str(row["episodes"]),
+        "difference": _plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
+        "unread": f"{row['parse_failure_rate']:.1%}",
+        "rollouts": _short(row["rollouts"]),
+        "tokens": _short(row["generated_tokens"]),
+        "trained": _short(row["trained_tokens"]),
+        "vs paper": row["verdict"] if row["paper"] is None else f"{row['paper']:.3f}: {row['verdict']}",
+    }
 
 
 def _plus_minus(row: Row, prefix: str) -> str:

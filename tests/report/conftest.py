@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.report.runs import write_three_seeds
+
+
+@pytest.fixture
+def three_seeds(tmp_path: Path) -> Path:
+    """A results folder with three methods of three seeds."""
+    return write_three_seeds(tmp_path)

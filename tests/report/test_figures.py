@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from r3l.core.errors import DataError
+from r3l.report import figures, records
+from tests.report.runs import write_run
+
+
+def draw(root, out):
+    return figures.training_curves(records.load(records.find(root)), out)
+
+
+def test_pdf_and_png_are_written_and_repeatable(three_seeds, tmp_path):
+    first = [path.read_bytes() for path in draw(three_seeds, tmp_path / "a")]
+    second = [path.read_bytes() for path in draw(three_seeds, tmp_path / "b")]
+    assert first == second
+    assert first[0].startswith(b"%PDF") and first[1].startswith(b"\x89PNG")
+
+
+def test_one_untrained_seed_can_be_drawn(tmp_path):
+    write_run(tmp_path, "zero_shot", 0, [1, 0], [0, 0])
+    assert all(path.stat().st_size > 1000 for path in draw(tmp_path, tmp_path / "out"))
+
+
+def test_a_figure_shows_one_tier(three_seeds, tmp_path):
+    write_run(three_seeds, "r3l", 0, [1], [0], tier="smol")
+    with pytest.raises(DataError, match="one tier"):
+        draw(three_seeds, tmp_path / "out")
+
+
+def test_a_method_has_one_colour_and_no_two_share_it():
+    some = figures.colours(["r3l", "raft"])
+    assert some["r3l"] == figures.colours(["dapo", "r3l"])["r3l"]
+    many = figures.colours(["r3l", "grpo", "zero_shot", "raft", "dapo", "gspo", "opmd", "reflect_grpo"])
+    assert len(set(many.values())) == len(many)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import csv
+import math
+
+import pytest
+from rich.console import Console
+
+from r3l.core.errors import DataError, RunDirectoryError
+from r3l.report import records, tables
+from tests.report.runs import write_run
+
+
+def rows_of(root, planned=3):
+    return tables.table1(records.load(records.find(root)), planned)
+
+
+def pick(rows, method, group):
+    (row,) = [r for r in rows if (r["method"], r["group"]) == (method, group)]
+    return row
+
+
+def test_order_is_group_then_method_with_zero_shot_first(three_seeds):
+    found = [(r["group"], r["method"]) for r in rows_of(three_seeds)]
+    methods = ("zero_shot", "grpo", "r3l")
+    assert found == [(group, method) for group in ("easy", "hard", "all") for method in methods]
+
+
+def test_mean_and_interval_over_seeds(three_seeds):
+    row = pick(rows_of(three_seeds), "r3l", "easy")
+    half = 4.302653 * 0.25 / math.sqrt(3)  # seeds 0.5, 0.75, 1.0: sd 0.25
+    assert row["mean"] == 0.75
+    assert row["low"] == pytest.approx(0.75 - half, abs=1e-4)
+    assert row["high"] == pytest.approx(0.75 + half, abs=1e-4)
+    assert (row["seeds_done"], row["seeds_planned"], row["episodes"]) == (3, 3, 12)
+
+
+def test_difference_is_paired_with_zero_shot(three_seeds):
+    row = pick(rows_of(three_seeds), "r3l", "easy")
+    assert row["difference_mean"] == 0.5  # 0.25, 0.5, 0.75
+    assert row["probability_of_improvement"] == 1.0
+    assert row["p_holm"] >= row["p_value"] > 0
+    assert pick(rows_of(three_seeds), "zero_shot", "easy")["difference_mean"] is None
+
+
+def test_missing_seeds_and_single_seeds_are_shown_as_such(tmp_path):
+    write_run(tmp_path, "r3l", 0, [1, 0], [0, 0])
+    row = pick(rows_of(tmp_path), "r3l", "all")
+    assert (row["seeds_done"], row["seeds_planned"]) == (1, 3)
+    assert (row["low"], row["high"], row["interval"]) == (None, None, "n/a (1 seed)")
+    assert row["difference_mean"] is None  # no zero-shot run to pair with
+
+
+def test_nano_is_never_compared_with_the_paper(three_seeds):
+    for row in rows_of(three_seeds):
+        assert row["tier"] == "nano"
+        assert (row["paper"], row["verdict"]) == (None, "not comparable")
+        assert "nano tier" in row["verdict_reason"]
+
+
+def test_paper_tier_is_compared(tmp_path):
+    for seed, wins in enumerate([13, 13, 14]):
+        bits = [1] * wins + [0] * (14 - wins)
+        write_run(tmp_path, "r3l", seed, bits, bits, tier="paper", model="Qwen2.5-1.5B-Instruct")
+    row = pick(rows_of(tmp_path), "r3l", "all")
+    assert (row["paper"], row["verdict"]) == (0.928, "within interval")
+    assert pick(rows_of(tmp_path, planned=5), "r3l", "all")["verdict"] == "incomplete"
+    assert pick(rows_of(tmp_path), "r3l", "easy")["verdict"] == "not comparable"
+
+
+def test_rates_and_budget(three_seeds):
+    row = pick(rows_of(three_seeds), "r3l", "easy")
+    assert row["parse_failure_rate"] == 0.25
+    assert row["truncation_rate"] == 0.0
+    assert (row["rollouts"], row["env_steps"]) == (640, 5000)
+    assert (row["generated_tokens"], row["trained_tokens"]) == (40001, 30000)
+    assert pick(rows_of(three_seeds), "zero_shot", "easy")["rollouts"] == 0
+
+
+def test_csv_is_whole_and_repeatable(three_seeds, tmp_path):
+    one, two = tmp_path / "one.csv", tmp_path / "sub" / "two.csv"
+    tables.write_csv(rows_of(three_seeds), one)
+    tables.write_csv(rows_of(three_seeds), two)
+    assert one.read_bytes() == two.read_bytes()
+    with one.open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == 9
+    assert {row["panel_sha256"] for row in read} == {"ab" * 32}
+
+
+def test_csv_into_a_file_as_folder_is_a_typed_error(three_seeds, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunDirectoryError, match="--out"):
+        tables.write_csv(rows_of(three_seeds), tmp_path / "file" / "t.csv")
+
+
+def test_terminal_table_names_tier_and_panel(three_seeds):
+    console = Console(width=220, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(tables.render(rows_of(three_seeds)))
+    text = console.export_text()
+    assert "not comparable with the paper (nano tier" in " ".join(text.split())
+    assert "nano (test)" in text and "abababababab" in text and "0.750 +- 0.621" in text
+
+
+def test_mixed_panels_are_refused(three_seeds):
+    path = three_seeds / "nano/alfworld/nano/r3l/seed2/evaluation.json"
+    path.write_text(path.read_text().replace("ab" * 32, "cd" * 32))
+    with pytest.raises(DataError, match="one panel"):
+        records.load(records.find(three_seeds))
+
+
+def test_torn_episodes_are_refused(three_seeds):
+    path = three_seeds / "nano/alfworld/nano/r3l/seed2/episodes.jsonl"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]))
+    with pytest.raises(DataError, match="7 episodes"):
+        records.load(records.find(three_seeds))
+
+
+def test_nothing_found_says_what_to_run(tmp_path):
+    with pytest.raises(DataError, match="make table1"):
+        records.find(tmp_path)
+
+
+def test_renamed_directories_are_not_runs(three_seeds):
+    folder = three_seeds / "nano/alfworld/nano/r3l/seed2"
+    folder.rename(folder.with_name("seed2.0123abcd"))
+    assert len(records.find(three_seeds)) == 8

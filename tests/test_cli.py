@@ -1,0 +1,132 @@
+"""The command line end to end: bad input is one paragraph on stderr and exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from r3l import cli, config
+from tests.report.runs import write_three_seeds
+
+
+def run(monkeypatch, capsys, *arguments):
+    """(exit code, stdout, stderr) of the program as a user starts it."""
+    monkeypatch.setattr(sys, "argv", ["r3l", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    captured = capsys.readouterr()
+    return ended.value.code or 0, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--method", "grp0"], "no method 'grp0'; known: grpo"),
+        (["train", "--env", "alfwrld"], "did you mean 'alfworld'?"),
+        (["train", "--tier", "nan"], "no tier 'nan'"),
+        (["train", "--set", "train.stepz=3"], "unknown key 'stepz' (did you mean 'steps'?)"),
+        (["train", "--set", "train.steps=many"], "'train.steps' has value 'many'"),
+        (["train", "--set", "train.steps"], "must look like key=value"),
+        (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),
+        (["evaluate", "no/such/run"], "no/such/run does not exist"),
+        (["table", "table9"], "there is no table 'table9'; known: table1"),
+        (["figure", "pie"], "there is no figure 'pie'"),
+        (["table", "table1", "--results", "/nonexistent"], "make table1"),
+        (["panel", "check", "--tier", "huge"], "no tier 'huge'"),
+        (["panel", "build", "nowhere"], "nowhere"),
+        (["bench", "env", "chess"], "no env 'chess'"),
+        (["doctor", "--tier", "huge"], "no tier 'huge'"),
+    ],
+)
+def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert err.startswith("error: ") and message in err and "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+def test_unknown_options_are_exit_code_2(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "train", "--sead", "3")
+    assert code == 2 and "--sead" in err
+
+
+def test_unknown_key_in_a_file_names_file_key_and_fix(monkeypatch, capsys, tmp_path):
+    copy = tmp_path / "configs"
+    for kind in ("tiers", "envs", "methods"):
+        (copy / kind).mkdir(parents=True)
+        for path in (config.CONFIGS / kind).glob("*.yaml"):
+            (copy / kind / path.name).write_text(path.read_text())
+    tier = yaml.safe_load((copy / "tiers" / "nano.yaml").read_text())
+    tier["train"]["learning_rte"] = 1
+    (copy / "tiers" / "nano.yaml").write_text(yaml.safe_dump(tier))
+    monkeypatch.setattr(config, "CONFIGS", copy)
+    code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo")
+    assert code == 2
+    assert "tiers/nano.yaml" in err and "'train.learning_rte'" in err
+
+
+def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
+    def broken(*arguments, **options):
+        raise RuntimeError("a defect of ours")
+
+    monkeypatch.setattr(config, "resolve", broken)
+    monkeypatch.setattr(sys, "argv", ["r3l", "train"])
+    with pytest.raises(RuntimeError, match="a defect of ours"):
+        cli.main()
+
+
+VERBS = ["train", "evaluate", "table", "figure", "methods", "envs", "doctor", "warmstart"]
+VERBS += ["panel check", "panel build", "bench env", "bench rollout"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example(verb):
+    result = CliRunner().invoke(cli.app, [*verb.split(), "--help"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0
+    assert f"Example: r3l {verb}" in " ".join(result.stdout.split())
+
+
+def test_lists_as_json(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "methods", "--json")
+    assert code == 0
+    assert {"zero_shot", "grpo", "r3l"} <= {row["method"] for row in json.loads(out)["methods"]}
+    _, out, _ = run(monkeypatch, capsys, "envs", "--json")
+    assert "alfworld" in {row["env"] for row in json.loads(out)["envs"]}
+
+
+def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
+    three_seeds = write_three_seeds(tmp_path / "results")
+    out = tmp_path / "out" / "table1.csv"
+    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", three_seeds, "--out", out, "--json")
+    assert code == 0 and len(json.loads(text)["rows"]) == 9 and out.is_file()
+    code, text, _ = run(monkeypatch, capsys, "figure", "training_curves", "--results", three_seeds, "--out", tmp_path)
+    assert code == 0 and (tmp_path / "training_curves.png").is_file()
+
+
+def test_doctor_reports_every_check_as_json(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "doctor", "--json")
+    report = json.loads(out)
+    assert code == (0 if report["ok"] else 2)
+    names = {check["name"] for check in report["checks"]}
+    assert {"python", "torch", "textworld", "free memory", "write permission", "ALFWorld engine"} <= names
+    assert all(check["ok"] or check["fix"] for check in report["checks"])
+
+
+def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "panels.json"
+    code, _, _ = run(monkeypatch, capsys, "panel", "check", "--out", out)
+    assert code == 0
+    assert json.loads(out.read_text())["panels"]["test"]["tasks"] > 0
+
+
+def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    code, _, err = run(monkeypatch, capsys, "warmstart", "nano", "--out", tmp_path)
+    assert code == 2 and "already holds a model" in err

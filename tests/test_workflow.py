@@ -1,0 +1,104 @@
+"""The workflow: which jobs there are, what makes them run again, what happens to a directory in the way."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from r3l import workflow
+from r3l.config import ROOT
+from r3l.core.errors import ConfigError
+
+
+def snakemake(directory, *arguments):
+    """A dry run in an empty folder, so that nothing counts as done."""
+    command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
+    command += ["--workflow-profile", "none", "--configfile", str(ROOT / "configs" / "workflow.yaml")]
+    command += ["--directory", str(directory), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def jobs(text):
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", text, flags=re.M)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "workflow.yaml").write_text(workflow.WORKFLOW.read_text())
+    return tmp_path
+
+
+def test_job_counts_of_one_and_of_three_seeds(folder):
+    code, text = snakemake(folder)
+    assert code == 0, text
+    assert jobs(text) == {"panel": 1, "train": 3, "evaluate": 3, "table1": 1, "figure": 1, "all": 1, "total": 10}
+    _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]")
+    assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table1": 1, "total": 20}
+
+
+def test_the_start_model_is_built_only_on_request(folder):
+    _, text = snakemake(folder, "results/models/nano")
+    assert jobs(text) == {"warmstart": 1, "total": 1}
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("seedz=[1]", "did you mean 'seeds'?"),
+        ("seeds=[]", "seeds"),
+        ("seeds=[1,1]", "names something twice"),
+        ("methods=[grp0]", "no method 'grp0'"),
+    ],
+)
+def test_bad_configuration_stops_before_any_job(folder, option, message):
+    code, text = snakemake(folder, "--config", option)
+    assert code != 0 and message in text and "Traceback" not in text
+
+
+def content(**changes):
+    return yaml.safe_load(workflow.WORKFLOW.read_text()) | changes
+
+
+def test_runs_are_cells_by_seeds():
+    found = workflow.runs(workflow.load(content(seeds=[0, 5], methods=["grpo"])))
+    assert list(found) == ["nano/alfworld/nano/grpo/seed0", "nano/alfworld/nano/grpo/seed5"]
+
+
+def test_only_meaning_changes_the_fingerprint():
+    def prints(**changes):
+        return [run.fingerprint() for run in workflow.runs(workflow.load(content(**changes))).values()]
+
+    assert prints() == prints(set=["workers=7"])
+    assert prints() != prints(set=["train.steps=7"])
+    assert len(set(prints(seeds=[0, 1]))) == 6
+
+
+def test_options_are_quoted_for_the_shell():
+    config = workflow.load(content(set=["model=a b"], model="x"))
+    assert workflow.options(config) == "--model x --set 'model=a b'"
+
+
+def test_unknown_keys_are_errors():
+    with pytest.raises(ConfigError, match="did you mean 'methods'"):
+        workflow.load(content(method=["grpo"]))
+
+
+def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path):
+    for expected in ("seed0.old", "seed0.old.2"):
+        run_dir = tmp_path / "seed0"
+        run_dir.mkdir()
+        (run_dir / "manifest.json").write_text(json.dumps({"fingerprint": "old"}))
+        assert workflow.set_aside(run_dir, "old") is None
+        assert workflow.set_aside(run_dir, "new") == tmp_path / expected
+        assert not run_dir.exists() and (tmp_path / expected / "manifest.json").is_file()
+
+
+def test_nothing_is_set_aside_where_nothing_is(tmp_path):
+    assert workflow.set_aside(tmp_path / "seed0", "new") is None
