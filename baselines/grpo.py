@@ -3,46 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from r3l.core import losses
 from r3l.core.advantages import standardised
-from r3l.core.method import Batch, LossAggregation
+from r3l.core.method import Batch, LossAggregation, MethodSettings, TrainedMethod
 from r3l.core.rollout import Arena, Episode, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
 
-class Settings(BaseModel):
+class Settings(MethodSettings):
     """Every knob of GRPO; sources stand in configs/methods/grpo.yaml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     group_size: int = Field(8, ge=1, description="N: rollouts a task")
     clip_low: float = Field(0.2, ge=0, lt=1)
     clip_high: float = Field(0.2, ge=0)
-    kl: losses.KLEstimator = "none"
-    kl_coef: float = Field(0.0, ge=0)
     loss_agg: LossAggregation = "token_mean"
 
 
-class GRPO:
+class GRPO(TrainedMethod[Settings]):
     """The method (see r3l.core.method.Method)."""
 
-    trains = True
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = Settings(**settings)
-        self.kl_coef = self.settings.kl_coef if self.settings.kl != "none" else 0.0
-        self.loss_agg = self.settings.loss_agg
-
-    def describe(self) -> Mapping[str, Any]:
-        """All settings, defaults included."""
-        return self.settings.model_dump()
+    Settings = Settings
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """N plain rollouts in one group."""

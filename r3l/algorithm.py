@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from r3l.amplification import AmplifyRule, amplify
 from r3l.core import losses
 from r3l.core.advantages import centred
-from r3l.core.method import Batch, LossAggregation
+from r3l.core.method import Batch, MethodSettings, TrainedMethod
 from r3l.core.rollout import Arena, Episode, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
@@ -25,10 +24,8 @@ from r3l.reflection import Reflection, Report, reflect
 from r3l.retry import GuidanceForm, GuidancePlace, distil, guidance_text, retry, with_guidance
 
 
-class Settings(BaseModel):
+class Settings(MethodSettings):
     """Every knob of R3L; sources stand in configs/methods/r3l.yaml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     group_size: int = Field(8, ge=2, multiple_of=2, description="N: N/2 base rollouts and at most N/2 retries")
     alpha: float = Field(3.0, gt=0, description="amplification factor")
@@ -37,9 +34,6 @@ class Settings(BaseModel):
     guidance: GuidanceForm = "full_report"
     guidance_place: GuidancePlace = "user_turn"
     sft_coef: float = Field(1.0, ge=0, description="weight of the auxiliary imitation loss")
-    kl: losses.KLEstimator = "none"
-    kl_coef: float = Field(0.0, ge=0)
-    loss_agg: LossAggregation = "traj_mean"
 
 
 @dataclass
@@ -57,19 +51,10 @@ class Attempt:
         return self.guided is not None and self.guided.reward > self.base.reward
 
 
-class R3L:
+class R3L(TrainedMethod[Settings]):
     """The method (see r3l.core.method.Method)."""
 
-    trains = True
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = Settings(**settings)
-        self.kl_coef = self.settings.kl_coef if self.settings.kl != "none" else 0.0
-        self.loss_agg = self.settings.loss_agg
-
-    def describe(self) -> Mapping[str, Any]:
-        """All settings, defaults included."""
-        return self.settings.model_dump()
+    Settings = Settings
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """N/2 base rollouts, a reflection on each, at most N/2 guided retries, and the verified SFT pairs."""

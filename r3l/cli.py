@@ -209,7 +209,7 @@ def warmstart(
 
     Example: `r3l warmstart nano --out results/models/nano`
     """
-    from r3l.local.checkpoint import STORED_MODELS
+    from r3l.config import STORED_MODELS
     from r3l.local.warmstart import build
 
     target = out or STORED_MODELS / name

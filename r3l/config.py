@@ -252,7 +252,6 @@ def build_method(run: Run) -> Method:
     try:
         method: Method = factory(run.method_settings)
     except ValidationError as error:
-        settings = importlib.import_module(module).Settings
-        details = "; ".join(_explain(settings, e) for e in error.errors())
+        details = "; ".join(_explain(factory.Settings, e) for e in error.errors())
         raise ConfigError(f"configs/methods/{run.method}.yaml, settings: {details}") from error
     return method

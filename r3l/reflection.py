@@ -162,12 +162,5 @@ def _count(arena: Arena, verdict: Report | Invalid) -> None:
 
 
 def _as_sample(base: Trajectory, earlier: list[Turn], completion: Completion) -> Trajectory:
-    turn = Turn(
-        observation=base.feedback,
-        response=completion.text,
-        prompt_ids=completion.prompt_ids,
-        response_ids=completion.response_ids,
-        logprobs=completion.logprobs,
-        stop_reason=completion.stop_reason,
-    )
+    turn = Turn.of(completion, base.feedback)
     return Trajectory(base.task, base.member, "reflection", [*earlier, turn], pivot=len(earlier))

@@ -67,12 +67,6 @@ def panel_files(env: str) -> list[str]:
     return sorted(os.path.relpath(path) for path in found)
 
 
-def model_files(run: Run) -> list[str]:
-    """The small file that names a stored start model's weights by hash; nothing for models from elsewhere."""
-    path = ROOT / "results" / "stored" / "models" / run.model / "warmstart.json"
-    return [os.path.relpath(path)] if path.is_file() else []
-
-
 def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
     """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
     manifest = run_dir / "manifest.json"

@@ -27,7 +27,8 @@ class Step:
 class Demonstration:
     """One scripted episode. ``review`` is the JSON object of a reflection on it (see r3l.reflection).
 
-    ``error`` is why a blunder ended it (see Dialogue.parse), else None. ``retry`` holds the steps from the review's pivot on, played under its suggestion; empty without a pivot.
+    ``error`` is why a blunder ended it (see Dialogue.parse), else None. ``retry`` holds the steps from the
+    review's pivot on, played under its suggestion; empty without a pivot.
     """
 
     task: Task

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 
+from r3l.core.losses import KLEstimator
 from r3l.core.rollout import Arena
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
@@ -60,3 +62,32 @@ class Method(Protocol):
     def describe(self) -> Mapping[str, Any]:
         """The method's settings, for the manifest."""
         ...
+
+
+class MethodSettings(BaseModel):
+    """What every trained method can be set to. Sources of the values stand in configs/methods/<name>.yaml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kl: KLEstimator = "none"
+    kl_coef: float = Field(0.0, ge=0)
+    loss_agg: LossAggregation = "traj_mean"
+
+
+S = TypeVar("S", bound=MethodSettings)
+
+
+class TrainedMethod(Generic[S]):
+    """The part of the Method contract that follows from the settings; subclasses name their ``Settings``."""
+
+    Settings: type[S]
+    trains = True
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = self.Settings(**settings)
+        self.kl_coef = self.settings.kl_coef if self.settings.kl != "none" else 0.0
+        self.loss_agg = self.settings.loss_agg
+
+    def describe(self) -> Mapping[str, Any]:
+        """All settings, defaults included."""
+        return self.settings.model_dump()

@@ -121,16 +121,7 @@ def _read(dialogue: Dialogue, trajectory: Trajectory, completion: Completion, no
     error = parsed.error
     if error is not None and completion.stop_reason == "length":
         error = "truncated"
-    return Turn(
-        observation=now.text,
-        response=completion.text,
-        prompt_ids=completion.prompt_ids,
-        response_ids=completion.response_ids,
-        logprobs=completion.logprobs,
-        stop_reason=completion.stop_reason,
-        action=parsed.action,
-        error=error,
-    )
+    return Turn.of(completion, now.text, parsed.action, error)
 
 
 def _engine_reason(now: Observation, turns: int, max_turns: int) -> str | None:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from r3l.core.policy import Completion
 from r3l.core.task import Task
 
 Kind = Literal["base", "distilled", "reflection", "guided_retry", "refined"]
@@ -30,6 +31,20 @@ class Turn:
     stop_reason: str
     action: str | None = None
     error: str | None = None
+
+    @classmethod
+    def of(cls, completion: Completion, observation: str, action: str | None = None, error: str | None = None) -> Turn:
+        """The exchange in which ``completion`` answered ``observation``."""
+        return cls(
+            observation=observation,
+            response=completion.text,
+            prompt_ids=completion.prompt_ids,
+            response_ids=completion.response_ids,
+            logprobs=completion.logprobs,
+            stop_reason=completion.stop_reason,
+            action=action,
+            error=error,
+        )
 
     def __post_init__(self) -> None:
         if len(self.logprobs) != len(self.response_ids):
