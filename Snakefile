@@ -6,7 +6,7 @@
 A run's directory is its state: checkpoints, metrics and episodes live there undeclared, because Snakemake deletes
 declared outputs before and after a failed job. Declared are only the files that appear last, and whole. A job that
 was killed resumes when the command is repeated. Runs are repeated when their fingerprint (method, environment,
-model, seed, budget), the start model or their panel changes, never for a path, a date or a commit.
+model and its weights, seed, budget) or their panel changes, never for a path, a date or a commit.
 """
 
 import sys
@@ -43,10 +43,6 @@ def run_of(wildcards):
 
 def fingerprint_of(wildcards):
     return run_of(wildcards).fingerprint()
-
-
-def model_of(wildcards):
-    return plan.model_files(run_of(wildcards))
 
 
 def panels_of(wildcards):
@@ -90,8 +86,7 @@ rule warmstart:
 rule train:
     # Trains a run or resumes it. A directory of another configuration is renamed, never deleted.
     input:
-        panel="results/panels/{tier}/{env}.json",
-        model=model_of,
+        "results/panels/{tier}/{env}.json",
     output:
         f"{STATE}/result.json",
     threads: 2

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 import yaml
+from report.runs import write_three_seeds
 from typer.testing import CliRunner
 
 from r3l import cli, config
-from tests.report.runs import write_three_seeds
 
 
 def run(monkeypatch, capsys, *arguments):

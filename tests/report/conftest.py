@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from tests.report.runs import write_three_seeds
+from report.runs import write_three_seeds
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from report.runs import write_run
 
 from r3l.core.errors import DataError
 from r3l.report import figures, records
-from tests.report.runs import write_run
 
 
 def draw(root, out):

@@ -4,11 +4,11 @@ import csv
 import math
 
 import pytest
+from report.runs import write_run
 from rich.console import Console
 
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.report import records, tables
-from tests.report.runs import write_run
 
 
 def rows_of(root, planned=3):
