@@ -122,7 +122,7 @@ rule table1:
     params:
         seeds=len(CONFIG.seeds),
     shell:
-        "{R3L} table table1 {input} --seeds-planned {params.seeds} --out {output}"
+        "{R3L} table table1 {input} --seeds-planned {params.seeds} --out {output} > /dev/null"
 
 
 rule figure:
