@@ -37,23 +37,31 @@ from r3l.tracking import commit, hardware, sha256_of, versions, write_json_atomi
 Part = tuple[list[Message], str, bool]  # messages, response, trained?
 
 
+class Phase(Strict):
+    """Houses demonstrated in one manner, and the supervised steps on them (AdamW anew, cosine schedule)."""
+
+    first_task: int = Field(ge=0)
+    tasks: int = Field(ge=1)
+    variants: int = Field(ge=1, description="demonstrations of each task")
+    manner: dict[str, float] = Field(description="how the environment's scripted agents err; its own keys")
+    steps: int = Field(ge=1)
+    decay_steps: int = Field(ge=1, description="length of the cosine; may be longer than the phase")
+    warmup_steps: int = Field(ge=0)
+    lr: float = Field(gt=0)
+
+
 class WarmstartConfig(Strict):
     """configs/warmstart/<name>.yaml."""
 
     name: str
     env: str
     seed: int
-    tasks: int = Field(ge=1)
-    variants: int = Field(ge=1, description="demonstrations of each task")
-    manner: dict[str, float] = Field(description="how the environment's scripted agents err; its own keys")
     max_turns: int = Field(ge=1)
     threads: int = Field(ge=1)
-    steps: int = Field(ge=1)
     tokens_per_step: int = Field(ge=1)
-    lr: float = Field(gt=0)
-    warmup_steps: int = Field(ge=0)
     prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
+    phases: list[Phase] = Field(min_length=1)
     sources: dict[str, str]
 
 
@@ -79,17 +87,20 @@ def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
     config = load_config(name)
     torch.set_num_threads(config.threads)
     console = Console(stderr=True)
-    console.print(f"playing {config.tasks} x {config.variants} demonstrations")
-    documents = [d for chunk in _in_workers(config, workers) for d in chunk]
-    tokenizer = build_tokenizer(_texts(documents))
-    renderer = ChatRenderer(tokenizer)
-    lessons: dict[str, list[Lesson]] = {"episode": [], "retry": []}
-    for kind, parts in documents:
-        lessons[kind].append(render(renderer, parts, config.prompt_weight))
-    summary = {k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()}
-    console.print(f"lessons: {summary}")
-    model = build_model(tokenizer, config.seed)
-    losses = fit(model, lessons, config, console)
+    tokenizer = model = None
+    summaries, losses, done = [], [], 0
+    for phase in config.phases:
+        console.print(f"playing {phase.tasks} x {phase.variants} demonstrations")
+        documents = [d for chunk in _in_workers(config, phase, workers) for d in chunk]
+        if tokenizer is None:
+            tokenizer = build_tokenizer(_texts(documents))
+            model = build_model(tokenizer, config.seed)
+        lessons = _lessons(ChatRenderer(tokenizer), documents, config)
+        summaries.append({k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()})
+        console.print(f"lessons: {summaries[-1]}")
+        losses.append(fit(model, lessons, config, phase, done, console))
+        done += phase.steps
+    assert model is not None and tokenizer is not None
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -97,7 +108,7 @@ def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
         "command": f"r3l warmstart {name}",
         "config": config.model_dump(mode="json"),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "lessons": summary,
+        "lessons": summaries,
         "loss": losses,
         "weights_sha256": sha256_of(out / "model.safetensors"),
         "versions": versions(),
@@ -108,21 +119,29 @@ def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
     return manifest
 
 
-def _in_workers(config: WarmstartConfig, workers: int) -> Iterator[list[tuple[str, list[Part]]]]:
+def _lessons(
+    renderer: ChatRenderer, documents: Iterable[tuple[str, list[Part]]], config: WarmstartConfig
+) -> dict[str, list[Lesson]]:
+    lessons: dict[str, list[Lesson]] = {"episode": [], "retry": []}
+    for kind, parts in documents:
+        lessons[kind].append(render(renderer, parts, config.prompt_weight))
+    return lessons
+
+
+def _in_workers(config: WarmstartConfig, phase: Phase, workers: int) -> Iterator[list[tuple[str, list[Part]]]]:
     """Demonstrations as untokenised documents, in a fixed order whatever the number of workers."""
-    size = 16
-    starts = range(0, config.tasks, size)
-    jobs = [(config, range(s, min(s + size, config.tasks))) for s in starts]
+    size, end = 16, phase.first_task + phase.tasks
+    jobs = [(config, phase, range(s, min(s + size, end))) for s in range(phase.first_task, end, size)]
     with get_context("spawn").Pool(workers) as pool:
         yield from pool.imap(_documents, jobs)
 
 
-def _documents(job: tuple[WarmstartConfig, range]) -> list[tuple[str, list[Part]]]:
-    config, indices = job
+def _documents(job: tuple[WarmstartConfig, Phase, range]) -> list[tuple[str, list[Part]]]:
+    config, phase, indices = job
     package = find_package(config.env)
     dialogue = package.dialogue({"style": "compact", "max_turns": config.max_turns})
     found: list[tuple[str, list[Part]]] = []
-    for demonstration in package.demonstrations(indices, config.variants, config.max_turns, config.manner):  # type: ignore[attr-defined]
+    for demonstration in package.demonstrations(indices, phase.variants, config.max_turns, phase.manner):  # type: ignore[attr-defined]
         found.append(("episode", episode_parts(dialogue, demonstration)))
         if demonstration.retry:
             found.append(("retry", retry_parts(dialogue, demonstration)))
@@ -181,14 +200,16 @@ def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float) 
     return Lesson(np.asarray(ids, dtype=np.int32), np.asarray(weight, dtype=np.float32))
 
 
-def fit(model: Any, lessons: dict[str, list[Lesson]], config: WarmstartConfig, console: Console) -> list[float]:
-    """Supervised steps with a cosine schedule; returns the mean loss of each hundred steps."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.01)
+def fit(
+    model: Any, lessons: dict[str, list[Lesson]], config: WarmstartConfig, phase: Phase, done: int, console: Console
+) -> list[float]:
+    """The supervised steps of a phase (``done`` came before it); the mean loss of each hundred steps."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01)
     began, recent, curve = time.perf_counter(), [], []
-    for step in range(config.steps):
+    for step in range(phase.steps):
         for group in optimizer.param_groups:
-            group["lr"] = config.lr * _schedule(step, config)
-        batch = _draw(lessons, config, step)
+            group["lr"] = phase.lr * _schedule(step, phase)
+        batch = _draw(lessons, config, done + step)
         optimizer.zero_grad(set_to_none=True)
         loss = _backward(model, batch)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -198,14 +219,14 @@ def fit(model: Any, lessons: dict[str, list[Lesson]], config: WarmstartConfig, c
             curve.append(round(float(np.mean(recent)), 4))
             recent = []
             minutes = (time.perf_counter() - began) / 60
-            console.print(f"step {step + 1}/{config.steps}  loss {curve[-1]:.4f}  {minutes:.1f} min")
+            console.print(f"step {step + 1}/{phase.steps}  loss {curve[-1]:.4f}  {minutes:.1f} min")
     return curve
 
 
-def _schedule(step: int, config: WarmstartConfig) -> float:
-    if step < config.warmup_steps:
-        return (step + 1) / config.warmup_steps
-    done = (step - config.warmup_steps) / max(config.steps - config.warmup_steps, 1)
+def _schedule(step: int, phase: Phase) -> float:
+    if step < phase.warmup_steps:
+        return (step + 1) / phase.warmup_steps
+    done = (step - phase.warmup_steps) / max(phase.decay_steps - phase.warmup_steps, 1)
     return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
 
 
