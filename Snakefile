@@ -89,7 +89,7 @@ rule train:
         "results/panels/{tier}/{env}.json",
     output:
         f"{STATE}/result.json",
-    threads: 2
+    threads: threads_of
     resources:
         mem_mb=3000,
     params:
@@ -105,7 +105,7 @@ rule evaluate:
         f"{STATE}/result.json",
     output:
         f"{STATE}/evaluation.json",
-    threads: 2
+    threads: threads_of
     resources:
         mem_mb=3000,
     params:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
+from r3l.core.pool import find_package
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
@@ -135,10 +136,13 @@ class Run(Strict):
     def fingerprint(self) -> str:
         """Hash of everything that determines the result: never a path, a date, or a worker count.
 
-        A stored model enters with the hash of its weights, so a rebuilt one is another run.
+        A stored model enters with the hash of its weights and panels with theirs: rebuilt, they are other runs.
         """
         content = self.model_dump(mode="json", exclude={"label", "workers", "model"})
         content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
+        package = find_package(self.env)
+        panels = (self.env_settings.train_panel, self.env_settings.test_panel)
+        content["panels"] = [package.panel_hash(panel) for panel in panels]
         content["train"].pop("save_every")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -87,7 +87,7 @@ def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
 def check_panels(tier: str, env: str) -> dict[str, Any]:
     """Describe an environment's panels in a tier. Raises DataError where hashes differ or tasks overlap."""
     from r3l.core.pool import find_package
-    from r3l.panel import digest
+    from r3l.panel import describe
 
     load_config("tiers", tier, TierConfig)
     config = load_config("envs", env, EnvConfig)
@@ -101,9 +101,7 @@ def check_panels(tier: str, env: str) -> dict[str, Any]:
             f"panels {used['train']} and {used['test']} share {len(both)} tasks, e.g. {min(both)}; "
             "training tasks must not be tested: correct the panels"
         )
-    panels = {
-        split: {"name": used[split], "sha256": digest(found), "tasks": len(found)} for split, found in tasks.items()
-    }
+    panels = {split: describe(env, name) for split, name in used.items()}
     return {"schema": 1, "tier": tier, "env": env, "panels": panels}
 
 

@@ -37,6 +37,12 @@ class AlfworldPackage:
 
         return tasks(panel)
 
+    def panel_hash(self, panel: str) -> str:
+        """The committed sha256 of a panel."""
+        from envs.alfworld.panels import committed_hash
+
+        return committed_hash(panel)
+
     def demonstrations(
         self, indices: Sequence[int], variants: int, max_turns: int, manner: Mapping[str, float]
     ) -> Iterator[Demonstration]:

@@ -36,13 +36,15 @@ _ROOMS: Mapping[str, str] = {
 }
 # Pickupable classes of each room; the groups hold what is easily mistaken for one another.
 _OBJECTS: Mapping[str, str] = {
-    "Kitchen": "Apple Tomato Potato Egg Lettuce Bread | Mug Cup Bowl Plate | Knife ButterKnife Fork Spoon Spatula Ladle"
+    "Kitchen": "Apple Tomato Potato Egg Lettuce Bread | Mug Cup Bowl Plate"
+    " | Knife ButterKnife Fork Spoon Spatula Ladle"
     " | Pan Pot Kettle | SaltShaker PepperShaker | SoapBottle DishSponge | WineBottle Glassbottle Vase",
     "LivingRoom": "Book Newspaper Box TissueBox | KeyChain CreditCard Watch | RemoteControl Laptop CellPhone"
     " | Statue Vase WateringCan Candle | Plate Bowl | Pillow | Pen Pencil",
-    "Bedroom": "Book Box TissueBox | CD CellPhone AlarmClock Laptop RemoteControl | Pen Pencil | KeyChain CreditCard Watch"
-    " | Mug Bowl Vase | Pillow Cloth | BaseballBat BasketBall TennisRacket",
-    "Bathroom": "SoapBar SoapBottle SprayBottle | Cloth HandTowel DishSponge | ToiletPaper TissueBox | Candle | Plunger",
+    "Bedroom": "Book Box TissueBox | CD CellPhone AlarmClock Laptop RemoteControl | Pen Pencil"
+    " | KeyChain CreditCard Watch | Mug Bowl Vase | Pillow Cloth | BaseballBat BasketBall TennisRacket",
+    "Bathroom": "SoapBar SoapBottle SprayBottle | Cloth HandTowel DishSponge"
+    " | ToiletPaper TissueBox | Candle | Plunger",
 }
 _LAMP = "DeskLamp"
 _LAMP_STANDS = {"Desk", "SideTable", "Dresser", "CoffeeTable", "DiningTable", "Shelf"}

@@ -70,7 +70,7 @@ def load(panel: str, split: str) -> list[Task]:
     """
     tasks = _regenerate(definition(panel), split)
     path = COMMITTED / f"{panel}.json"
-    expected = _read(path)["splits"].get(split, {}).get("sha256", "nothing")
+    expected = committed_hash(f"{panel}/{split}")
     found = sha256_of(tasks)
     if found != expected:
         raise DataError(
@@ -100,6 +100,16 @@ def tasks(panel: str) -> list[Task]:
     """The tasks of ``NAME/SPLIT`` (houses) or of a published split."""
     name, slash, split = panel.partition("/")
     return load(name, split) if slash else load_official(name)
+
+
+def committed_hash(panel: str) -> str:
+    """The sha256 committed for ``NAME/SPLIT`` or for a published split; reads no task."""
+    name, slash, split = panel.partition("/")
+    if not slash:
+        return str(_read(COMMITTED / f"{_official(name)}.json")["sha256"])
+    if split not in definition(name).splits:
+        raise ConfigError(f"ALFWorld panel {name} has no split {split!r}; it has {', '.join(definition(name).splits)}")
+    return str(_read(COMMITTED / f"{name}.json")["splits"].get(split, {}).get("sha256", "nothing"))
 
 
 def warmstart_task(index: int, panel: str = "nano") -> Task:

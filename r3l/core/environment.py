@@ -109,5 +109,9 @@ class EnvironmentPackage(Protocol):
         ...
 
     def tasks(self, panel: str) -> list[Task]:
-        """The tasks of a named panel, in panel order. Raises DataError when its hash differs."""
+        """The tasks of a named panel, in panel order. Raises DataError when their hash is not the committed one."""
+        ...
+
+    def panel_hash(self, panel: str) -> str:
+        """The committed sha256 of a panel; needs no task data."""
         ...

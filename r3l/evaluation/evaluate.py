@@ -17,7 +17,7 @@ from r3l.core.rollout import Arena, Episode, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.local.session import Session, open_session
-from r3l.panel import digest
+from r3l.panel import describe
 from r3l.tracking import locked, read_json, write_json_atomic, write_text_atomic
 
 
@@ -34,7 +34,7 @@ def evaluate_run(run_dir: Path, panel: str | None = None) -> dict[str, Any]:
         evaluation = {
             **{k: result[k] for k in ("schema", "cell", "tier", "label", "env", "method", "method_label")},
             **{k: result[k] for k in ("model", "seed", "fingerprint")},
-            "panel": {"name": name, "sha256": digest(tasks), "tasks": len(tasks)},
+            "panel": describe(run.env, name),
             "temperature": run.evaluation.temperature,
             "episodes": len(episodes),
             "checkpoint": {"step": result["steps"], "sha256": result["checkpoint_sha256"]},

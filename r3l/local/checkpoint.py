@@ -29,6 +29,12 @@ def locate(model: str) -> str:
 def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
     """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it."""
     where = locate(model)
+    if "/" not in where:  # asking the hub for a misspelt name would take a minute of retries
+        stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
+        raise CheckpointError(
+            f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
+            "a folder, or a hub id such as Qwen/Qwen2.5-1.5B-Instruct; `r3l warmstart` builds the nano model"
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
         network = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)

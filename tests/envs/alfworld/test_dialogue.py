@@ -102,9 +102,7 @@ def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
     assert RELEASED.parse(said("look"), NOW, ["go to desk 1", "look", "look"]) == Parsed(None, "repetition")
 
 
-pieces = st.sampled_from(
-    ["<think>", "</think>", "<action>", "</action>", "look", " ", "\n", "x", "go to desk 1"]
-)
+pieces = st.sampled_from(["<think>", "</think>", "<action>", "</action>", "look", " ", "\n", "x", "go to desk 1"])
 
 
 @given(

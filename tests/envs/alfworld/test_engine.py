@@ -167,19 +167,13 @@ def test_the_same_text_under_every_hash_seed(cache: Path) -> None:
                 [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True
             )
         )
-    assert (
-        said[0].stdout == said[1].stdout and len(said[0].stdout.strip()) == 64
-    )  # and nothing else is printed
+    assert said[0].stdout == said[1].stdout and len(said[0].stdout.strip()) == 64  # and nothing else is printed
     assert said[0].stderr == said[1].stderr == ""
 
 
-def test_translating_leaves_argv_and_stdout_alone(
-    engine: AlfworldEngine, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_translating_leaves_argv_and_stdout_alone(engine: AlfworldEngine, capfd: pytest.CaptureFixture[str]) -> None:
     argv, stdout = list(sys.argv), sys.stdout
-    task = replace(
-        HOUSES[0], payload={**HOUSES[0].payload, "pddl_problem": HOUSES[0].payload["pddl_problem"] + " "}
-    )
+    task = replace(HOUSES[0], payload={**HOUSES[0].payload, "pddl_problem": HOUSES[0].payload["pddl_problem"] + " "})
     assert engine.prepare(task) and not engine.prepare(task)
     engine.reset(task)
     assert (list(sys.argv), sys.stdout) == (argv, stdout)

@@ -91,9 +91,7 @@ def test_a_damaged_game_names_its_file(root: Path, content: bytes) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_packing_keeps_every_game_as_it_plays(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packing_keeps_every_game_as_it_plays(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "packed" / "games.jsonl.xz"
     assert games.pack(root, out) == len(PLACES)

@@ -1,0 +1,54 @@
+"""Panels: committed, hashed, disjoint, and loud when they differ."""
+
+import json
+
+import pytest
+
+from envs.alfworld import panels
+from r3l.core.errors import ConfigError, DataError
+
+
+def test_sizes_groups_and_disjointness():
+    train, test = panels.load("nano", "train"), panels.load("nano", "test")
+    assert (len(train), len(test)) == (256, 200)
+    for tasks in (train, test):
+        assert len({t.id for t in tasks}) == len(tasks) and [t.id for t in tasks] == sorted(t.id for t in tasks)
+        assert sum(t.group == "easy" for t in tasks) == len(tasks) / 2
+    warm = [panels.warmstart_task(i) for i in range(200)]
+    problems = [{t.payload["pddl_problem"] for t in tasks} for tasks in (train, test, warm)]
+    assert not problems[0] & problems[1] and not problems[0] & problems[2] and not problems[1] & problems[2]
+
+
+def test_the_committed_file_is_what_building_writes(tmp_path, monkeypatch):
+    committed = json.loads((panels.COMMITTED / "nano.json").read_text())
+    assert panels.sha256_of(panels.load("nano", "test")) == committed["splits"]["test"]["sha256"]
+    assert panels.committed_hash("nano/test") == committed["splits"]["test"]["sha256"]
+    monkeypatch.setattr(panels, "COMMITTED", tmp_path)
+    with pytest.raises(DataError, match=r"nano\.json is missing.*r3l panel build"):
+        panels.load("nano", "test")
+    committed["splits"]["test"]["sha256"] = "0" * 64
+    (tmp_path / "nano.json").write_text(json.dumps(committed))
+    with pytest.raises(DataError, match=rf"has sha256 {'0' * 64}, but .* r3l panel build"):
+        panels.load("nano", "test")
+    (tmp_path / "nano.json").write_text("{")
+    with pytest.raises(DataError, match="is damaged"):
+        panels.load("nano", "test")
+
+
+@pytest.mark.slow
+def test_building_proves_every_task_and_writes_the_committed_bytes(tmp_path, monkeypatch):
+    committed = (panels.COMMITTED / "nano.json").read_bytes()
+    monkeypatch.setattr(panels, "COMMITTED", tmp_path)
+    assert panels.build("nano").read_bytes() == committed
+
+
+def test_unknown_panels_are_named():
+    for name in ("micro/test", "nano/dev", "valid"):
+        with pytest.raises(ConfigError, match=name.partition("/")[0]):
+            panels.tasks(name)
+
+
+def test_missing_published_games_say_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="alfworld-download"):
+        panels.tasks("valid_seen")
