@@ -41,6 +41,10 @@ def run_of(wildcards):
     return RUNS[STATE.removeprefix("results/").format(**wildcards)]
 
 
+def threads_of(wildcards):
+    return run_of(wildcards).threads
+
+
 def fingerprint_of(wildcards):
     return run_of(wildcards).fingerprint()
 
