@@ -184,10 +184,10 @@ def definition(panel: str) -> Definition:
 
 
 def _check(defined: Definition, path: Path) -> None:
-    for split in defined.splits.values():
-        unknown = sorted(set(split.counts) - set(defined.groups))
+    for name, asked in defined.splits.items():
+        unknown = sorted(set(asked.counts) - set(defined.groups))
         if unknown:
-            raise ConfigError(f"{path}: splits.counts names unknown groups {', '.join(unknown)}")
+            raise ConfigError(f"{path}: splits.{name}.counts names unknown groups {', '.join(unknown)}")
     ranges = sorted(((defined.seeds(split), split) for split in defined.splits), key=lambda x: x[0].start)
     ends = [*((r.start, name) for r, name in ranges[1:]), (defined.warmstart_first_seed, "warmstart")]
     for (seeds, split), (following, other) in zip(ranges, ends, strict=True):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from envs.alfworld.engine import AlfworldEngine
 from envs.alfworld.goals import FAMILIES, Goal, parse_goal
 from envs.alfworld.houses import House, generate, prove
+from envs.alfworld.rooms import _OBJECTS, _ROOMS, holds
 from r3l.core.errors import ConfigError, DataError
 
 SENTENCES = {
@@ -34,6 +35,20 @@ SENTENCES = {
 @pytest.mark.parametrize(("sentence", "goal"), SENTENCES.items())
 def test_all_twelve_sentences_are_read(sentence, goal):
     assert parse_goal(sentence) == goal
+
+
+def test_the_sentences_are_those_of_alfworlds_goal_library():
+    from alfworld.gen.goal_library import gdict
+
+    written = [t.format(obj="mug", recep="shelf", toggle="desklamp") for f in FAMILIES for t in gdict[f]["templates"]]
+    assert [parse_goal(sentence).family for sentence in written] == [f for f in FAMILIES for _ in range(2)]
+
+
+def test_every_class_of_our_rooms_is_known_to_alfworld():
+    for room, kinds in _OBJECTS.items():
+        receptacles = [entry.split()[0] for entry in _ROOMS[room].split(",")]
+        for kind in kinds.replace("|", " ").split():
+            assert any(holds(receptacle, kind) for receptacle in receptacles), (room, kind)
 
 
 @pytest.mark.parametrize("sentence", ["", "put mug", "wash the dishes", "put a clean mug in desk now"])
@@ -89,7 +104,10 @@ def test_the_same_house_in_another_process_with_another_hash_seed():
 def test_any_seed_gives_a_house_of_the_asked_size(family, seed, receptacles, objects):
     task = generate(family, seed, receptacles, objects)
     assert task.id == House(family, seed, receptacles, objects).id
-    assert task.payload["pddl_problem"].count("(receptacleAtLocation ") - ("?r ?l" in task.payload["pddl_problem"]) == receptacles
+    assert (
+        task.payload["pddl_problem"].count("(receptacleAtLocation ") - ("?r ?l" in task.payload["pddl_problem"])
+        == receptacles
+    )
     assert task.payload["walkthrough"]
 
 

@@ -1,11 +1,15 @@
 """Panels: committed, hashed, disjoint, and loud when they differ."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from envs.alfworld import panels
+from envs.alfworld.games import ids_sha256
 from r3l.core.errors import ConfigError, DataError
+
+LISTS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "alfworld"
 
 
 def test_sizes_groups_and_disjointness():
@@ -52,3 +56,18 @@ def test_missing_published_games_say_how_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     with pytest.raises(DataError, match="alfworld-download"):
         panels.tasks("valid_seen")
+
+
+@pytest.mark.skipif(not LISTS.is_dir(), reason="no lists of the published games beside the repository")
+@pytest.mark.parametrize("split", panels.OFFICIAL)
+def test_committed_hashes_are_those_of_the_published_ids(split):
+    ids = (LISTS / f"list_{split}.txt").read_text().split()
+    assert ids_sha256(ids) == panels.committed_hash(split)
+
+
+def test_overlapping_seeds_are_refused(tmp_path, monkeypatch):
+    text = (panels.DEFINITIONS / "alfworld_nano.yaml").read_text().replace("first_seed: 1000000", "first_seed: 200")
+    (tmp_path / "alfworld_close.yaml").write_text(text)
+    monkeypatch.setattr(panels, "DEFINITIONS", tmp_path)
+    with pytest.raises(ConfigError, match="seeds of train .* reach into those of test"):
+        panels.definition("close")
