@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from r3l.config import STORED_MODELS
 from r3l.core.errors import CheckpointError
 from r3l.local.trainer import Trainer
 from r3l.tracking import write_json_atomic
 
+transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 OPTIMIZER, STATE = "optimizer.safetensors", "trainer.json"
 
 
