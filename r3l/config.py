@@ -51,7 +51,7 @@ class TrainConfig(Strict):
 class SamplingConfig(Strict):
     """Training rollouts. ``feedback_max_tokens``: reflections and critiques."""
 
-    temperature: float = Field(ge=0)
+    temperature: float = Field(gt=0, description="of sampling, and of the policy that training optimises")
     max_tokens: int = Field(ge=1)
     feedback_max_tokens: int = Field(ge=1)
     max_context: int = Field(ge=1, description="tokens of one dialog, prompt and responses together")

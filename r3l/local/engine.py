@@ -49,7 +49,7 @@ def train(run: Run, run_dir: Path) -> dict[str, Any]:
             write_json_atomic(run_dir / "manifest.json", manifest(run))
             method = build_method(run)
             reference = _reference(run, session, method)
-            trainer = Trainer(session.model, method, run.train, reference)
+            trainer = Trainer(session.model, method, run.train, reference, run.sampling.temperature)
             totals: Counter[str] = Counter(state["totals"] if state else {})
             if start and state:
                 checkpoint.load_optimizer(start, trainer, state["step"])

@@ -14,8 +14,12 @@ from r3l.core.method import Method
 from r3l.local.batching import Row, collate, microbatches
 
 
-def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
+def token_logprobs(
+    model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0
+) -> torch.Tensor:
     """Log-probability of every masked token given those before it, 0 elsewhere; shape (B, T).
+
+    ``temperature`` is that of sampling: what is optimised is the policy that acted (as the released trainer does).
 
     The vocabulary projection runs on masked positions only: for a large vocabulary it is most of the memory.
     Padding stands on the right, so plain causal attention never sees it.
@@ -24,7 +28,7 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) ->
     wanted = mask_B_T.bool().clone()
     wanted[:, 0] = False  # nothing stands before the first token
     before = wanted.roll(-1, dims=1)
-    logits = model.lm_head(hidden_B_T_H[before]).float()
+    logits = model.lm_head(hidden_B_T_H[before]).float() / temperature
     chosen = ids_B_T[wanted]
     logprobs = logits.gather(1, chosen[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
     out = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
@@ -34,8 +38,11 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) ->
 class Trainer:
     """Owns the model's optimiser. ``step`` is the only thing that changes the model."""
 
-    def __init__(self, model: Any, method: Method, config: TrainConfig, reference: Any | None) -> None:
+    def __init__(
+        self, model: Any, method: Method, config: TrainConfig, reference: Any | None, temperature: float = 1.0
+    ) -> None:
         self.model, self.method, self.config, self.reference = model, method, config, reference
+        self.temperature = temperature
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
@@ -60,9 +67,9 @@ class Trainer:
             batch = collate(part, self.model.device)
             if self.reference is not None:
                 with torch.no_grad():
-                    reference = token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T)
+                    reference = token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T, self.temperature)
                 batch = replace(batch, ref_logprobs_B_T=reference)
-            logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T)
+            logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
             loss, parts = self.method.loss(batch, logprobs_B_T)
             torch.autograd.backward(loss)
             metrics["loss"] += loss.item()
