@@ -1,5 +1,6 @@
 """Losses against numbers worked out by hand, and packing invariance."""
 
+import asyncio
 import math
 
 import numpy as np
@@ -10,8 +11,12 @@ from conftest import make_trajectory
 from baselines.grpo import GRPO
 from r3l.algorithm import R3L
 from r3l.core import losses
+from r3l.core.environment import Message
+from r3l.core.policy import Sampling
 from r3l.core.trajectory import Group
 from r3l.local.batching import collate, microbatches, rows_of
+from r3l.local.policy import LocalPolicy
+from r3l.local.trainer import token_logprobs
 
 CPU = torch.device("cpu")
 
@@ -91,3 +96,22 @@ def test_zero_variance_rows_are_idle():
     assert all(row.idle for row in rows_of(GRPO({}), [group]))
     assert not any(row.idle for row in rows_of(R3L({}), groups()))
     assert np.isclose(sum(r.weight.sum() for r in rows_of(GRPO({}), groups()[:1])), 1.0)
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_trainer_and_sampler_agree_on_log_probabilities(nano, temperature):
+    """What was sampled at a temperature has the same log-probability when trained at it."""
+    model, tokenizer = nano
+    policy = LocalPolicy(model, tokenizer, 512)
+
+    async def talk():
+        conversation = policy.open()
+        conversation.add(Message("user", "You see a desk 1."))
+        return await conversation.respond(Sampling(temperature, 12), ("t",))
+
+    done = asyncio.run(talk())
+    ids = torch.tensor([[*done.prompt_ids, *done.response_ids]])
+    mask = torch.tensor([[0.0] * len(done.prompt_ids) + [1.0] * len(done.response_ids)])
+    with torch.no_grad():
+        found = token_logprobs(model, ids, mask, temperature)[0, len(done.prompt_ids) :]
+    assert found.tolist() == pytest.approx(list(done.logprobs), abs=1e-4)

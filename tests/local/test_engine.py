@@ -104,5 +104,6 @@ def test_kl_needs_a_reference_and_changes_the_loss(tmp_path):
     run = resolve("nano", "alfworld", "grpo", 0, overrides=[*overrides, "method_settings.group_size=4"])
     train(run, tmp_path)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert rows[0]["clip_fraction"] == 0  # on policy: the trainer's ratios to the sampled log-probs are 1
     assert rows[0]["loss/kl"] == pytest.approx(0, abs=1e-5)  # the first step's model is its own reference
     assert Path(tmp_path / "result.json").is_file()
