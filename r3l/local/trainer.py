@@ -14,9 +14,7 @@ from r3l.core.method import Method
 from r3l.local.batching import Row, collate, microbatches
 
 
-def token_logprobs(
-    model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0
-) -> torch.Tensor:
+def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
     """Log-probability of every masked token given those before it, 0 elsewhere; shape (B, T).
 
     ``temperature`` is that of sampling: what is optimised is the policy that acted (as the released trainer does).
