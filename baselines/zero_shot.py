@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ class ZeroShot:
     kl_coef = 0.0
     loss_agg: LossAggregation = "traj_mean"
     trains = False
+    max_rounds = 1
+    max_rollouts = 0
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         if settings:
@@ -33,6 +35,10 @@ class ZeroShot:
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """No training, no samples."""
         return []
+
+    def keep(self, groups: Sequence[Group]) -> bool:
+        """There are none."""
+        return True
 
     def advantages(self, group: Group) -> np.ndarray:
         """Zero for everybody."""

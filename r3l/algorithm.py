@@ -1,39 +1,49 @@
 """R3L: reflect-then-retry exploration, pivotal credit, positive amplification, one plain objective.
 
-Paper: arXiv 2601.03715. Each step of :meth:`R3L.explore` is a section of the paper and a file beside this one.
+Paper: arXiv 2601.03715. Each step of :meth:`R3L.explore` is a section of the paper and a file beside this one, which
+also declares that section's switches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 
-from r3l.amplification import AmplifyRule, amplify
+from r3l.amplification import AmplificationSettings, amplify
 from r3l.core import losses
-from r3l.core.advantages import centred
-from r3l.core.method import Batch, MethodSettings, TrainedMethod
-from r3l.core.rollout import Arena, Episode, play
+from r3l.core.advantages import BaselineRule, baseline_of, centred, standardised
+from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
+from r3l.core.rollout import Arena, Episode, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
-from r3l.credit import assign_pivotal_credit
-from r3l.reflection import Reflection, Report, reflect
-from r3l.retry import GuidanceForm, GuidancePlace, distil, guidance_text, retry, with_guidance
+from r3l.credit import CreditSettings, assign_pivotal_credit
+from r3l.reflection import Reflection, ReflectionSettings, Report, reflect
+from r3l.retry import Retry, RetrySettings, choose_pivot, guidance_text, retry
 
 
-class Settings(MethodSettings):
-    """Every knob of R3L; sources stand in configs/methods/r3l.yaml."""
+class Settings(MethodSettings, ReflectionSettings, RetrySettings, CreditSettings, AmplificationSettings):
+    """Every switch of R3L; sources stand in configs/methods/r3l.yaml."""
 
-    group_size: int = Field(8, ge=2, multiple_of=2, description="N: N/2 base rollouts and at most N/2 retries")
-    alpha: float = Field(3.0, gt=0, description="amplification factor")
-    amplify_rule: AmplifyRule = "paper"
-    pivotal_credit: bool = Field(True, description="mask the prefix shared by base and retry")
-    guidance: GuidanceForm = "full_report"
-    guidance_place: GuidancePlace = "user_turn"
-    sft_coef: float = Field(1.0, ge=0, description="weight of the auxiliary imitation loss")
+    group_size: int = Field(8, ge=1, description="N: rollouts a task, retries included (A-17)")
+    retries: int = Field(1, ge=0, description="retries of each base; N // (1 + retries) bases are reflected on")
+    retry_fill: Literal["none", "resample_base"] = Field("none", description="a base without retry (A-18)")
+    train_on: Literal["distilled", "guided"] = Field("distilled", description="which form of a retry trains (B-13)")
+    advantage: Literal["centred", "standardised"] = Field("centred", description="scale of advantages (A-12)")
+    baseline: BaselineRule = Field("mean", description="baseline of centred advantages (audit 0.7)")
+    baseline_tau: float = Field(1.0, gt=0, description="temperature of the logavgexp baseline (audit 0.7)")
+    importance: Literal["none", "clipped"] = Field("none", description="importance ratio in the objective (A-7)")
+    clip_low: float = Field(0.2, ge=0, lt=1, description="of the ratio, where there is one (audit 0.6)")
+    clip_high: float = Field(0.2, ge=0, description="of the ratio, where there is one (audit 0.6)")
+    opmd_tau: float = Field(0.0, ge=0, description="divides the policy loss by 1 + tau (A-6)")
+    sft_mode: Literal["separate", "reward1_singleton"] = Field("separate", description="form of imitation (A-9, A-11)")
+    sft_trigger: Literal["improve", "solved_improve_or_shorter"] = Field(
+        "improve", description="which retries are imitated (A-10)"
+    )
+    sft_perfect_reflection: bool = Field(False, description="imitate reflections that find nothing to do (A-10)")
 
 
 @dataclass
@@ -41,14 +51,10 @@ class Attempt:
     """One base trajectory and what came of it."""
 
     base: Trajectory
-    reflection: Reflection
-    guided: Trajectory | None = None
-    distilled: Trajectory | None = None
-
-    @property
-    def improved(self) -> bool:
-        """The retry earned more than its base: the verified improvement that SFT learns from."""
-        return self.guided is not None and self.guided.reward > self.base.reward
+    reflections: list[Reflection] = field(default_factory=list)
+    retries: list[tuple[Reflection, Retry]] = field(default_factory=list)
+    pivots: list[int] = field(default_factory=list)
+    fill: Trajectory | None = None
 
 
 class R3L(TrainedMethod[Settings]):
@@ -56,65 +62,104 @@ class R3L(TrainedMethod[Settings]):
 
     Settings = Settings
 
+    @property
+    def max_rollouts(self) -> int:
+        """Bases and retries together."""
+        return self.settings.group_size
+
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
-        """N/2 base rollouts, a reflection on each, at most N/2 guided retries, and the verified SFT pairs."""
-        members = range(self.settings.group_size // 2)
-        attempts: list[Attempt] = await arena.gather(*[self._attempt(task, arena, m) for m in members])
-        explored = [a.base for a in attempts] + [a.distilled for a in attempts if a.distilled is not None]
-        lessons = [lesson for a in attempts if a.improved for lesson in (a.reflection.trajectory, a.guided)]
-        groups = [Group(task, explored)]
-        if lessons and self.settings.sft_coef > 0:
-            groups.append(Group(task, [t for t in lessons if t is not None], "sft"))
+        """Base rollouts, reflections on them, guided retries, and what of it is imitated.
+
+        A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
+        """
+        s = self.settings
+        reflected = s.group_size // (1 + s.retries) if s.retries else 0
+        attempts: list[Attempt] = await arena.gather(*[self._attempt(task, arena, m) for m in range(reflected)])
+        plain = await play_group(arena, task, s.group_size - reflected * (1 + s.retries), first=reflected)
+        attempts += [Attempt(base) for base in plain]
+        groups = [Group(task, [t for attempt in attempts for t in self._explored(attempt)])]
+        lessons = [t for attempt in attempts for t in self._lessons(attempt)]
+        if lessons and s.sft_mode == "reward1_singleton":
+            return groups + [Group(task, [t], shaped=(1.0,)) for t in lessons]
+        if lessons and s.sft_coef > 0:
+            groups.append(Group(task, lessons, "sft"))
         return groups
 
     async def _attempt(self, task: Task, arena: Arena, member: int) -> Attempt:
         episode = await play(arena, task, member)
-        attempt = Attempt(episode.trajectory, await reflect(arena, episode))
-        report = attempt.reflection.verdict
-        if isinstance(report, Report) and report.pivot is not None:
-            await self._retry(arena, episode, attempt, report, report.pivot)
+        attempt = Attempt(episode.trajectory)
+        if self.settings.reflect_when == "always" or not attempt.base.success:
+            for number in range(self.settings.retries):
+                await self._reflect_and_retry(arena, episode, attempt, (number,) if number else ())
         await episode.close()
+        if attempt.pivots:
+            assign_pivotal_credit(attempt.base, min(attempt.pivots), self.settings)
+        if not attempt.retries and self.settings.retry_fill == "resample_base":
+            (attempt.fill,) = await play_group(arena, task, 1, first=self.settings.group_size + member)
         return attempt
 
-    async def _retry(self, arena: Arena, base: Episode, attempt: Attempt, report: Report, pivot: int) -> None:
-        decorate = with_guidance(guidance_text(report, self.settings.guidance), self.settings.guidance_place)
-        attempt.guided = await retry(arena, base, pivot, decorate, replace(arena.sampling, phase=2))
-        attempt.distilled = distil(attempt.guided, attempt.base)
-        if self.settings.pivotal_credit:
-            assign_pivotal_credit(attempt.base, attempt.distilled, pivot)
-        else:
-            attempt.distilled.pivot = 0
-        _count(arena, attempt, pivot)
+    async def _reflect_and_retry(
+        self, arena: Arena, base: Episode, attempt: Attempt, number: tuple[int, ...]
+    ) -> None:
+        s = self.settings
+        reflection = await reflect(arena, base, s, number)
+        attempt.reflections.append(reflection)
+        report = reflection.verdict
+        if not isinstance(report, Report) or report.pivot is None:
+            return
+        pivot = choose_pivot(s.pivot, report.pivot, base, arena)
+        if pivot is None:
+            return
+        done = await retry(arena, base, pivot, guidance_text(report, s.guidance), s, number)
+        attempt.retries.append((reflection, done))
+        attempt.pivots.append(pivot)
+        for trajectory in (done.distilled, done.guided):
+            assign_pivotal_credit(trajectory, pivot, s)
+        count_retry(arena, attempt.base, done.guided, pivot)
+
+    def _explored(self, attempt: Attempt) -> list[Trajectory]:
+        distilled = self.settings.train_on == "distilled"
+        tried = [done.distilled if distilled else done.guided for _, done in attempt.retries]
+        return [attempt.base, *tried, *([attempt.fill] if attempt.fill else [])]
+
+    def _lessons(self, attempt: Attempt) -> list[Trajectory]:
+        """Reflections and guided retries to imitate: those that verifiably improved."""
+        base, found = attempt.base, []
+        if self.settings.sft_perfect_reflection and base.reward >= 1:
+            perfect = [r for r in attempt.reflections if isinstance(r.verdict, Report) and r.verdict.perfect]
+            found += [reflection.trajectory for reflection in perfect]
+        for reflection, done in attempt.retries:
+            better = done.guided.reward > base.reward
+            if self.settings.sft_trigger == "solved_improve_or_shorter":
+                better = done.guided.reward >= 1 and (better or len(done.guided.turns) < len(base.turns))
+            found += [reflection.trajectory, done.guided] if better else []
+        return found
 
     def advantages(self, group: Group) -> np.ndarray:
-        """Group-centred rewards, amplified."""
-        rewards_G = group.rewards()
-        return amplify(centred(rewards_G), rewards_G, self.settings.amplify_rule, self.settings.alpha)
+        """Centred (or standardised) returns, amplified."""
+        s, returns_G = self.settings, group.returns()
+        if s.advantage == "standardised":
+            return amplify(standardised(returns_G), returns_G, s)
+        return amplify(centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau)), returns_G, s)
 
-    def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """-A log p on explored rows plus sft_coef times -log p on verified improvements; no ratio, no clip."""
-        policy_B_T = losses.policy_gradient(logprobs_B_T, batch.advantages_B)
-        sft_B_T = -logprobs_B_T
-        is_sft_B_1 = batch.sft_B[:, None].float()
-        policy = (batch.weight_B_T * (1 - is_sft_B_1) * policy_B_T).sum()
-        sft = (batch.weight_B_T * is_sft_B_1 * sft_B_T).sum()
-        total = policy + self.settings.sft_coef * sft
-        metrics = {"loss/policy": policy.item(), "loss/sft": sft.item()}
-        if batch.ref_logprobs_B_T is not None:
-            kl_B_T = losses.kl(logprobs_B_T, batch.ref_logprobs_B_T, self.settings.kl)
-            kl = (batch.weight_B_T * (1 - is_sft_B_1) * kl_B_T).sum()
-            total = total + self.settings.kl_coef * kl
-            metrics["loss/kl"] = kl.item()
-        return total, metrics
+    def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
+        """-A log p / (1 + tau); with ``importance`` PPO's clipped surrogate instead."""
+        s = self.settings
+        if s.importance == "none":
+            return losses.policy_gradient(logprobs_B_T, batch.advantages_B, s.opmd_tau), {}
+        ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
+        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B, s.clip_low, s.clip_high)
+        return loss_B_T, {"clip_fraction": clipped_B_T}
 
 
-def _count(arena: Arena, attempt: Attempt, pivot: int) -> None:
-    assert attempt.guided is not None
+def count_retry(arena: Arena, base: Trajectory, again: Trajectory, pivot: int) -> None:
+    """What a retry brought, for the metrics of every method that retries."""
     arena.counters["retry/count"] += 1
-    arena.counters["retry/success"] += int(attempt.guided.success)
-    arena.counters["retry/improved"] += int(attempt.improved)
-    arena.counters["retry/worse"] += int(attempt.guided.reward < attempt.base.reward)
-    arena.counters["retry/after_failure"] += int(not attempt.base.success)
-    arena.counters["retry/rescued"] += int(attempt.guided.success and not attempt.base.success)
+    arena.counters["retry/success"] += int(again.success)
+    arena.counters["retry/improved"] += int(again.reward > base.reward)
+    arena.counters["retry/worse"] += int(again.reward < base.reward)
+    arena.counters["retry/gain"] += again.reward - base.reward
+    arena.counters["retry/after_failure"] += int(not base.success)
+    arena.counters["retry/rescued"] += int(again.success and not base.success)
     arena.counters["pivot/turns"] += pivot
-    arena.counters["pivot/of_turns"] += len(attempt.base.turns)
+    arena.counters["pivot/of_turns"] += len(base.turns)

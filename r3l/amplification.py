@@ -5,27 +5,39 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 AmplifyRule = Literal["paper", "released_code", "uniform", "none"]
+RewardMax = Literal["env_max", "group_max"]
+AllEqual = Literal["zero", "as_rule"]
+ENV_MAX = 1.0  # every environment's rewards end at 1 (audit 3.1)
 
 
-def amplify(
-    advantages_G: np.ndarray, rewards_G: np.ndarray, rule: AmplifyRule, alpha: float, reward_max: float = 1.0
-) -> np.ndarray:
+class AmplificationSettings(BaseModel):
+    """The switches of amplification."""
+
+    amplify_rule: AmplifyRule = Field("paper", description="how advantages are amplified (A-1, A-2, A-12)")
+    alpha: float = Field(3.0, gt=0, description="amplification factor (A-5)")
+    reward_max: RewardMax = Field("env_max", description="what counts as the best reward (A-4)")
+    amplify_all_equal: AllEqual = Field("zero", description="a group whose rewards are all equal (A-3)")
+
+
+def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> np.ndarray:
     """Amplified advantages_G, shape (G,).
 
-    - ``paper``: alpha where r reaches ``reward_max`` and the group's rewards differ; alpha*A where A > 0; else A.
-      Without the variance guard an all-success group would keep pushing (audit A-3, A-4).
-    - ``released_code``: exactly 1.0 where r reaches the maximum, even in an all-success group; alpha*A where
-      A >= 0; else A (audit A-1, A-2).
+    - ``paper``: alpha where r reaches the best reward; alpha*A where A > 0; else A.
+    - ``released_code``: exactly 1.0 where r reaches the best reward; alpha*A where A >= 0; else A (A-1, A-2).
     - ``uniform``: alpha*A where A > 0.  - ``none``: A.
+
+    ``amplify_all_equal: zero`` keeps A in a group of equal rewards, which otherwise keeps pushing once all succeed
+    (A-3). It is implied by ``group_max``: there an all-failed group would be pushed too (A-4).
     """
-    if rule == "none":
+    rule, alpha = settings.amplify_rule, settings.alpha
+    equal = bool(np.ptp(rewards_G) == 0)
+    if rule == "none" or (equal and (settings.amplify_all_equal == "zero" or settings.reward_max == "group_max")):
         return advantages_G
     amplified_G = np.where(advantages_G > 0, alpha * advantages_G, advantages_G)
-    best_G = rewards_G >= reward_max
-    if rule == "released_code":
-        return np.where(best_G, 1.0, amplified_G)
-    if rule == "paper" and np.ptp(rewards_G) > 0:
-        return np.where(best_G, alpha, amplified_G)
-    return amplified_G
+    if rule == "uniform":
+        return amplified_G
+    best_G = rewards_G >= (ENV_MAX if settings.reward_max == "env_max" else rewards_G.max())
+    return np.where(best_G, alpha if rule == "paper" else 1.0, amplified_G)

@@ -10,6 +10,8 @@ import difflib
 import hashlib
 import importlib
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -18,12 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
+from r3l.core.policy import Samples
 from r3l.core.pool import find_package
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
 STORED_MODELS = ROOT / "results" / "stored" / "models"
-SCHEMA_VERSION = 1  # raise when a change of code makes old results incomparable
+SCHEMA_VERSION = 2  # raise when a change of code makes old results incomparable
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -46,6 +49,8 @@ class TrainConfig(Strict):
     grad_clip: float = Field(1.0, gt=0)
     tokens_per_microbatch: int = Field(8192, ge=1)
     save_every: int = Field(5, ge=1)
+    sync_interval: int = Field(1, ge=1, description="S: the sampling weights are renewed every S updates")
+    kl_metric_every: int = Field(0, ge=0, description="measure the KL to the start model every so many steps; 0: never")
 
 
 class SamplingConfig(Strict):
@@ -73,6 +78,7 @@ class TierConfig(Strict):
     engine: Literal["local"]
     model: str = Field(description="default model: a name under results/stored/models, a path, or a hub id")
     prompts: Literal["released", "compact"]
+    samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
     train: TrainConfig
     sampling: SamplingConfig
     evaluation: EvaluationConfig
@@ -98,15 +104,29 @@ class EnvConfig(Strict):
     sources: dict[str, str]
 
 
+PROFILES = ("paper", "released_code", "fair")
+ProfileName = Literal["paper", "released_code", "fair"]
+
+
 class MethodConfig(Strict):
-    """configs/methods/<name>.yaml. ``code`` is module:Class; ``tiers`` overrides settings for a tier."""
+    """configs/methods/<name>.yaml.
+
+    ``code`` is module:Class. ``extends`` names a method whose file this one changes. ``settings`` are those of the
+    ``paper`` profile; ``profiles`` and ``tiers`` change them. A dotted key changes the run (``train.sync_interval``).
+    """
 
     method: str
     label: str
-    code: str
+    extends: str | None = None
+    code: str | None = None
     settings: dict[str, Any] = {}
+    profiles: dict[ProfileName, dict[str, Any]] = {}
     tiers: dict[str, dict[str, Any]] = {}
     sources: dict[str, str]
+
+    def settings_in(self, profile: str, tier: str) -> dict[str, Any]:
+        """Settings under a profile and a tier, in this order of precedence."""
+        return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})  # type: ignore[call-overload, no-any-return]
 
 
 class Run(Strict):
@@ -116,9 +136,12 @@ class Run(Strict):
     label: str
     env: str
     method: str
+    method_label: str
+    profile: str
     model: str
     seed: int
     prompts: str
+    samples: Samples
     env_settings: EnvTierConfig
     method_code: str
     method_settings: dict[str, Any]
@@ -138,7 +161,7 @@ class Run(Strict):
 
         A stored model enters with the hash of its weights and panels with theirs: rebuilt, they are other runs.
         """
-        content = self.model_dump(mode="json", exclude={"label", "workers", "model"})
+        content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "model"})
         content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
         package = find_package(self.env)
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
@@ -153,18 +176,29 @@ def weights_of(model: str) -> str | None:
     return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None
 
 
+def folders(kind: str) -> list[Path]:
+    """Where files of ``kind`` in {tiers, envs, methods, tables} lie.
+
+    Methods may also lie in the folders of the environment variable R3L_METHODS (separated like PATH), beside their
+    code: a method needs no change of this package.
+    """
+    extra = os.environ.get("R3L_METHODS", "") if kind == "methods" else ""
+    return [CONFIGS / kind, *(Path(folder) for folder in extra.split(os.pathsep) if folder)]
+
+
 def names(kind: str) -> list[str]:
-    """The configured names of ``kind`` in {tiers, envs, methods}."""
-    return sorted(path.stem for path in (CONFIGS / kind).glob("*.yaml"))
+    """The configured names of ``kind``."""
+    return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
 
 
 def load(kind: str, name: str, model: type[M]) -> M:
-    """Read and validate ``configs/<kind>/<name>.yaml``."""
-    path = CONFIGS / kind / f"{name}.yaml"
-    if not path.is_file():
+    """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`)."""
+    found = [folder / f"{name}.yaml" for folder in folders(kind) if (folder / f"{name}.yaml").is_file()]
+    if not found:
         raise ConfigError(
             f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{_hint(name, names(kind))}"
         )
+    path = found[0]
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -205,35 +239,81 @@ def _hint(word: str, known: list[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+def load_method(name: str) -> MethodConfig:
+    """configs/methods/<name>.yaml with what it extends filled in."""
+    found = load("methods", name, MethodConfig)
+    if found.extends is None:
+        if found.code is None:
+            raise ConfigError(f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method")
+        return found
+    base = load_method(found.extends)
+    sections = {
+        key: {part: values.get(part, {}) | ours.get(part, {}) for part in {*values, *ours}}
+        for key, values, ours in (("profiles", base.profiles, found.profiles), ("tiers", base.tiers, found.tiers))
+    }
+    return found.model_copy(
+        update={
+            "code": found.code or base.code,
+            "settings": base.settings | found.settings,
+            "sources": base.sources | found.sources,
+            **sections,
+        }
+    )
+
+
+def variant(name: str) -> tuple[str, list[str]]:
+    """``r3l@alpha=5,profile=fair`` -> (``r3l``, [``alpha=5``, ``profile=fair``])."""
+    method, _, changes = name.partition("@")
+    return method, [change for change in changes.split(",") if change]
+
+
 def resolve(
     tier: str, env: str, method: str, seed: int, model: str | None = None, overrides: list[str] | None = None
 ) -> Run:
-    """Combine the three files and ``key=value`` overrides (dotted keys of Run, e.g. ``train.steps=3``)."""
+    """Combine the three files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
+
+    Overrides have dotted keys of Run, e.g. ``train.steps=3``. A variant's keys are the method's settings, ``profile``,
+    or dotted keys of Run. Order of precedence: settings, profile, tier, variant, overrides.
+    """
     t = load("tiers", tier, TierConfig)
     e = load("envs", env, EnvConfig)
-    m = load("methods", method, MethodConfig)
+    name, changes = variant(method)
+    m = load_method(name)
     if tier not in e.tiers:
         raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
+    chosen = dict(_pair(change) for change in changes)
+    profile = chosen.pop("profile", "paper")
+    if profile not in PROFILES:
+        raise ConfigError(f"method {method!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+    settings = m.settings_in(profile, tier) | chosen
+    dotted = [f"{key}={json.dumps(value)}" for key, value in settings.items() if "." in key]
     content = t.model_dump(exclude={"engine", "sources"}) | {
         "env": env,
         "method": method,
+        "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
+        "profile": profile,
         "model": model or t.model,
         "seed": seed,
         "env_settings": e.tiers[tier].model_dump(),
         "method_code": m.code,
-        "method_settings": m.settings | m.tiers.get(tier, {}),
+        "method_settings": {key: value for key, value in settings.items() if "." not in key},
     }
-    for override in overrides or []:
+    for override in [*dotted, *(overrides or [])]:
         _apply(content, override)
     run = validate(Run, content, f"{tier}/{env}/{method}")
     build_method(run)  # bad settings are an error now, not after the model has loaded
     return run
 
 
-def _apply(content: dict[str, Any], override: str) -> None:
+def _pair(override: str) -> tuple[str, Any]:
     key, equals, text = override.partition("=")
     if not equals:
         raise ConfigError(f"override {override!r} must look like key=value, e.g. train.steps=3")
+    return key, yaml.safe_load(text)
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    key, value = _pair(override)
     *path, last = key.split(".")
     target: Any = content
     for part in path:
@@ -243,12 +323,13 @@ def _apply(content: dict[str, Any], override: str) -> None:
     free_form = path == ["method_settings"]
     if not isinstance(target, dict) or (last not in target and not free_form):
         raise ConfigError(f"override {override!r}: unknown key {last!r}{_hint(last, list(target))}")
-    target[last] = yaml.safe_load(text)
+    target[last] = value
 
 
 def build_method(run: Run) -> Method:
     """The Method object of a run. Raises ConfigError when its settings are wrong."""
     module, _, name = run.method_code.partition(":")
+    sys.path += [str(folder) for folder in folders("methods")[1:] if str(folder) not in sys.path]
     try:
         factory = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -5,13 +5,33 @@ Base and retry share every token before the pivot, so their contrast says nothin
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
 from r3l.core.trajectory import Trajectory
 
+CreditFor = Literal["base", "distilled", "guided_retry"]
+CreditRule = Literal["suffix", "released_inverted"]
 
-def assign_pivotal_credit(base: Trajectory, distilled: Trajectory, pivot: int) -> None:
-    """Mark both as trainable from turn ``pivot`` on (``Trajectory.credit_mask`` does the arithmetic).
+
+class CreditSettings(BaseModel):
+    """The switches of credit assignment."""
+
+    credit: tuple[CreditFor, ...] = Field(
+        ("base", "distilled", "guided_retry"), description="whose shared prefix carries no gradient (B-3, B-5)"
+    )
+    credit_rule: CreditRule = Field("suffix", description="what of the base trains (B-12)")
+
+
+def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSettings) -> None:
+    """Mark a base or one of its retries as trainable from turn ``pivot`` on, where ``credit`` says so.
 
     The base is marked whether or not the retry helped (released code, audit section 2 C).
+    ``released_inverted``: of the base the prefix trains instead of the suffix, as in the released turn-level code.
+    ``Trajectory.credit_mask`` does the arithmetic.
     """
-    base.pivot = pivot
-    distilled.pivot = pivot
+    masked = trajectory.kind in settings.credit
+    trajectory.pivot = pivot if masked else 0
+    if masked and trajectory.kind == "base" and settings.credit_rule == "released_inverted":
+        trajectory.pivot, trajectory.until = 0, pivot

@@ -8,16 +8,34 @@ Everything else is counted by reason and the trajectory simply gets no retry.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
 
 from r3l.core.environment import Dialogue, Message
-from r3l.core.policy import Completion
+from r3l.core.policy import Completion, Conversation
 from r3l.core.rollout import Arena, Episode
-from r3l.core.trajectory import Trajectory, Turn
+from r3l.core.task import Task
+from r3l.core.trajectory import Kind, Trajectory, Turn
 from r3l.templates import template
 
+Sees = Literal["none", "verdict", "answer"]
+DomainRule = Literal["own", "alfworld_everywhere"]
+
+
+class ReflectionSettings(BaseModel):
+    """The switches of reflecting."""
+
+    reflect_when: Literal["always", "failed_only"] = Field("always", description="whom to reflect on (B-37)")
+    reflection_sees: Sees = Field("verdict", description="the outcome, or also the gold answer where a task has one")
+    reflection_domain: DomainRule = Field("own", description="domain named in the prompt (B-22)")
+    coerce_pivot: bool = Field(True, description='read a pivot written as "3" or 3.0 (B-16)')
+
+
 OUTCOMES = ("success", "success_but_inefficient", "failure")
+RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environment (audit B-22)
 REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
 
 
@@ -52,11 +70,12 @@ class Reflection:
     trajectory: Trajectory
 
 
-def parse_reflection(text: str, turns: int) -> Report | Invalid:
+def parse_reflection(text: str, turns: int, coerce: bool = True) -> Report | Invalid:
     """Read a reflection of a trajectory of ``turns`` responses. Never raises on any string.
 
     The JSON is what stands between the first "{" and the last "}" (released code). A pivot written as
-    "3" or 3.0 is coerced once and marked (audit B-16).
+    "3" or 3.0 is coerced once and marked; without ``coerce`` it is invalid, as in the released code, whose
+    retry then fails (audit B-16).
     """
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
@@ -73,10 +92,10 @@ def parse_reflection(text: str, turns: int) -> Report | Invalid:
         return Invalid("bad_outcome")
     if outcome == "success":
         return Report(outcome, None, None, content)
-    return _with_pivot(outcome, content, turns)
+    return _with_pivot(outcome, content, turns, coerce)
 
 
-def _with_pivot(outcome: str, content: dict[str, Any], turns: int) -> Report | Invalid:
+def _with_pivot(outcome: str, content: dict[str, Any], turns: int, coerce: bool) -> Report | Invalid:
     suggestion = content.get("improvement_suggestion")
     if not isinstance(suggestion, str) or not suggestion.strip():
         return Invalid("missing_improvement_suggestion")
@@ -87,6 +106,8 @@ def _with_pivot(outcome: str, content: dict[str, Any], turns: int) -> Report | I
     if not 0 <= pivot < turns:
         return Invalid("pivot_out_of_range")
     coerced = not isinstance(raw, int)
+    if coerced and not coerce:
+        return Invalid("retry_from_step_not_an_integer")
     return Report(outcome, suggestion, pivot, {**content, "retry_from_step": pivot}, coerced)
 
 
@@ -102,36 +123,67 @@ def _as_int(value: Any) -> int | None:
     return int(number) if number.is_integer() else None
 
 
-async def reflect(arena: Arena, episode: Episode) -> Reflection:
+async def reflect(
+    arena: Arena, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
+) -> Reflection:
     """Ask the policy for a reflection on a finished episode; counts its validity by reason.
 
     ``compact`` prompts continue the episode's own dialog (nothing is encoded twice); ``released`` prompts open
-    a new dialog around a numbered log, as the original does.
+    a new dialog around a numbered log, as the original does. ``attempt`` tells several reflections on one
+    episode apart.
     """
     trajectory = episode.trajectory
-    continues = arena.dialogue.style == "compact"
-    conversation = episode.conversation if continues else arena.policy.open()
-    for message in _request(arena.dialogue, trajectory, episode):
+    conversation, earlier = review_dialog(arena, episode)
+    for message in _request(arena.dialogue, episode, settings):
         conversation.add(message)
-    completion = await arena.complete(
-        conversation, arena.feedback_sampling, "reflection", trajectory.task.id, trajectory.member
-    )
-    if not continues:
-        conversation.close()
-    verdict = _judge(completion, len(trajectory.turns))
+    where = (trajectory.task.id, trajectory.member, *attempt)
+    completion = await arena.complete(conversation, arena.feedback_sampling, "reflection", *where)
+    conversation.close()
+    verdict = _judge(completion, len(trajectory.turns), settings.coerce_pivot)
     _count(arena, verdict)
-    earlier = trajectory.turns if continues else []
-    return Reflection(verdict, _as_sample(trajectory, earlier, completion))
+    if settings.reflection_sees == "answer" and isinstance(verdict, Report) and verdict.suggestion:
+        count_leak(arena, trajectory.task, verdict.suggestion)
+    return Reflection(verdict, as_sample(trajectory, "reflection", earlier, completion))
 
 
-def _request(dialogue: Dialogue, trajectory: Trajectory, episode: Episode) -> list[Message]:
+def review_dialog(arena: Arena, episode: Episode) -> tuple[Conversation, list[Turn]]:
+    """The dialog in which an episode is reviewed, and the turns that already stand in it."""
+    turns = episode.trajectory.turns
+    if arena.dialogue.style == "compact":
+        return episode.conversation.fork(len(turns)), list(turns)
+    return arena.policy.open(), []
+
+
+def _request(dialogue: Dialogue, episode: Episode, settings: ReflectionSettings) -> list[Message]:
+    trajectory = episode.trajectory
+    feedback = shown_feedback(trajectory, settings.reflection_sees)
     if dialogue.style == "compact":
-        request = template("reflection_compact").substitute(feedback=trajectory.feedback)
-        return [Message("user", request)]
-    system = template("reflection_system").substitute(domain=dialogue.domain, last_step=len(trajectory.turns) - 1)
+        return [Message("user", template("reflection_compact").substitute(feedback=feedback))]
+    domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
+    system = template("reflection_system").substitute(domain=domain, last_step=len(trajectory.turns) - 1)
     log = render_log(dialogue, trajectory, episode)
-    request = template("reflection_request").substitute(log=log, feedback=trajectory.feedback)
+    request = template("reflection_request").substitute(log=log, feedback=feedback)
     return [Message("system", system), Message("user", request)]
+
+
+def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
+    """What a reviewer is told of the outcome. The gold answer is ``payload["answer"]`` of tasks that have one."""
+    if sees == "none":
+        return "(not shown)"
+    answer = trajectory.task.payload.get("answer")
+    if sees == "answer" and answer is not None:
+        return f"{trajectory.feedback} The correct answer is {answer}."
+    return trajectory.feedback
+
+
+def count_leak(arena: Arena, task: Task, guidance: str) -> None:
+    """Leakage audit: guidance that states the gold answer, as a whole word and whatever its case."""
+    answer = task.payload.get("answer")
+    if answer is None:
+        return
+    stated = re.search(rf"(?<!\w){re.escape(str(answer).strip())}(?!\w)", guidance, re.IGNORECASE)
+    arena.counters["leak/guidance"] += 1
+    arena.counters["leak/answer_stated"] += int(stated is not None)
 
 
 def render_log(dialogue: Dialogue, trajectory: Trajectory, episode: Episode) -> str:
@@ -145,10 +197,10 @@ def render_log(dialogue: Dialogue, trajectory: Trajectory, episode: Episode) -> 
     return "\n\n".join(lines)
 
 
-def _judge(completion: Completion, turns: int) -> Report | Invalid:
+def _judge(completion: Completion, turns: int, coerce: bool) -> Report | Invalid:
     if completion.stop_reason != "end":
         return Invalid("truncated" if completion.stop_reason == "length" else completion.stop_reason)
-    return parse_reflection(completion.text, turns)
+    return parse_reflection(completion.text, turns, coerce)
 
 
 def _count(arena: Arena, verdict: Report | Invalid) -> None:
@@ -161,6 +213,7 @@ def _count(arena: Arena, verdict: Report | Invalid) -> None:
     arena.counters["reflection/coerced"] += int(verdict.coerced)
 
 
-def _as_sample(base: Trajectory, earlier: list[Turn], completion: Completion) -> Trajectory:
+def as_sample(base: Trajectory, kind: Kind, earlier: list[Turn], completion: Completion) -> Trajectory:
+    """The trajectory that teaches to write this review: only its last turn is trained."""
     turn = Turn.of(completion, base.feedback)
-    return Trajectory(base.task, base.member, "reflection", [*earlier, turn], pivot=len(earlier))
+    return Trajectory(base.task, base.member, kind, [*earlier, turn], pivot=len(earlier))

@@ -6,71 +6,131 @@ The environment is rewound and the dialog forked, so a retry neither re-encodes 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from pydantic import BaseModel, Field
+
 from r3l.core.environment import Message
-from r3l.core.policy import Sampling
-from r3l.core.rollout import Arena, Decorate, Episode, continue_episode
+from r3l.core.policy import PHASES
+from r3l.core.rollout import Arena, Decorate, Episode, Rules, continue_episode
+from r3l.core.seeds import generator
 from r3l.core.trajectory import Trajectory
 from r3l.reflection import Report
 from r3l.templates import template
 
-GuidanceForm = Literal["full_report", "suggestion"]
+GuidanceForm = Literal["full_report", "suggestion", "none"]
 GuidancePlace = Literal["system_message", "user_turn"]
+PivotRule = Literal["reflected", "start", "random", "oracle"]
 
 
-def guidance_text(report: Report, form: GuidanceForm) -> str:
+class RetrySettings(BaseModel):
+    """The switches of retrying."""
+
+    pivot: PivotRule = Field("reflected", description="where a retry starts (B-5 for start)")
+    guidance: GuidanceForm = Field("full_report", description="what of the reflection guides (B-37)")
+    guidance_place: GuidancePlace = Field("user_turn", description="where guidance stands in the dialog (B-33)")
+    retry_rules: Rules = Field("same_as_base", description="ending rules of a retry (B-7)")
+    replay_duplicate_obs: bool = Field(False, description="show the pivot's observation twice (B-6)")
+    rescore_distilled: bool = Field(False, description="old log-probs of a distilled retry: without its guidance")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A retry as it was played, and as if it had needed no guidance."""
+
+    guided: Trajectory
+    distilled: Trajectory
+
+
+def choose_pivot(rule: PivotRule, reported: int, base: Episode, arena: Arena) -> int | None:
+    """The turn to restart from; None where the environment has no oracle (counted). ``random`` is uniform."""
+    oracle = _oracle_pivot(base, arena)
+    if oracle is not None:
+        arena.counters["pivot/with_oracle"] += 1
+        arena.counters["pivot/oracle_agrees"] += int(oracle == reported)
+    if rule == "start":
+        return 0
+    if rule == "random":
+        task, turns = base.trajectory.task.id, len(base.trajectory.turns)
+        return int(generator(*arena.address, "pivot", task, base.trajectory.member).integers(turns))
+    if rule == "oracle" and oracle is None:
+        arena.counters["dropped/no_oracle_pivot"] += 1
+    return oracle if rule == "oracle" else reported
+
+
+def _oracle_pivot(base: Episode, arena: Arena) -> int | None:
+    review = arena.dialogue.review(base.ended())
+    return None if review is None else review.get("retry_from_step")
+
+
+def guidance_text(report: Report, form: GuidanceForm) -> str | None:
     """The words that guide a retry: the whole report (released code) or its suggestion only (audit B-37)."""
+    if form == "none":
+        return None
     if form == "suggestion":
-        return template("guidance_compact").substitute(suggestion=report.suggestion)
+        return hint(str(report.suggestion))
     return template("guidance_released").substitute(report=json.dumps(report.content, indent=2))
 
 
-def with_guidance(guidance: str, place: GuidancePlace) -> Decorate:
-    """Insert guidance into the messages of the pivot turn.
+def hint(suggestion: str) -> str:
+    """Guidance in one line."""
+    return template("guidance_compact").substitute(suggestion=suggestion)
+
+
+def with_guidance(guidance: str | None, place: GuidancePlace, twice: bool = False) -> Decorate:
+    """Insert guidance into the messages of the pivot turn; returns them with and without it.
 
     ``system_message``: at the end of the system prompt when the retry starts over, else as a system message
     of its own before the observation (released code). ``user_turn``: at the head of the user message, for
-    templates that allow no system message in mid-dialog (audit B-33).
+    templates that allow no system message in mid-dialog (audit B-33). ``twice``: in mid-dialog the observation
+    stands there once more before the guidance (audit B-6).
     """
 
-    def decorate(messages: list[Message]) -> list[Message]:
+    def decorate(messages: list[Message]) -> tuple[list[Message], list[Message]]:
         *before, user = messages
+        copied = [user] if twice else []
+        clean = [*before, *copied, user]
+        if guidance is None:
+            return clean, clean
         if place == "user_turn":
-            return [*before, replace(user, content=f"{guidance}\n{user.content}")]
+            return [*before, *copied, replace(user, content=f"{guidance}\n{user.content}")], clean
         if before:
             system = before[-1]
-            return [*before[:-1], replace(system, content=f"{system.content}\n\n{guidance}"), user]
-        return [Message("system", guidance), user]
+            return [*before[:-1], replace(system, content=f"{system.content}\n\n{guidance}"), user], clean
+        return [*copied, Message("system", guidance), user], clean
 
     return decorate
 
 
-async def retry(arena: Arena, base: Episode, pivot: int, decorate: Decorate, sampling: Sampling) -> Trajectory:
+async def retry(
+    arena: Arena,
+    base: Episode,
+    pivot: int,
+    guidance: str | None,
+    settings: RetrySettings,
+    attempt: tuple[int, ...] = (),
+) -> Retry:
     """Play ``base``'s task again from turn ``pivot`` with guidance in that turn's prompt.
 
-    Returns the guided trajectory (kind ``guided_retry``). The base's environment is used up. Raises
-    ReplayMismatch when the restored observation is not the recorded one.
+    Beside the dialog goes its clean twin, whose prompts the distilled trajectory gets: context distillation. The
+    base's environment is used up by a retry (a further one may rewind it again). Raises ReplayMismatch when the
+    restored observation is not the recorded one.
     """
     now = await base.env.rewind(pivot)
     source = base.trajectory
     guided = Trajectory(source.task, source.member, "guided_retry", list(source.turns[:pivot]), pivot=pivot)
-    conversation = base.conversation.fork(pivot)
-    episode = Episode(guided, base.env, conversation, base.first)
-    await continue_episode(arena, episode, now, sampling, "retry", decorate)
+    conversation, clean = base.conversation.fork(pivot), base.conversation.fork(pivot)
+    episode = Episode(guided, base.env, conversation, base.first, clean=clean)
+    decorate = with_guidance(guidance, settings.guidance_place, settings.replay_duplicate_obs and pivot > 0)
+    sampling = replace(arena.sampling, phase=PHASES.index("retry"))
+    await continue_episode(arena, episode, now, sampling, "retry", decorate, settings.retry_rules, attempt)
     conversation.close()
-    return guided
+    clean.close()
+    return Retry(guided, _distilled(guided, episode.clean_prompts, settings.rescore_distilled))
 
 
-def distil(guided: Trajectory, base: Trajectory) -> Trajectory:
-    """Context distillation: the retry as if it had needed no guidance.
-
-    Only the pivot turn's prompt differs, and the base trajectory holds its clean form. Log-probabilities of
-    the regenerated turns are those under guidance; methods without importance ratios do not read them.
-    """
-    turns = list(guided.turns)
-    p = guided.pivot
-    if p < len(turns):
-        turns[p] = replace(turns[p], prompt_ids=base.turns[p].prompt_ids)
-    return replace(guided, kind="distilled", turns=turns)
+def _distilled(guided: Trajectory, prompts: list[tuple[int, ...]], rescore: bool) -> Trajectory:
+    kept, new = guided.turns[: guided.pivot], guided.turns[guided.pivot :]
+    turns = [*kept, *(replace(turn, prompt_ids=ids) for turn, ids in zip(new, prompts, strict=True))]
+    return replace(guided, kind="distilled", turns=turns, rescore=rescore)

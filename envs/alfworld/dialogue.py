@@ -9,12 +9,14 @@ in any order, and the action a literal member of the admissible list.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 from string import Template
+from typing import Any
 
-from r3l.core.environment import Message, Observation, Parsed
+from envs.alfworld.goals import parse_goal
+from r3l.core.environment import Ended, Message, Observation, Parsed
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
@@ -99,6 +101,17 @@ class AlfworldDialogue:
             return f"{outcome}{ended}. reward {reward:g}. {turns} steps, {limit}."
         early = f" The episode was ended early: {_REASONS.get(error, error)}." if error is not None else ""
         return f"The task was {outcome}.{early} Reward: {reward:g}. Steps: {turns}, {limit}."
+
+
+    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+        """The scripted reviewer's report, made from the observed texts alone; None for crowd-sourced wordings."""
+        from envs.alfworld.demonstrator import review
+
+        goal_text = ended.task.payload.get("goal_text")
+        if goal_text is None:
+            return None
+        answers, blundered = ended.answers, ended.error is not None
+        return review(parse_goal(str(goal_text)), ended.first, answers, ended.success, self.max_turns, blundered)
 
 
 _REASONS = {

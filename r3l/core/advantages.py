@@ -1,20 +1,36 @@
-"""Advantages of one group: pure functions from rewards_G to advantages_G (both shape (G,))."""
+"""Advantages of one group: pure functions from returns_G to advantages_G (both shape (G,))."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 
 STD_EPSILON = 1e-6  # released code, grpo_advantage.py: added to the standard deviation
 
-
-def centred(rewards_G: np.ndarray) -> np.ndarray:
-    """OPMD: r - mean(r). A singleton keeps its raw reward (released code: baseline 0)."""
-    baseline = rewards_G.mean() if len(rewards_G) > 1 else 0.0
-    return np.asarray(rewards_G - baseline)
+BaselineRule = Literal["mean", "logavgexp"]
 
 
-def standardised(rewards_G: np.ndarray) -> np.ndarray:
-    """GRPO: (r - mean) / (std + 1e-6) with the unbiased (n-1) std. A singleton keeps its raw reward."""
-    if len(rewards_G) == 1:
-        return rewards_G.astype(float)
-    return np.asarray(centred(rewards_G) / (rewards_G.std(ddof=1) + STD_EPSILON))
+def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float = 1.0) -> float:
+    """The group's baseline: the mean, or tau * log(mean(exp(r / tau))) (OPMD's other baseline, audit 0.7).
+
+    A singleton has baseline 0: it keeps its raw return (released code).
+    """
+    if len(returns_G) == 1:
+        return 0.0
+    if rule == "logavgexp":
+        top = float(returns_G.max())  # subtracted so that exp cannot overflow
+        return top + tau * float(np.log(np.exp((returns_G - top) / tau).mean()))
+    return float(returns_G.mean())
+
+
+def centred(returns_G: np.ndarray, baseline: float | None = None) -> np.ndarray:
+    """OPMD: r - b, where b is the group's mean unless given."""
+    return np.asarray(returns_G - (baseline_of(returns_G) if baseline is None else baseline))
+
+
+def standardised(returns_G: np.ndarray) -> np.ndarray:
+    """GRPO: (r - mean) / (std + 1e-6) with the unbiased (n-1) std. A singleton keeps its raw return."""
+    if len(returns_G) == 1:
+        return returns_G.astype(float)
+    return np.asarray(centred(returns_G) / (returns_G.std(ddof=1) + STD_EPSILON))

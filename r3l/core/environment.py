@@ -6,7 +6,7 @@ An environment knows no method and no model. It is synchronous and lives in a wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,6 +67,20 @@ class Message:
     content: str
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A finished episode as a critic reads it. ``answers``: (action, observation after it), oldest first.
+
+    An unusable last response stands there as (response, "") with its reason in ``error``.
+    """
+
+    task: Task
+    first: str
+    answers: tuple[tuple[str, str], ...]
+    success: bool
+    error: str | None
+
+
 class Dialogue(Protocol):
     """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
 
@@ -92,6 +106,13 @@ class Dialogue(Protocol):
 
     def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
         """The final feedback on an ended episode, as the reflection shows it."""
+        ...
+
+    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+        """What the environment's own critic says of an episode, as the JSON object of r3l.reflection.
+
+        It serves as an oracle of pivots and as a critic for methods that want one. None where there is no critic.
+        """
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -10,21 +10,23 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from r3l.core import losses
 from r3l.core.losses import KLEstimator
 from r3l.core.rollout import Arena
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
-LossAggregation = Literal["traj_mean", "token_mean"]
+LossAggregation = Literal["traj_mean", "token_mean", "token_sum", "microbatch_released"]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows padded on the right to one length T. All tensors float32 but ``ids_B_T`` (int64), ``sft_B`` (bool).
+    """Rows padded on the right to one length T. Float32 but for ``ids_B_T`` (int64), ``sft_B``, ``off_policy_B`` (bool).
 
     ``mask_B_T`` is 1 on trainable tokens. ``weight_B_T`` is the share of each token in its loss: the loss of
     a whole step is the plain sum of weight x per-token loss over its micro-batches, whatever the packing.
-    ``ref_logprobs_B_T`` is there only for methods that ask for a KL term.
+    ``off_policy_B``: rows sampled under another context (see Trajectory). ``ref_logprobs_B_T`` is there only for
+    methods that ask for a KL term.
     """
 
     ids_B_T: torch.Tensor
@@ -33,6 +35,7 @@ class Batch:
     old_logprobs_B_T: torch.Tensor
     advantages_B: torch.Tensor
     sft_B: torch.Tensor
+    off_policy_B: torch.Tensor
     ref_logprobs_B_T: torch.Tensor | None = None
 
 
@@ -40,15 +43,27 @@ class Method(Protocol):
     """What an engine needs of an algorithm.
 
     ``kl_coef`` > 0 makes the engine keep a frozen reference model; ``loss_agg`` chooses the token weights.
-    ``trains`` is False for a method that leaves the starting model as it is.
+    ``trains`` is False for a method that leaves the starting model as it is. ``max_rounds`` > 1 lets the engine
+    draw further tasks in place of those whose groups ``keep`` refuses. ``max_rollouts`` is the most that one
+    task can cost.
     """
 
     trains: bool
     kl_coef: float
     loss_agg: LossAggregation
+    max_rounds: int
+
+    @property
+    def max_rollouts(self) -> int:
+        """The most rollouts that one task can cost."""
+        ...
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """Sample the groups of one task."""
+        ...
+
+    def keep(self, groups: Sequence[Group]) -> bool:
+        """Whether the groups of one task are worth a place in the batch."""
         ...
 
     def advantages(self, group: Group) -> np.ndarray:
@@ -69,19 +84,25 @@ class MethodSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kl: KLEstimator = "none"
-    kl_coef: float = Field(0.0, ge=0)
-    loss_agg: LossAggregation = "traj_mean"
+    kl: KLEstimator = Field("none", description="KL to the start model (A-7, A-13)")
+    kl_coef: float = Field(0.0, ge=0, description="weight of the KL (A-7, A-13)")
+    loss_agg: LossAggregation = Field("traj_mean", description="how token losses are averaged (A-8)")
+    sft_coef: float = Field(1.0, ge=0, description="weight of the imitation loss, where a method has one (A-9)")
 
 
 S = TypeVar("S", bound=MethodSettings)
+Tokens = tuple[torch.Tensor, Mapping[str, torch.Tensor]]
 
 
 class TrainedMethod(Generic[S]):
-    """The part of the Method contract that follows from the settings; subclasses name their ``Settings``."""
+    """What trained methods share: the frame of the loss. A method brings exploration, advantages, a surrogate.
+
+    Subclasses name their ``Settings``.
+    """
 
     Settings: type[S]
     trains = True
+    max_rounds = 1
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = self.Settings(**settings)
@@ -91,3 +112,25 @@ class TrainedMethod(Generic[S]):
     def describe(self) -> Mapping[str, Any]:
         """All settings, defaults included."""
         return self.settings.model_dump()
+
+    def keep(self, groups: Sequence[Group]) -> bool:
+        """Every task is kept."""
+        return True
+
+    def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
+        """Per-token policy loss and per-token metrics, shapes (B, T)."""
+        raise NotImplementedError
+
+    def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """Surrogate on policy rows + sft_coef * (-log p) on sft rows + kl_coef * KL on policy rows."""
+        sft_weight_B_T = batch.weight_B_T * batch.sft_B[:, None]
+        weight_B_T = batch.weight_B_T - sft_weight_B_T
+        policy_B_T, parts = self.surrogate(batch, logprobs_B_T)
+        terms = {"loss/policy": (weight_B_T * policy_B_T).sum(), "loss/sft": -(sft_weight_B_T * logprobs_B_T).sum()}
+        total = terms["loss/policy"] + self.settings.sft_coef * terms["loss/sft"]
+        if batch.ref_logprobs_B_T is not None and self.kl_coef > 0:
+            kl_B_T = losses.kl(logprobs_B_T, batch.ref_logprobs_B_T, self.settings.kl)
+            terms["loss/kl"] = (weight_B_T * kl_B_T).sum()
+            total = total + self.kl_coef * terms["loss/kl"]
+        terms |= {name: (weight_B_T * value_B_T).sum() for name, value_B_T in parts.items()}
+        return total, {name: value.item() for name, value in terms.items()}

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from r3l.core.environment import Message
 from r3l.core.seeds import Address
+
+
+Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole dialog, or one response in its context
+
+
+PHASES = ("rollout", "feedback", "retry")
 
 
 @dataclass(frozen=True)
 class Sampling:
     """How to sample. ``max_tokens`` counts the tokens of one response, the end-of-turn token included.
 
-    ``phase`` orders the batches of one step (0 rollouts, 1 reflections, 2 retries): see ``r3l.core.lockstep``.
+    ``phase`` orders the batches of one step (index into PHASES; feedback: reflections and critiques): see ``r3l.core.lockstep``.
     """
 
     temperature: float = 1.0
@@ -45,6 +51,14 @@ class Conversation(Protocol):
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Sample the next assistant message; every random draw is seeded by ``address``."""
+        ...
+
+    def adopt(self, completion: Completion) -> tuple[int, ...]:
+        """Append a response that another dialog sampled; the prompt ids that it has in this one."""
+        ...
+
+    def write(self, text: str) -> Completion:
+        """Append a response that nobody sampled (a teacher's text); its log-probs are 0."""
         ...
 
     def fork(self, turns: int) -> Conversation:

@@ -32,26 +32,35 @@ def find_package(name: str) -> EnvironmentPackage:
 
 
 class Recorded:
-    """An engine plus the record of its trajectory: the worker-side half of a handle."""
+    """An engine plus the record of its trajectory: the worker-side half of a handle.
+
+    The record is that of the trajectory played from the start: after a rewind nothing is added to it, so that any
+    number of retries can start from its turns.
+    """
 
     def __init__(self, engine: Environment) -> None:
         self.engine = engine
         self._task: Task | None = None
         self._actions: list[str] = []
         self._seen: list[tuple[Observation, Any]] = []
+        self._recording = False
 
     def reset(self, task: Task) -> Observation:
         """Start ``task`` and forget the previous trajectory."""
-        self._task, self._actions, self._seen = task, [], []
+        self._task, self._actions, self._seen, self._recording = task, [], [], True
         return self._record(self.engine.reset(task))
 
     def step(self, action: str) -> Observation:
-        """One action, recorded."""
-        self._actions.append(action)
-        return self._record(self.engine.step(action))
+        """One action, recorded unless it follows a rewind."""
+        now = self.engine.step(action)
+        if self._recording:
+            self._actions.append(action)
+            self._record(now)
+        return now
 
     def rewind(self, turn: int) -> Observation:
-        """Back to the state after ``turn`` actions: by snapshot, else by replay; checked either way."""
+        """Back to the state after ``turn`` recorded actions: by snapshot, else by replay; checked either way."""
+        self._recording = False
         recorded, snapshot = self._seen[turn]
         if snapshot is not None:
             now = self.engine.restore(snapshot)
@@ -62,7 +71,6 @@ class Recorded:
                 f"task {self._task.id if self._task else '?'}, turn {turn}: the restored observation "
                 f"{now.text!r} differs from the recorded {recorded.text!r}; the engine is not deterministic"
             )
-        self._actions, self._seen = self._actions[:turn], self._seen[: turn + 1]
         return now
 
     def _replay(self, actions: list[str]) -> Observation:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from r3l.core.environment import Dialogue, Message, Observation
+from r3l.core.environment import Dialogue, Ended, Message, Observation
 from r3l.core.policy import Completion, Conversation, Policy, Sampling
 from r3l.core.pool import EnvironmentPool, Handle
 from r3l.core.seeds import Address
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, Turn
 
-T = TypeVar("T")
-Decorate = Callable[[list[Message]], list[Message]]
+Decorate = Callable[[list[Message]], tuple[list[Message], list[Message]]]
+Rules = Literal["same_as_base", "released_lenient"]
 
 
 @dataclass
@@ -34,26 +34,42 @@ class Arena:
     feedback_sampling: Sampling
     address: Address
     gather: Callable[..., Coroutine[Any, Any, list[Any]]]
-    counters: Counter[str] = field(default_factory=Counter)
+    counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     async def complete(
         self, conversation: Conversation, sampling: Sampling, kind: str, *where: str | int
     ) -> Completion:
-        """One response, metered under ``tokens/<kind>``."""
+        """One response, metered under ``tokens/<kind>`` (generated) and ``prompt/<kind>`` (read for it)."""
         completion = await conversation.respond(sampling, (*self.address, kind, *where))
         self.counters[f"tokens/{kind}"] += len(completion.response_ids)
         self.counters["tokens/generated"] += len(completion.response_ids)
+        self.counters[f"prompt/{kind}"] += len(completion.prompt_ids)
         return completion
 
 
 @dataclass
 class Episode:
-    """A played trajectory with what is needed to restart it: its environment, dialog and first observation."""
+    """A played trajectory with what is needed to restart it: environment, dialog, first and last observation.
+
+    ``clean`` is the same dialog without guidance, where there is any; ``clean_prompts`` are its prompt tokens, turn
+    by turn.
+    """
 
     trajectory: Trajectory
     env: Handle
     conversation: Conversation
     first: Observation
+    last: Observation | None = None
+    clean: Conversation | None = None
+    clean_prompts: list[tuple[int, ...]] = field(default_factory=list)
+
+    def ended(self) -> Ended:
+        """The finished episode as a critic reads it."""
+        turns, last = self.trajectory.turns, self.last
+        seen = [turn.observation for turn in turns[1:]] + [last.text if last and turns[-1].error is None else ""]
+        answers = [(turn.action or turn.response, text) for turn, text in zip(turns, seen, strict=True)]
+        error = turns[-1].error
+        return Ended(self.trajectory.task, self.first.text, tuple(answers), self.trajectory.success, error)
 
     async def close(self) -> None:
         """Give back the environment and the policy's memory of the dialog."""
@@ -70,6 +86,15 @@ async def play(arena: Arena, task: Task, member: int) -> Episode:
     return episode
 
 
+async def play_group(arena: Arena, task: Task, size: int, first: int = 0) -> list[Trajectory]:
+    """``size`` base rollouts of ``task``, members ``first`` and on: what methods without retries learn from."""
+    members = range(first, first + size)
+    episodes: list[Episode] = await arena.gather(*[play(arena, task, member) for member in members])
+    for episode in episodes:
+        await episode.close()
+    return [episode.trajectory for episode in episodes]
+
+
 async def continue_episode(
     arena: Arena,
     episode: Episode,
@@ -77,36 +102,61 @@ async def continue_episode(
     sampling: Sampling,
     purpose: str,
     decorate: Decorate | None = None,
+    rules: Rules = "same_as_base",
+    attempt: tuple[int, ...] = (),
 ) -> None:
     """Play on from ``now`` until the episode ends; fills the episode's trajectory in place.
 
-    ``decorate`` may change the messages of the first turn played here (guidance enters this way).
+    ``decorate`` turns the messages of the first turn played here into (messages shown, messages without guidance).
     Ending rules: the engine says done; the response cannot be read or used (reward 0); ``max_turns``;
-    the dialog outgrows the model's context (reward 0).
+    the dialog outgrows the model's context (reward 0). Under ``released_lenient`` an unusable response costs a
+    turn and is answered by its error instead (the original's retries in ALFWorld, audit B-7).
     """
     trajectory = episode.trajectory
     arena.counters["rollouts"] += 1
     reason = None
     while reason is None:
-        messages = _next_messages(arena.dialogue, episode, now)
+        messages = clean = _next_messages(arena.dialogue, episode, now)
         if decorate is not None:
-            messages, decorate = decorate(messages), None
-        for message in messages:
-            episode.conversation.add(message)
-        where = (trajectory.task.id, trajectory.member, len(trajectory.turns))
-        completion = await arena.complete(episode.conversation, sampling, purpose, *where)
+            (messages, clean), decorate = decorate(messages), None
+        completion = await _answer(arena, episode, messages, clean, sampling, purpose, attempt)
         if completion.stop_reason == "context":
             reason = "context"
             break
         turn = _read(arena.dialogue, trajectory, completion, now)
         trajectory.turns.append(turn)
-        if turn.action is None:
+        if turn.action is not None:
+            now = await episode.env.step(turn.action)
+            arena.counters["env_steps"] += 1
+        elif rules == "released_lenient":
+            now = replace(now, text=f"Not possible ({turn.error}). {now.text}")
+        else:
             reason = turn.error or "format"
             break
-        now = await episode.env.step(turn.action)
-        arena.counters["env_steps"] += 1
         reason = _engine_reason(now, len(trajectory.turns), arena.dialogue.max_turns)
+    episode.last = now
     _finish(arena, trajectory, now, reason)
+
+
+async def _answer(
+    arena: Arena,
+    episode: Episode,
+    messages: list[Message],
+    clean: list[Message],
+    sampling: Sampling,
+    purpose: str,
+    attempt: tuple[int, ...],
+) -> Completion:
+    for message in messages:
+        episode.conversation.add(message)
+    trajectory = episode.trajectory
+    where = (trajectory.task.id, trajectory.member, *attempt, len(trajectory.turns))
+    completion = await arena.complete(episode.conversation, sampling, purpose, *where)
+    if episode.clean is not None and completion.stop_reason != "context":
+        for message in clean:
+            episode.clean.add(message)
+        episode.clean_prompts.append(episode.clean.adopt(completion))
+    return completion
 
 
 def _next_messages(dialogue: Dialogue, episode: Episode, now: Observation) -> list[Message]:

@@ -6,7 +6,7 @@ were sampled (``response_ids``); the token sequence of a trajectory is their con
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,13 +15,16 @@ import numpy as np
 from r3l.core.policy import Completion
 from r3l.core.task import Task
 
-Kind = Literal["base", "distilled", "reflection", "guided_retry", "refined"]
-Objective = Literal["policy", "sft"]
+Kind = Literal["base", "distilled", "reflection", "critique", "guided_retry", "refined"]
+Objective = Literal["policy", "sft", "none"]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One exchange. ``prompt_ids`` are the tokens added to the dialog since the previous response."""
+    """One exchange. ``prompt_ids`` are the tokens added to the dialog since the previous response.
+
+    With turn samples (``samples: turn``) they are the whole context of the response instead.
+    """
 
     observation: str
     response: str
@@ -53,9 +56,12 @@ class Turn:
 
 @dataclass
 class Trajectory:
-    """A dialog with its outcome. ``pivot`` is the first trainable turn (0-based; 0 trains every turn).
+    """A dialog with its outcome.
 
-    ``feedback`` is the environment's closing message; the policy never sees it, a reflection does.
+    ``pivot`` is the first trainable turn (0-based; 0 trains every turn), ``until`` the first one after it that is
+    not (None: none). ``feedback`` is the environment's closing message; the policy never sees it, a reflection
+    does. ``rescore``: the log-probs belong to another context than this one (a distilled retry was sampled under
+    guidance), and the engine is to compute those of the sampling policy under this context instead.
     """
 
     task: Task
@@ -67,6 +73,13 @@ class Trajectory:
     stop_reason: str = "running"
     feedback: str = ""
     pivot: int = 0
+    until: int | None = None
+    rescore: bool = False
+
+    @property
+    def off_policy(self) -> bool:
+        """Sampled under another context than the one it is trained in."""
+        return self.kind in ("distilled", "refined")
 
     @property
     def actions(self) -> list[str]:
@@ -82,9 +95,13 @@ class Trajectory:
         """1.0 on every sampled token, shape (T,), whatever the pivot."""
         return self._over_turns(lambda turn, _: np.ones(len(turn.response_ids)))
 
+    def trains(self, k: int) -> bool:
+        """Whether turn ``k`` carries gradient."""
+        return k >= self.pivot and (self.until is None or k < self.until)
+
     def credit_mask(self) -> np.ndarray:
-        """1.0 on sampled tokens of turns >= pivot (paper: mask 0 before the pivot, 1 from it on), shape (T,)."""
-        return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), float(k >= self.pivot)))
+        """1.0 on sampled tokens of trainable turns (paper: 0 before the pivot, 1 from it on), shape (T,)."""
+        return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), float(self.trains(k))))
 
     def old_logprobs(self) -> np.ndarray:
         """Log-probabilities at sampling time, 0 on tokens that were not sampled, shape (T,)."""
@@ -101,13 +118,21 @@ class Trajectory:
 class Group:
     """Trajectories that share one task and one advantage baseline.
 
-    ``objective`` says which loss they feed: ``policy`` (advantage-weighted) or ``sft`` (imitation).
+    ``objective`` says which loss they feed: ``policy`` (advantage-weighted), ``sft`` (imitation) or ``none`` (counted only). ``shaped``
+    holds the returns of members where a method does not learn from the plain rewards, ``baseline`` a baseline
+    that is not made from this group's own returns.
     """
 
     task: Task
     trajectories: list[Trajectory]
     objective: Objective = "policy"
+    shaped: Sequence[float] | None = None
+    baseline: float | None = None
 
     def rewards(self) -> np.ndarray:
         """rewards_G, shape (G,)."""
         return np.asarray([t.reward for t in self.trajectories], dtype=float)
+
+    def returns(self) -> np.ndarray:
+        """returns_G, what advantages are made from: ``shaped``, else the rewards; shape (G,)."""
+        return self.rewards() if self.shaped is None else np.asarray(self.shaped, dtype=float)

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from r3l.core.method import Batch, LossAggregation, Method
-from r3l.core.trajectory import Group
+from r3l.core.policy import Samples
+from r3l.core.trajectory import Group, Trajectory
 
 
 @dataclass(frozen=True)
 class Row:
-    """One trajectory ready for training; arrays have shape (T,)."""
+    """One training sample: a trajectory, or one turn of it; arrays have shape (T,)."""
 
     ids: np.ndarray
     mask: np.ndarray
     weight: np.ndarray
     old_logprobs: np.ndarray
     advantage: float
-    sft: bool
+    trajectory: Trajectory
+    sft: bool = False
 
     @property
     def idle(self) -> bool:
         """Contributes nothing to a loss without KL: zero advantage, or no trainable token."""
-        return not self.sft and (self.advantage == 0 or not self.mask.any())
+        return not self.mask.any() or (not self.sft and self.advantage == 0)
 
 
-def rows_of(method: Method, groups: Sequence[Group]) -> list[Row]:
+def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "trajectory") -> list[Row]:
     """All rows of a step with their advantages and token weights.
 
-    ``traj_mean``: every token weighs 1 / (its trajectory's sampled tokens) / rows (paper: 1/|tau|; masked
-    tokens count in |tau|). ``token_mean``: 1 / (all trainable tokens). Policy and sft rows are normalised
-    apart, so the sft coefficient means the same whatever the number of improvements.
+    ``traj_mean``: every token weighs 1 / (its trajectory's sampled tokens) / trajectories (paper: 1/|tau|; masked
+    tokens count in |tau|). ``token_mean``: 1 / (all trainable tokens). ``token_sum``: 1. Policy and sft
+    trajectories are normalised apart, so the sft coefficient means the same whatever the number of improvements.
+    ``microbatch_released`` weighs tokens when rows are packed (:func:`microbatches`).
+    With ``samples: turn`` every turn is a row of its own, with the weights that its tokens have in the trajectory.
     """
     rows: list[Row] = []
     for objective in ("policy", "sft"):
@@ -44,32 +48,54 @@ def rows_of(method: Method, groups: Sequence[Group]) -> list[Row]:
             advantages = [float(a) for g in chosen for a in method.advantages(g)]
         else:
             advantages = [1.0] * len(trajectories)
-        masks = [t.credit_mask() for t in trajectories]
-        lengths = [float(t.response_mask().sum()) for t in trajectories]
-        for t, mask, weight, advantage in zip(
-            trajectories, masks, _weights(masks, lengths, method.loss_agg), advantages, strict=True
-        ):
-            ids, old = t.token_ids(), t.old_logprobs()
-            rows.append(Row(ids, mask, weight, old, advantage, objective == "sft"))
+        weights = _token_weights(trajectories, method.loss_agg)
+        for t, weight, advantage in zip(trajectories, weights, advantages, strict=True):
+            rows += [_row(piece, weight, advantage, objective == "sft") for piece in _pieces(t, samples)]
     return rows
 
 
-def _weights(masks: list[np.ndarray], lengths: list[float], rule: LossAggregation) -> list[np.ndarray]:
+def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
+    if samples == "trajectory":
+        return [trajectory]
+    turns = enumerate(trajectory.turns)
+    return [replace(trajectory, turns=[turn], pivot=int(not trajectory.trains(k)), until=None) for k, turn in turns]
+
+
+def _row(t: Trajectory, weight: float, advantage: float, sft: bool) -> Row:
+    mask = t.credit_mask()
+    return Row(t.token_ids(), mask, mask * np.float32(weight), t.old_logprobs(), advantage, t, sft)
+
+
+def _token_weights(trajectories: Sequence[Trajectory], rule: LossAggregation) -> list[float]:
+    """The weight of a trainable token of each trajectory."""
+    if rule in ("token_sum", "microbatch_released"):
+        return [1.0] * len(trajectories)
     if rule == "token_mean":
-        total = max(float(sum(m.sum() for m in masks)), 1.0)
-        return [m / total for m in masks]
-    return [m / max(n, 1.0) / len(masks) for m, n in zip(masks, lengths, strict=True)]
+        total = sum(float(t.credit_mask().sum()) for t in trajectories)
+        return [1 / max(total, 1.0)] * len(trajectories)
+    return [1 / max(float(t.response_mask().sum()), 1.0) / len(trajectories) for t in trajectories]
 
 
-def microbatches(rows: Sequence[Row], budget: int) -> list[list[Row]]:
-    """Rows sorted by length, cut so that rows x longest <= ``budget`` tokens (a longer row stands alone)."""
+def microbatches(rows: Sequence[Row], budget: int, rule: LossAggregation = "traj_mean") -> list[list[Row]]:
+    """Rows sorted by length, cut so that rows x longest <= ``budget`` tokens (a longer row stands alone).
+
+    ``microbatch_released``: each micro-batch is a token mean of its own and counts by its share of the rows, so the
+    loss depends on packing (released trainer, audit A-8).
+    """
     batches: list[list[Row]] = []
     for row in sorted(rows, key=lambda r: len(r.ids)):
         if batches and (len(batches[-1]) + 1) * len(row.ids) <= budget:
             batches[-1].append(row)
         else:
             batches.append([row])
+    if rule == "microbatch_released":
+        return [[_reweighed(row, part, len(rows)) for row in part] for part in batches]
     return batches
+
+
+def _reweighed(row: Row, part: Sequence[Row], rows: int) -> Row:
+    tokens = max(float(sum(r.mask.sum() for r in part)), 1.0)
+    return replace(row, weight=row.mask * np.float32(len(part) / rows / tokens))
 
 
 def collate(rows: Sequence[Row], device: torch.device) -> Batch:
@@ -89,4 +115,5 @@ def collate(rows: Sequence[Row], device: torch.device) -> Batch:
         old_logprobs_B_T=padded([r.old_logprobs for r in rows], torch.float32),
         advantages_B=torch.tensor([r.advantage for r in rows], dtype=torch.float32, device=device),
         sft_B=torch.tensor([r.sft for r in rows], device=device),
+        off_policy_B=torch.tensor([r.trajectory.off_policy for r in rows], device=device),
     )

@@ -37,7 +37,7 @@ def bench_rollout(run: Run, tasks: int, repeats: int) -> dict[str, Any]:
 
 
 def _explore(session: Session, tasks: int, keep: bool) -> dict[str, float]:
-    policy = LocalPolicy(session.model, session.tokenizer, session.run.sampling.max_context, keep)
+    policy = LocalPolicy(session.model, session.tokenizer, session.run.sampling.max_context, keep, session.run.samples)
     session.policy = policy
     method = build_method(session.run)
     arena = session.arena((session.run.seed, "bench"), session.run.sampling.temperature)

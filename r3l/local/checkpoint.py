@@ -19,7 +19,7 @@ from r3l.local.trainer import Trainer
 from r3l.tracking import write_json_atomic
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
-OPTIMIZER, STATE = "optimizer.safetensors", "trainer.json"
+OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
 
 
 def locate(model: str) -> str:
@@ -71,6 +71,9 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     trainer.model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
     save_file(_optimizer_tensors(trainer), temporary / OPTIMIZER)
+    if trainer.sampler is not trainer.model:
+        weights = {name: p.detach().contiguous() for name, p in trainer.sampler.named_parameters()}
+        save_file(weights, temporary / SAMPLER)
     state = {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals}
     write_json_atomic(temporary / STATE, state)
     os.replace(temporary, final)
@@ -94,13 +97,15 @@ def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:
     return state
 
 
-def load_optimizer(checkpoint: Path, trainer: Trainer, step: int) -> None:
-    """Put the optimiser back exactly as it was after ``step`` updates."""
+def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
+    """Put the optimiser, and a sampler that lags behind, back exactly as they were after ``step`` updates."""
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.model.parameters()):
         entry = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
         if entry:
             trainer.optimizer.state[parameter] = entry
+    if trainer.sampler is not trainer.model:
+        trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)  # tied weights stand once
     trainer.steps_done = step
 
 

@@ -15,12 +15,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from r3l.config import MethodConfig, Run, build_method, load
+from r3l.config import Run, build_method
 from r3l.core.method import Method
+from r3l.core.rollout import Arena
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
-from r3l.local import checkpoint
+from r3l.local import accounting, checkpoint
 from r3l.local.batching import rows_of
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
@@ -47,18 +48,24 @@ def train(run: Run, run_dir: Path) -> dict[str, Any]:
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         with open_session(run, str(start) if start else run.model) as session:
             write_json_atomic(run_dir / "manifest.json", manifest(run))
-            method = build_method(run)
-            reference = _reference(run, session, method)
-            trainer = Trainer(session.model, method, run.train, reference, run.sampling.temperature)
+            trainer = _trainer(run, session)
             totals: Counter[str] = Counter(state["totals"] if state else {})
             if start and state:
-                checkpoint.load_optimizer(start, trainer, state["step"])
+                checkpoint.load_trainer(start, trainer, state["step"])
             _forget_after(run_dir / "metrics.jsonl", trainer.steps_done)
-            _loop(run, run_dir, session, method, trainer, totals)
+            _loop(run, run_dir, session, trainer, totals)
             last = checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
         result = _result(run, run_dir, last, totals)
         write_json_atomic(run_dir / "result.json", result)
         return result
+
+
+def _trainer(run: Run, session: Session) -> Trainer:
+    method = build_method(run)
+    sampler = copy.deepcopy(session.model) if run.train.sync_interval > 1 else session.model
+    session.policy.model = sampler
+    reference = _reference(run, session, method)
+    return Trainer(session.model, method, run.train, reference, run.sampling.temperature, sampler)
 
 
 def manifest(run: Run) -> dict[str, Any]:
@@ -77,16 +84,16 @@ def manifest(run: Run) -> dict[str, Any]:
     }
 
 
-def _loop(run: Run, run_dir: Path, session: Session, method: Method, trainer: Trainer, totals: Counter[str]) -> None:
-    steps = run.train.steps if method.trains else 0
+def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str]) -> None:
+    steps = run.train.steps if trainer.method.trains else 0
     if steps == 0:
         return
     tasks = session.package.tasks(run.env_settings.train_panel)
     with _progress() as progress:
         bar = progress.add_task(f"{run.method} seed {run.seed}", total=steps, completed=trainer.steps_done, note="")
         while trainer.steps_done < steps:
-            metrics = _step(run, session, method, trainer, tasks)
-            totals.update({k: v for k, v in metrics.items() if _is_budget(k)})
+            metrics = _step(run, session, trainer, tasks)
+            totals.update({k: v for k, v in metrics.items() if accounting.is_total(k)})
             append_jsonl(run_dir / "metrics.jsonl", metrics)
             progress.update(bar, advance=1, note=_note(metrics))
             if not progress.console.is_terminal:
@@ -95,50 +102,69 @@ def _loop(run: Run, run_dir: Path, session: Session, method: Method, trainer: Tr
                 checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
 
 
-def _step(run: Run, session: Session, method: Method, trainer: Trainer, tasks: list[Task]) -> dict[str, float]:
+def _step(run: Run, session: Session, trainer: Trainer, tasks: list[Task]) -> dict[str, float]:
     number = trainer.steps_done + 1
     arena = session.arena((run.seed, "train", number), run.sampling.temperature)
+    session.policy.meter.clear()
     began = time.perf_counter()
-    chosen = tasks_of_step(tasks, run.seed, number, run.train.tasks_per_step)
-    explored: list[list[Group]] = session.wait(arena.gather(*[method.explore(t, arena) for t in chosen]))
+    explored, dropped = _explore(run, session, trainer.method, tasks, number, arena)
     groups = [group for of_task in explored for group in of_task]
     middle = time.perf_counter()
-    rows = rows_of(method, groups)
+    rows = rows_of(trainer.method, groups, run.samples)
     trained = trainer.step(rows)
+    if trainer.steps_done % run.train.sync_interval == 0:
+        trainer.sync()
     seconds = {"seconds/explore": middle - began, "seconds/train": time.perf_counter() - middle}
-    return {"step": number, **_episode_metrics(groups), **arena.counters, **trained, **seconds}
+    every = run.train.kl_metric_every
+    if every and number % every == 0:
+        trained["kl_to_start"] = trainer.kl_to_reference([row for row in rows if row.mask.any()])
+    phases = {k: v for k, v in session.policy.meter.items() if k.startswith("seconds/")}
+    return {
+        "step": number,
+        **accounting.of_groups(groups, dropped),
+        **accounting.of_rows(rows),
+        **arena.counters,
+        **trained,
+        **seconds,
+        **phases,
+    }
 
 
-def tasks_of_step(tasks: list[Task], seed: int, number: int, count: int) -> list[Task]:
-    """The tasks of step ``number`` (from 1): consecutive slices of a shuffle per pass over the panel."""
+def _explore(
+    run: Run, session: Session, method: Method, tasks: list[Task], number: int, arena: Arena
+) -> tuple[list[list[Group]], list[list[Group]]]:
+    """The groups of each task of a step, and those that the method refused.
+
+    A method with several rounds gets further tasks in place of refused ones (DAPO's dynamic sampling); if the rounds
+    run out, the batch stays smaller.
+    """
+    kept: list[list[Group]] = []
+    dropped: list[list[Group]] = []
+    count = run.train.tasks_per_step
+    for extra in range(method.max_rounds):
+        chosen = tasks_of_step(tasks, run.seed, number, count, extra)[: count - len(kept)]
+        arena.counters["sampling_rounds"] += 1
+        explored = session.wait(arena.gather(*[method.explore(task, arena) for task in chosen]))
+        for groups in explored:
+            (kept if method.keep(groups) else dropped).append(groups)
+        if len(kept) >= count:
+            break
+    return kept, dropped
+
+
+def tasks_of_step(tasks: list[Task], seed: int, number: int, count: int, extra: int = 0) -> list[Task]:
+    """The tasks of step ``number`` (from 1): consecutive slices of a shuffle per pass over the panel.
+
+    Extra rounds draw from a shuffle of their own, so that the slices of later steps do not depend on them.
+    """
+    if extra:
+        return [tasks[i] for i in generator(seed, "extra", number, extra).permutation(len(tasks))[:count]]
     order: list[Task] = []
     first, last = (number - 1) * count, number * count
     for epoch in range(first // len(tasks), (last - 1) // len(tasks) + 1):
         order += [tasks[i] for i in generator(seed, "order", epoch).permutation(len(tasks))]
     skip = first - first // len(tasks) * len(tasks)
     return order[skip : skip + count]
-
-
-def _episode_metrics(groups: list[Group]) -> dict[str, float]:
-    """Means over base rollouts (what all methods have in common), and the share of groups without signal."""
-    policy = [g for g in groups if g.objective == "policy"]
-    base = [t for g in policy for t in g.trajectories if t.kind == "base"]
-    metrics = {
-        "train/success": sum(t.success for t in base) / len(base),
-        "train/reward": sum(t.reward for t in base) / len(base),
-        "train/turns": sum(len(t.turns) for t in base) / len(base),
-        "groups/policy": len(policy),
-        "groups/zero_variance": sum(float(g.rewards().std() == 0) for g in policy),
-    }
-    for name in sorted({t.task.group for t in base}):
-        members = [t for t in base if t.task.group == name]
-        metrics[f"train/success/{name}"] = sum(t.success for t in members) / len(members)
-    return metrics
-
-
-def _is_budget(key: str) -> bool:
-    totals = ("rollouts", "env_steps", "tokens/", "reflection/", "retry/", "pivot/", "stop/", "rows/")
-    return key.startswith(totals)
 
 
 def _note(metrics: dict[str, float]) -> str:
@@ -160,8 +186,8 @@ def _progress() -> Progress:
 
 
 def _reference(run: Run, session: Session, method: Method) -> Any | None:
-    """A frozen copy of the *starting* model for methods with a KL term."""
-    if method.kl_coef == 0:
+    """A frozen copy of the *starting* model, for a KL in the loss or in the metrics."""
+    if method.kl_coef == 0 and run.train.kl_metric_every == 0:
         return None
     if checkpoint.locate(run.model) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
@@ -188,7 +214,8 @@ def _result(run: Run, run_dir: Path, last: Path, totals: Counter[str]) -> dict[s
         "label": run.label,
         "env": run.env,
         "method": run.method,
-        "method_label": load("methods", run.method, MethodConfig).label,
+        "method_label": run.method_label,
+        "profile": run.profile,
         "model": Path(run.model).name,
         "seed": run.seed,
         "fingerprint": run.fingerprint(),

@@ -7,7 +7,8 @@ shares the batch (up to floating-point rounding, which ``Lockstep`` makes reprod
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 
 from r3l.core.environment import Message
 from r3l.core.lockstep import Lockstep
-from r3l.core.policy import Completion, Sampling
+from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.seeds import Address, generator
 from r3l.local.cache import BatchCache, LayerState
 from r3l.local.render import ChatRenderer
@@ -41,17 +42,22 @@ class _Job:
 class LocalPolicy:
     """Opens dialogs with ``model`` (a causal LM of transformers). ``max_context`` counts tokens of a dialog.
 
+    ``samples``: ``trajectory`` dialogs only ever append tokens; ``turn`` dialogs are rendered anew by the chat template
+    at every turn, for templates that drop earlier thoughts, and encode what differs.
     ``keep_cache=False`` encodes every dialog anew at each turn: the alternative ``r3l bench rollout`` measures.
-    ``meter`` counts prompt tokens ``encoded``, those of them that were ``fresh``, and ``forwards``.
+    ``meter`` counts prompt tokens ``encoded``, those of them that were ``fresh``, ``forwards``, and seconds by phase.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, max_context: int, keep_cache: bool = True) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, max_context: int, keep_cache: bool = True, samples: Samples = "trajectory"
+    ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
         self.max_context = max_context
         self.keep_cache = keep_cache
+        self.samples = samples
         self.lockstep = Lockstep(self._serve)
-        self.meter: Counter[str] = Counter()
+        self.meter: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> LocalConversation:
         """An empty dialog."""
@@ -59,8 +65,10 @@ class LocalPolicy:
 
     @torch.inference_mode()
     def _serve(self, jobs: list[_Job]) -> list[_Job]:
+        began = time.perf_counter()
         self.model.eval()
         _Decoder(self.model, jobs, self.renderer.end_id, self.meter).run()
+        self.meter[f"seconds/{PHASES[jobs[0].sampling.phase]}"] += time.perf_counter() - began
         return jobs
 
 
@@ -72,7 +80,8 @@ class LocalConversation:
         self._ids: list[int] = []  # every token so far, encoded or not
         self._state: list[LayerState] | None = None  # caches of the first `encoded` tokens
         self._ends: list[int] = [0]  # tokens after each response
-        self._messages: list[Message] = []
+        self._dialog: list[Message] = []  # every message so far, responses included
+        self._heard: list[int] = [0]  # messages after each response
         self._ended = True
         self._last_is_new = False  # the last response's final token was sampled here and is not encoded yet
 
@@ -83,27 +92,42 @@ class LocalConversation:
 
     def add(self, message: Message) -> None:
         """Append a message; it is encoded with the next response."""
-        self._messages.append(message)
+        self._dialog.append(message)
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Sample the next response."""
-        prompt = self._render()
-        self._messages = []
-        self._ids += prompt
+        prompt = self._advance()
         if len(self._ids) + sampling.max_tokens > self._policy.max_context:
             return Completion("", tuple(prompt), (), (), "context")
-        self._policy.meter["fresh"] += len(prompt) + int(self._last_is_new)
+        appended = len(prompt) + int(self._last_is_new)
+        self._policy.meter["fresh"] += appended if self._policy.samples == "trajectory" else len(self._ids) - self.encoded
         uniforms = generator(*address).random(sampling.max_tokens)
         job = _Job(self, self._ids[self.encoded :], sampling, uniforms)
         await self._policy.lockstep.request(sampling.phase, address, job)
-        return self._accept(prompt, job)
+        self._last_is_new = True
+        if not self._policy.keep_cache:
+            self._state = None
+        return self._accept(prompt, job.ids, job.logprobs)
+
+    def adopt(self, completion: Completion) -> tuple[int, ...]:
+        """Append a response of another dialog; its prompt ids here."""
+        prompt = self._advance()
+        self._accept(prompt, list(completion.response_ids), list(completion.logprobs))
+        return tuple(prompt)
+
+    def write(self, text: str) -> Completion:
+        """Append a response given as text."""
+        prompt = self._advance()
+        ids = self._policy.renderer.response(text)
+        return self._accept(prompt, ids, [0.0] * len(ids))
 
     def fork(self, turns: int) -> LocalConversation:
         """The dialog after ``turns`` responses; shares the encoded prefix (no copy, no re-encoding)."""
         twin = LocalConversation(self._policy)
-        length = self._ends[turns]
-        twin._ids = self._ids[:length]
+        twin._dialog, twin._heard = self._dialog[: self._heard[turns]], self._heard[: turns + 1]
         twin._ends = self._ends[: turns + 1]
+        length = self._ends[turns] if self._policy.samples == "trajectory" else len(self._ids)
+        twin._ids = self._ids[:length]
         twin._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
         if self._state is not None and turns:
             twin._state = [layer[:, :, : min(length, self.encoded)] for layer in self._state]
@@ -113,28 +137,41 @@ class LocalConversation:
         """Forget the caches."""
         self._state = None
 
-    def _render(self) -> list[int]:
-        if len(self._ends) == 1:
-            return self._policy.renderer.opening(self._messages)
-        return self._policy.renderer.following(self._messages, self._ended)
+    def _advance(self) -> list[int]:
+        """Encode the messages since the last response as tokens; those that a sample of this turn starts with."""
+        renderer, new = self._policy.renderer, self._dialog[self._heard[-1] :]
+        if self._policy.samples == "turn":
+            prompt = renderer.opening(self._dialog)
+            self._keep_common(prompt)
+            self._ids = list(prompt)
+            return prompt
+        prompt = renderer.opening(new) if len(self._ends) == 1 else renderer.following(new, self._ended)
+        self._ids += prompt
+        return prompt
 
-    def _accept(self, prompt: list[int], job: _Job) -> Completion:
-        end_id = self._policy.renderer.end_id
-        self._ids += job.ids
+    def _keep_common(self, ids: list[int]) -> None:
+        """Cut the caches back to what ``ids`` begins with; the last token is always encoded anew."""
+        same = 0
+        limit = min(self.encoded, len(ids) - 1)
+        while same < limit and self._ids[same] == ids[same]:
+            same += 1
+        if self._state is not None:
+            self._state = [layer[:, :, :same] for layer in self._state] if same else None
+
+    def _accept(self, prompt: list[int], ids: list[int], logprobs: list[float]) -> Completion:
+        self._ids += ids
         self._ends.append(len(self._ids))
-        self._ended = job.ids[-1] == end_id
-        self._last_is_new = True
-        if not self._policy.keep_cache:
-            self._state = None
-        text = self._policy.renderer.text(job.ids)
-        reason = "end" if self._ended else "length"
-        return Completion(text, tuple(prompt), tuple(job.ids), tuple(job.logprobs), reason)
+        self._ended = ids[-1] == self._policy.renderer.end_id
+        text = self._policy.renderer.text(ids)
+        self._dialog.append(Message("assistant", text))
+        self._heard.append(len(self._dialog))
+        return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), "end" if self._ended else "length")
 
 
 class _Decoder:
     """Samples one batch of responses: one padded forward pass over the pending tokens, then token by token."""
 
-    def __init__(self, model: Any, jobs: list[_Job], end_id: int, meter: Counter[str]) -> None:
+    def __init__(self, model: Any, jobs: list[_Job], end_id: int, meter: defaultdict[str, float]) -> None:
         self.model, self.end_id, self.meter = model, end_id, meter
         self.jobs = jobs
         self.live = list(range(len(jobs)))  # batch row -> job

@@ -40,6 +40,10 @@ class ChatRenderer:
             tail = tail.removeprefix(self._end_text)
         return self._encode(tail)
 
+    def response(self, text: str) -> list[int]:
+        """Token ids of a response given as text, its end token included."""
+        return [*self._encode(text), self.end_id]
+
     def text(self, ids: list[int]) -> str:
         """A response's text without its end token."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=False)).removesuffix(self._end_text)

@@ -12,7 +12,7 @@ import torch
 
 from r3l.config import Run
 from r3l.core.environment import Dialogue, EnvironmentPackage
-from r3l.core.policy import Sampling
+from r3l.core.policy import PHASES, Sampling
 from r3l.core.pool import EnvironmentPool, find_package
 from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
@@ -43,7 +43,7 @@ class Session:
             pool=self.pool,
             dialogue=self.dialogue,
             sampling=Sampling(temperature, s.max_tokens),
-            feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=1),
+            feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
             address=address,
             gather=self.policy.lockstep.gather,
         )
@@ -65,7 +65,7 @@ def open_session(run: Run, model: str) -> Iterator[Session]:
     pool = EnvironmentPool(run.env, run.workers)
     loop = asyncio.new_event_loop()
     try:
-        policy = LocalPolicy(network, tokenizer, run.sampling.max_context)
+        policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)
         yield Session(run, network, tokenizer, policy, pool, package, package.dialogue(settings), loop)
     finally:
         pool.close()

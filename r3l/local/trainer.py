@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from r3l.config import TrainConfig
-from r3l.core.method import Method
+from r3l.core import losses
+from r3l.core.method import Batch, Method
 from r3l.local.batching import Row, collate, microbatches
 
 
@@ -34,12 +35,22 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
 
 
 class Trainer:
-    """Owns the model's optimiser. ``step`` is the only thing that changes the model."""
+    """Owns the model's optimiser. ``step`` is the only thing that changes the model.
+
+    ``reference``: the frozen start model (for KL). ``sampler``: the model that samples, where it lags behind.
+    """
 
     def __init__(
-        self, model: Any, method: Method, config: TrainConfig, reference: Any | None, temperature: float = 1.0
+        self,
+        model: Any,
+        method: Method,
+        config: TrainConfig,
+        reference: Any | None,
+        temperature: float = 1.0,
+        sampler: Any | None = None,
     ) -> None:
         self.model, self.method, self.config, self.reference = model, method, config, reference
+        self.sampler = sampler or model
         self.temperature = temperature
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
@@ -48,27 +59,50 @@ class Trainer:
 
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
-        useful = [row for row in rows if self.reference is not None or not row.idle]
+        # A KL term moves every row; released micro-batches are diluted by rows that train nothing.
+        all_count = self.method.kl_coef > 0 or self.method.loss_agg == "microbatch_released"
+        useful = [row for row in rows if all_count or not row.idle]
         metrics: dict[str, float] = defaultdict(float)
         metrics["tokens/trained"] = sum(int(r.mask.sum()) for r in useful)
         metrics["tokens/forwarded"] = sum(len(r.ids) for r in useful)
         metrics["rows/used"], metrics["rows/idle"] = len(useful), len(rows) - len(useful)
-        if useful:
+        for row in useful:
+            metrics[f"trained/{'sft' if row.sft else row.trajectory.kind}"] += int(row.mask.sum())
+        if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
         self.steps_done += 1
         return dict(metrics)
 
+    def sync(self) -> None:
+        """Hand the present weights to a sampler that lags behind."""
+        if self.sampler is not self.model:
+            self.sampler.load_state_dict(self.model.state_dict())
+
+    def kl_to_reference(self, rows: Sequence[Row]) -> float:
+        """Mean over sampled tokens of k3 against the start model: how far training has moved the policy (nats)."""
+        total, count = 0.0, 0.0
+        for part in microbatches(rows, self.config.tokens_per_microbatch):
+            batch = collate(part, self.model.device)
+            with torch.no_grad():
+                new = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
+                k3_B_T = losses.kl(new, self._reference_logprobs(batch), "k3")
+            total += float((k3_B_T * batch.mask_B_T).sum())
+            count += float(batch.mask_B_T.sum())
+        return total / max(count, 1.0)
+
+    def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
+        with torch.no_grad():
+            return token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T, self.temperature)
+
     def _update(self, rows: Sequence[Row], metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        for part in microbatches(rows, self.config.tokens_per_microbatch):
+        for part in microbatches(rows, self.config.tokens_per_microbatch, self.method.loss_agg):
             batch = collate(part, self.model.device)
-            if self.reference is not None:
-                with torch.no_grad():
-                    reference = token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T, self.temperature)
-                batch = replace(batch, ref_logprobs_B_T=reference)
+            if self.method.kl_coef > 0:
+                batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
             logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
-            loss, parts = self.method.loss(batch, logprobs_B_T)
+            loss, parts = self.method.loss(self._rescored(batch, part, logprobs_B_T), logprobs_B_T)
             torch.autograd.backward(loss)
             metrics["loss"] += loss.item()
             for key, value in parts.items():  # additive over micro-batches
@@ -78,6 +112,18 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * self._warmup()
         self.optimizer.step()
+
+    def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
+        """Old log-probs of rows sampled under another context: the sampling policy's under this one."""
+        if not any(row.trajectory.rescore for row in rows):
+            return batch
+        if self.sampler is self.model:  # one update a step: it still is the policy that sampled
+            fresh_B_T = logprobs_B_T.detach()
+        else:
+            with torch.no_grad():
+                fresh_B_T = token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T, self.temperature)
+        rescore_B_1 = torch.tensor([[row.trajectory.rescore] for row in rows], device=fresh_B_T.device)
+        return replace(batch, old_logprobs_B_T=torch.where(rescore_B_1, fresh_B_T, batch.old_logprobs_B_T))
 
     def _warmup(self) -> float:
         return min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))

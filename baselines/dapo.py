@@ -1,0 +1,67 @@
+"""DAPO: GRPO with dynamic sampling, asymmetric clipping and a penalty for overlong responses (arXiv 2503.14476)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from baselines.grpo import ClippedMethod
+from baselines.grpo import Settings as GRPOSettings
+from r3l.core.rollout import Arena, play_group
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory
+
+Counted = Literal["responses", "all_after_first_prompt"]
+
+
+class Settings(GRPOSettings):
+    """Every switch of DAPO; sources stand in configs/methods/dapo.yaml."""
+
+    clip_high: float = Field(0.28, ge=0, description="the ratio is clipped at 1 + clip_high (audit 1.7)")
+    sampling_rounds: int = Field(3, ge=1, description="rounds of tasks to fill a batch; 1: no dynamic sampling (1.7)")
+    drop_uniform: bool = Field(True, description="drop groups whose rewards are all equal (1.7)")
+    overlong_max: int = Field(512, ge=1, description="Lmax: tokens from which the penalty is -1 (audit 1.7)")
+    overlong_cache: int = Field(400, ge=1, description="the penalty grows over the last so many tokens (audit 1.7)")
+    overlong_counts: Counted = Field("responses", description="what is counted as length (A-15)")
+    binary_reward: bool = Field(False, description="reward 1 for success and 0 for anything else (audit 1.7)")
+
+
+class DAPO(ClippedMethod[Settings]):
+    """The method (see r3l.core.method.Method)."""
+
+    Settings = Settings
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self.max_rounds = self.settings.sampling_rounds
+
+    @property
+    def max_rollouts(self) -> int:
+        """N for every round of tasks."""
+        return self.settings.group_size * self.settings.sampling_rounds
+
+    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+        """N plain rollouts in one group, their returns lowered where they are overlong."""
+        trajectories = await play_group(arena, task, self.settings.group_size)
+        return [Group(task, trajectories, shaped=[self._shaped(t) for t in trajectories])]
+
+    def keep(self, groups: Sequence[Group]) -> bool:
+        """Only groups with both better and worse members teach anything."""
+        return not self.settings.drop_uniform or any(group.rewards().std() > 0 for group in groups)
+
+    def _shaped(self, trajectory: Trajectory) -> float:
+        reward = float(trajectory.success) if self.settings.binary_reward else trajectory.reward
+        return reward + self.overlong_penalty(self._length(trajectory))
+
+    def _length(self, trajectory: Trajectory) -> int:
+        if self.settings.overlong_counts == "responses":
+            return int(trajectory.response_mask().sum())
+        first = len(trajectory.turns[0].prompt_ids) if trajectory.turns else 0
+        return len(trajectory.token_ids()) - first
+
+    def overlong_penalty(self, length: int) -> float:
+        """0 below Lmax - c, then falling linearly to -1 at Lmax and beyond (DAPO's soft overlong punishment)."""
+        start = self.settings.overlong_max - self.settings.overlong_cache
+        return -min(max(length - start, 0) / self.settings.overlong_cache, 1.0)

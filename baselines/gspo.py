@@ -1,0 +1,29 @@
+"""GSPO: GRPO with one importance ratio a sequence, the geometric mean of its tokens' (arXiv 2507.18071)."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+
+from baselines.grpo import GRPO
+from baselines.grpo import Settings as GRPOSettings
+from r3l.core import losses
+from r3l.core.method import Batch, LossAggregation
+
+
+class Settings(GRPOSettings):
+    """Every switch of GSPO; sources stand in configs/methods/gspo.yaml."""
+
+    clip_low: float = Field(3e-4, ge=0, description="the sequence ratio is clipped at 1 - clip_low (audit 0.6)")
+    clip_high: float = Field(4e-4, ge=0, description="the sequence ratio is clipped at 1 + clip_high (audit 0.6)")
+    loss_agg: LossAggregation = Field("traj_mean", description="mean of a sequence, then of sequences (A-8)")
+
+
+class GSPO(GRPO):
+    """The method (see r3l.core.method.Method)."""
+
+    Settings = Settings
+
+    def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:
+        """The same value on all tokens of a row; each token keeps its own gradient (GSPO-token)."""
+        return losses.sequence_ratio(logprobs_B_T, batch.old_logprobs_B_T, batch.mask_B_T)

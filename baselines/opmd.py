@@ -1,0 +1,47 @@
+"""OPMD: N rollouts a task, centred rewards, plain policy gradient: no importance ratio, no clip (Trinity-RFT)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from r3l.core import losses
+from r3l.core.advantages import BaselineRule, baseline_of, centred
+from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
+from r3l.core.rollout import Arena, play_group
+from r3l.core.task import Task
+from r3l.core.trajectory import Group
+
+
+class Settings(MethodSettings):
+    """Every switch of OPMD; sources stand in configs/methods/opmd.yaml."""
+
+    group_size: int = Field(8, ge=1, description="N: rollouts a task (A-17)")
+    baseline: BaselineRule = Field("mean", description="baseline of the returns (audit 0.7)")
+    baseline_tau: float = Field(1.0, gt=0, description="temperature of the logavgexp baseline (audit 0.7)")
+    opmd_tau: float = Field(0.0, ge=0, description="divides the policy loss by 1 + tau (A-6)")
+
+
+class OPMD(TrainedMethod[Settings]):
+    """The method (see r3l.core.method.Method)."""
+
+    Settings = Settings
+
+    @property
+    def max_rollouts(self) -> int:
+        """N."""
+        return self.settings.group_size
+
+    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+        """N plain rollouts in one group."""
+        return [Group(task, await play_group(arena, task, self.settings.group_size))]
+
+    def advantages(self, group: Group) -> np.ndarray:
+        """r - b."""
+        returns_G = group.returns()
+        return centred(returns_G, baseline_of(returns_G, self.settings.baseline, self.settings.baseline_tau))
+
+    def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
+        """-A log p / (1 + tau)."""
+        return losses.policy_gradient(logprobs_B_T, batch.advantages_B, self.settings.opmd_tau), {}

@@ -1,0 +1,58 @@
+"""RAFT: rejection-sampling fine-tuning. N rollouts a task; imitate those that succeed (arXiv 2304.06767)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
+from r3l.core.rollout import Arena, play_group
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory
+
+
+class Settings(MethodSettings):
+    """Every switch of RAFT; sources stand in configs/methods/raft.yaml."""
+
+    group_size: int = Field(8, ge=1, description="N: rollouts a task (A-14)")
+    keep_reward: float = Field(1.0, description="rollouts with at least this reward are imitated (audit 1.6)")
+    rejected: Literal["drop", "released_dilute"] = Field("drop", description="what becomes of the others (B-40)")
+    loss_agg: LossAggregation = Field("token_mean", description="how token losses are averaged (A-8)")
+
+
+class RAFT(TrainedMethod[Settings]):
+    """The method (see r3l.core.method.Method)."""
+
+    Settings = Settings
+
+    @property
+    def max_rollouts(self) -> int:
+        """N."""
+        return self.settings.group_size
+
+    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+        """N plain rollouts, for the metrics, and the kept ones as what is imitated."""
+        trajectories = await play_group(arena, task, self.settings.group_size)
+        kept = [t for t in trajectories if t.reward >= self.settings.keep_reward]
+        lessons = kept
+        if self.settings.rejected == "released_dilute":
+            lessons = kept + [_silent(t) for t in trajectories if t.reward < self.settings.keep_reward]
+        arena.counters["dropped/rejected"] += len(trajectories) - len(lessons)
+        return [Group(task, trajectories, "none"), *([Group(task, lessons, "sft")] if lessons else [])]
+
+    def advantages(self, group: Group) -> np.ndarray:
+        """Nothing is weighted by advantages."""
+        return np.zeros(len(group.trajectories))
+
+    def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
+        """There are no policy rows."""
+        return torch.zeros_like(logprobs_B_T), {}
+
+
+def _silent(trajectory: Trajectory) -> Trajectory:
+    """Takes a place in the batch and trains nothing, as the released code's placeholders do."""
+    return replace(trajectory, pivot=len(trajectory.turns))

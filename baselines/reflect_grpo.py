@@ -1,0 +1,59 @@
+"""Reflect-GRPO (Reflect-Retry-Reward as the R3L paper re-implements it): failures are retried from the start.
+
+Base rollouts and distilled retries form one group; no pivot, no masks, no imitation.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from baselines.grpo import ClippedMethod
+from baselines.grpo import Settings as GRPOSettings
+from r3l.algorithm import count_retry
+from r3l.core.rollout import Arena, play, play_group
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory
+from r3l.reflection import ReflectionSettings, Report, reflect
+from r3l.retry import RetrySettings, guidance_text, retry
+
+
+class Settings(GRPOSettings, ReflectionSettings, RetrySettings):
+    """Every switch of Reflect-GRPO; sources stand in configs/methods/reflect_grpo.yaml."""
+
+    group_size: int = Field(4, ge=0, description="rollouts that are never reflected on (audit 1.9)")
+    reflected: int = Field(4, ge=1, description="further rollouts; a failed one is reflected on and retried (A-17)")
+    retry: Literal["works", "released_noop"] = Field("works", description="whether retries are played (B-2)")
+
+
+class ReflectGRPO(ClippedMethod[Settings]):
+    """The method (see r3l.core.method.Method)."""
+
+    Settings = Settings
+
+    @property
+    def max_rollouts(self) -> int:
+        """Plain rollouts, reflected ones, and a retry of each of those."""
+        return self.settings.group_size + 2 * self.settings.reflected
+
+    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+        """One group of all rollouts and retries."""
+        s = self.settings
+        plain = await play_group(arena, task, s.group_size)
+        members = range(s.group_size, s.group_size + s.reflected)
+        tried: list[list[Trajectory]] = await arena.gather(*[self._attempt(task, arena, m) for m in members])
+        return [Group(task, plain + [trajectory for pair in tried for trajectory in pair])]
+
+    async def _attempt(self, task: Task, arena: Arena, member: int) -> list[Trajectory]:
+        episode = await play(arena, task, member)
+        found = [episode.trajectory]
+        if not episode.trajectory.success:
+            report = (await reflect(arena, episode, self.settings)).verdict
+            if isinstance(report, Report) and not report.perfect and self.settings.retry == "works":
+                guidance = guidance_text(report, self.settings.guidance)
+                done = await retry(arena, episode, 0, guidance, self.settings)
+                count_retry(arena, episode.trajectory, done.guided, 0)
+                found.append(done.distilled)
+        await episode.close()
+        return found

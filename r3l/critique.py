@@ -1,0 +1,77 @@
+"""Critique: free text on a finished attempt, for methods that have no pivot (Critique-GRPO, RLTF).
+
+It comes from the environment's own critic where there is one and it is wanted, else from the model.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from r3l.core.environment import Message
+from r3l.core.policy import Completion
+from r3l.core.rollout import Arena, Episode
+from r3l.core.trajectory import Trajectory
+from r3l.reflection import Report, as_sample, parse_reflection, render_log, review_dialog
+from r3l.retry import hint
+from r3l.templates import template
+
+Critic = Literal["environment_or_model", "model"]
+
+
+@dataclass(frozen=True)
+class Critique:
+    """The guidance made from a critique, and the trajectory that teaches to write it."""
+
+    guidance: str
+    trajectory: Trajectory
+
+
+async def criticise(arena: Arena, episode: Episode, critic: Critic) -> Critique | None:
+    """A critique of a finished episode; None (counted) when the model leaves it empty or unfinished."""
+    trajectory = episode.trajectory
+    conversation, earlier = review_dialog(arena, episode)
+    for message in _request(arena, episode):
+        conversation.add(message)
+    said = _by_environment(arena, episode) if critic == "environment_or_model" else None
+    if said is not None:
+        completion = conversation.write(said)
+        arena.counters["critique/by_environment"] += 1
+    else:
+        where = (trajectory.task.id, trajectory.member)
+        completion = await arena.complete(conversation, arena.feedback_sampling, "critique", *where)
+        arena.counters["critique/by_model"] += 1
+    conversation.close()
+    guidance = _guidance(arena, completion, len(trajectory.turns))
+    return None if guidance is None else Critique(guidance, as_sample(trajectory, "critique", earlier, completion))
+
+
+def _request(arena: Arena, episode: Episode) -> list[Message]:
+    trajectory = episode.trajectory
+    if arena.dialogue.style == "compact":
+        return [Message("user", template("reflection_compact").substitute(feedback=trajectory.feedback))]
+    log = render_log(arena.dialogue, trajectory, episode)
+    return [Message("user", template("critique").substitute(log=log, feedback=trajectory.feedback))]
+
+
+def _by_environment(arena: Arena, episode: Episode) -> str | None:
+    review = arena.dialogue.review(episode.ended()) if episode.trajectory.turns else None
+    if review is None or not review.get("improvement_suggestion"):
+        return None
+    return json.dumps(review) if arena.dialogue.style == "compact" else str(review["improvement_suggestion"])
+
+
+def _guidance(arena: Arena, completion: Completion, turns: int) -> str | None:
+    """Compact reviews are JSON, of which the suggestion guides; a review that cannot be read guides by its text."""
+    text = completion.text.strip()
+    if completion.stop_reason != "end" or not text:
+        arena.counters[f"critique/invalid/{'empty' if completion.stop_reason == 'end' else completion.stop_reason}"] += 1
+        return None
+    report = parse_reflection(text, turns)
+    if isinstance(report, Report) and report.suggestion:
+        return hint(report.suggestion)
+    if arena.dialogue.style == "compact":
+        arena.counters["critique/unread"] += 1
+        return hint(text)
+    return template("guidance_critique").substitute(critique=text)
