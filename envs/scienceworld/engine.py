@@ -1,0 +1,167 @@
+"""ScienceWorld's own simulator, called directly: the shipped class asks it for every valid action at each step.
+
+Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (proved by tests); a step costs a tenth.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
+from r3l.core.environment import Observation
+from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.task import Task
+
+T = TypeVar("T")
+FULL_SCORE = 100  # the simulator's score runs from -100 (failed) to 100 (solved)
+
+
+class Options(BaseModel):
+    """Settings of the environment.
+
+    ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0. ``max_delta_released`` is the
+    largest increase of a single step / 100, as the released code has it by mistake (audit B-9).
+    ``step_limit`` counts the simulator's time, not actions: looking and impossible actions take none, ``wait`` 11.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reward: Literal["score", "max_delta_released"] = "score"
+    step_limit: int = Field(30, ge=1, description="released code: envStepLimit=30 (audit 3.4)")
+
+
+def read_options(options: Mapping[str, Any]) -> Options:
+    """``options`` checked. Raises ConfigError naming the key, its value and what is allowed."""
+    try:
+        return Options.model_validate(dict(options))
+    except ValidationError as error:
+        found = "; ".join(
+            f"scienceworld.{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg'].lower()}" for e in error.errors()
+        )
+        raise ConfigError(f"{found}; known keys: {', '.join(Options.model_fields)}") from error
+
+
+class ScienceWorldEngine:
+    """One live task (an ``Environment``). Not for use by two threads at once; engines are independent.
+
+    Raises EngineError when Java or the package is missing or unsuitable.
+    """
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = options or Options()
+        self._jvm: Jvm = shared_jvm()
+        self._simulator: Simulator | None = None
+        self._score = self._largest_delta = 0
+        self.task_description = ""
+
+    def reset(self, task: Task) -> Observation:
+        """Start ``task``; the text is the task's description and what is seen. Raises DataError for a bad task.
+
+        Payload: ``task`` (the simulator's name), ``variation``, ``simplifications`` (comma-separated, or "easy").
+        """
+        name, variation = task.payload.get("task"), task.payload.get("variation")
+        simplifications = task.payload.get("simplifications", "easy")
+        self._ensure_simulator()
+        self._check(task.id, name, variation)
+        self._call(lambda s: s.load(name, variation, simplifications, False))
+        self.task_description = str(self._call(lambda s: s.getTaskDescription()))
+        self._score = self._largest_delta = 0
+        first = self._observe(self._call(lambda s: s.step("look around")))
+        return Observation(f"{self.task_description}\n{first.text}", (), first.reward, first.done, first.success)
+
+    def step(self, action: str) -> Observation:
+        """Apply ``action``, any text; what the simulator does not understand changes nothing and says so."""
+        if self._simulator is None:
+            raise EngineError("step before a successful reset")
+        return self._observe(self._call(lambda s: s.step(action)))
+
+    def snapshot(self) -> None:
+        """None: the simulator's state cannot be copied; coming back means replaying (7 ms a step)."""
+        return
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Never called with a mark of ours, since there is none."""
+        raise EngineError("ScienceWorld states are restored by replay")
+
+    def valid_actions(self) -> list[str]:
+        """Every action that does something now, sorted; 300 to 4,500 of them (for random play and tests)."""
+        listed = json.loads(self._call(lambda s: s.getValidActionObjectCombinationsJSON()))
+        return sorted(entry["action"] for entry in listed["validActions"])
+
+    def gold_actions(self, task: Task) -> list[str]:
+        """The simulator's own solution of ``task``, which it starts anew. Seconds, and much memory: never in rollouts."""
+        payload = task.payload
+        self._ensure_simulator()
+        self._call(lambda s: s.load(payload["task"], payload["variation"], payload["simplifications"], True))
+        path = list(self._call(lambda s: s.getGoldActionSequence()))
+        self._discard()  # the request for a gold path is never cleared in the simulator
+        return path
+
+    def variations(self, name: str) -> dict[str, list[int]]:
+        """The simulator's own split of a task type: variation numbers of ``train``, ``dev``, ``test``."""
+        self._ensure_simulator()
+        self._call(lambda s: s.load(name, 0, "easy", False))
+        return {
+            "train": list(self._call(lambda s: s.getVariationsTrain())),
+            "dev": list(self._call(lambda s: s.getVariationsDev())),
+            "test": list(self._call(lambda s: s.getVariationsTest())),
+        }
+
+    def close(self) -> None:
+        """Leave the simulator to the next engine; a later ``reset`` would take one again."""
+        if self._simulator is not None and self._jvm.alive:
+            self._jvm.give(self._simulator)
+        self._simulator = None
+
+    def _observe(self, text: str) -> Observation:
+        score = round(FULL_SCORE * float(self._call(lambda s: s.getScore())))
+        self._largest_delta = max(self._largest_delta, score - self._score)
+        self._score = score
+        # The simulator's own flag stays false after a failure and at the time limit (as in the shipped class).
+        timed_out = int(self._call(lambda s: s.getNumMoves())) > self.options.step_limit
+        done = bool(self._call(lambda s: s.getCompleted())) or score < 0 or timed_out
+        points = max(0, score) if self.options.reward == "score" else self._largest_delta
+        return Observation(str(text), (), points / FULL_SCORE, done, score == FULL_SCORE)
+
+    def _check(self, task_id: str, name: Any, variation: Any) -> None:
+        known = self._call(lambda s: s.getTaskMaxVariations(name)) if isinstance(name, str) else -1
+        if known < 1:
+            raise DataError(f"ScienceWorld task {task_id}: payload key 'task' is {name!r}, which is no task type")
+        if not isinstance(variation, int) or not 0 <= variation < known:
+            raise DataError(
+                f"ScienceWorld task {task_id}: payload key 'variation' is {variation!r}; {name} has 0 to {known - 1}"
+            )
+
+    def _ensure_simulator(self) -> None:
+        if not self._jvm.alive:
+            self._jvm, self._simulator = shared_jvm(), None
+        if self._simulator is None:
+            self._simulator = self._guarded(self._jvm.take)
+
+    def _call(self, call: Callable[[Any], T]) -> T:
+        assert self._simulator is not None
+        interface = self._simulator.interface
+        return self._guarded(lambda: call(interface))
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        """``call`` with the simulator's failures as EngineErrors; what failed is not used again."""
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        try:
+            return call()
+        except Py4JJavaError as error:  # out of memory, or a defect of the simulator
+            self._discard()
+            raise EngineError(f"the ScienceWorld simulator failed: {error.java_exception.toString()}") from error
+        except (Py4JError, OSError) as error:  # the process died, or a call took longer than its deadline
+            self._simulator = None
+            self._jvm.close()
+            raise EngineError(f"the ScienceWorld process does not answer ({error}); the next reset starts another") from error
+
+    def _discard(self) -> None:
+        if self._simulator is not None:
+            self._simulator.discard()
+        self._simulator = None
