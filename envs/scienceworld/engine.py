@@ -55,8 +55,8 @@ class ScienceWorldEngine:
         self.options = options or Options()
         self._jvm: Jvm = shared_jvm()
         self._simulator: Simulator | None = None
+        self._tainted = False  # by a gold path
         self._score = self._largest_delta = 0
-        self.task_description = ""
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``; the text is the task's description and what is seen. Raises DataError for a bad task.
@@ -68,10 +68,10 @@ class ScienceWorldEngine:
         self._ensure_simulator()
         self._check(task.id, name, variation)
         self._call(lambda s: s.load(name, variation, simplifications, False))
-        self.task_description = str(self._call(lambda s: s.getTaskDescription()))
+        description = self._call(lambda s: s.getTaskDescription())
         self._score = self._largest_delta = 0
         first = self._observe(self._call(lambda s: s.step("look around")))
-        return Observation(f"{self.task_description}\n{first.text}", (), first.reward, first.done, first.success)
+        return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
 
     def step(self, action: str) -> Observation:
         """Apply ``action``, any text; what the simulator does not understand changes nothing and says so."""
@@ -93,13 +93,15 @@ class ScienceWorldEngine:
         return sorted(entry["action"] for entry in listed["validActions"])
 
     def gold_actions(self, task: Task) -> list[str]:
-        """The simulator's own solution of ``task``, which it starts anew. Seconds, and much memory: never in rollouts."""
+        """The simulator's own solution of ``task``, which it starts anew. Seconds, and much memory: never in rollouts.
+
+        Leaves the engine's simulator slow for good (it computes a path at each start): take an engine of its own.
+        """
         payload = task.payload
         self._ensure_simulator()
         self._call(lambda s: s.load(payload["task"], payload["variation"], payload["simplifications"], True))
-        path = list(self._call(lambda s: s.getGoldActionSequence()))
-        self._discard()  # the request for a gold path is never cleared in the simulator
-        return path
+        self._tainted = True
+        return list(self._call(lambda s: s.getGoldActionSequence()))
 
     def variations(self, name: str) -> dict[str, list[int]]:
         """The simulator's own split of a task type: variation numbers of ``train``, ``dev``, ``test``."""
@@ -114,7 +116,10 @@ class ScienceWorldEngine:
     def close(self) -> None:
         """Leave the simulator to the next engine; a later ``reset`` would take one again."""
         if self._simulator is not None and self._jvm.alive:
-            self._jvm.give(self._simulator)
+            if self._tainted:
+                self._discard()
+            else:
+                self._jvm.give(self._simulator)
         self._simulator = None
 
     def _observe(self, text: str) -> Observation:

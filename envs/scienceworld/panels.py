@@ -1,0 +1,224 @@
+"""ScienceWorld's panels: which problems results are measured on, committed as counts, ids and hashes.
+
+``NAME/SPLIT`` of configs/panels/scienceworld_NAME.yaml are short problems with a stored solution; ``r3l/SPLIT`` and
+``official/SPLIT`` are the selections of the paper's code and of ScienceWorld itself. No panel needs the simulator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from envs.scienceworld.gold import solution, solved
+from envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem, select
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.seeds import seed_of
+from r3l.core.task import Task
+
+COMMITTED = Path(__file__).resolve().parent / "panels"
+DEFINITIONS = Path(__file__).resolve().parents[2] / "configs" / "panels"
+OfficialSplit = Literal["train", "dev", "test"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Group(_Strict):
+    """A stratum of task types that results are reported by."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+
+
+class Split(_Strict):
+    """``counts`` problems of each group, its task types taking turns, out of ScienceWorld's own splits ``from``."""
+
+    source: tuple[OfficialSplit, ...] = Field(alias="from")
+    counts: Mapping[str, int]
+
+
+class Definition(_Strict):
+    """configs/panels/scienceworld_NAME.yaml. ``max_actions``: the longest stored solution that is let in."""
+
+    name: str
+    groups: Mapping[str, Group]
+    max_actions: int = Field(ge=1)
+    splits: Mapping[str, Split]
+    warmstart_from: tuple[OfficialSplit, ...]
+    sources: Mapping[str, str]
+
+
+def tasks(panel: str) -> list[Task]:
+    """The problems of ``NAME/SPLIT``, sorted by id.
+
+    Raises DataError where they are not those that were committed, ConfigError for an unknown panel or split.
+    """
+    name, split = _parts(panel)
+    found = _chosen(name, split)
+    expected, hashed = committed_hash(panel), sha256_of(found)
+    if hashed != expected:
+        raise DataError(
+            f"{COMMITTED / name}.json: split {split} has sha256 {expected}, but the problems selected now have "
+            f"{hashed}. If the change is meant, run: r3l panel build {name} --env scienceworld"
+        )
+    return found
+
+
+def committed_hash(panel: str) -> str:
+    """The sha256 committed for ``NAME/SPLIT``; selects nothing."""
+    name, split = _parts(panel)
+    path = COMMITTED / f"{name}.json"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["splits"][split]["sha256"])
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing. Restore it (git checkout), or run: {_build(name)}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is damaged ({error!r}). Restore it (git checkout), or run: {_build(name)}") from error
+
+
+def warmstart_task(index: int, panel: str = "nano") -> Task:
+    """Problem ``index`` of those that pretraining demonstrates, over and over; in no split of the panel."""
+    if index < 0:
+        raise ConfigError(f"warm-start task {index}: indices start at 0")
+    found = _warmstart(panel)
+    return found[index % len(found)]
+
+
+def build(panel: str) -> Path:
+    """Play every stored solution of a panel to score 100 and write the file to commit; its path."""
+    splits = SPLITS[panel] if panel in SPLITS else tuple(definition(panel).splits)
+    content: dict[str, Any] = {"panel": panel, "splits": {}}
+    for split in splits:
+        found = _chosen(panel, split)
+        content["splits"][split] = {"count": len(found), "sha256": sha256_of(found)}
+        if panel not in SPLITS:
+            _prove(found)
+            content["splits"][split]["ids"] = [task.id for task in found]
+    path = COMMITTED / f"{panel}.json"
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def sha256_of(tasks: Iterable[Task]) -> str:
+    """A hash of ids, groups and payloads: of all that a problem is made of."""
+    digest = hashlib.sha256()
+    for task in sorted(tasks, key=lambda task: task.id):
+        digest.update(json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def definition(panel: str) -> Definition:
+    """Read a panel's definition. Raises ConfigError where it is unknown or malformed, or its splits overlap."""
+    path = DEFINITIONS / f"scienceworld_{panel}.yaml"
+    if not path.is_file():
+        known = sorted(p.stem.removeprefix("scienceworld_") for p in DEFINITIONS.glob("scienceworld_*.yaml"))
+        raise ConfigError(
+            f"ScienceWorld panel {panel!r} is unknown; it is one of {', '.join(f'{k}/SPLIT' for k in known)}, "
+            + ", ".join(f"{key}/{split}" for key, splits in SPLITS.items() for split in splits)
+        )
+    try:
+        defined = Definition.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    _check(defined, path)
+    return defined
+
+
+def _check(defined: Definition, path: Path) -> None:
+    for name, group in defined.groups.items():
+        unknown = sorted(set(group.tasks) - set(VARIATIONS))
+        if unknown:
+            raise ConfigError(f"{path}: groups.{name}.tasks names unknown task types {', '.join(unknown)}")
+    used: dict[str, str] = {}
+    for name, split in defined.splits.items():
+        unknown = sorted(set(split.counts) - set(defined.groups))
+        if unknown:
+            raise ConfigError(f"{path}: splits.{name}.counts names unknown groups {', '.join(unknown)}")
+        for source in split.source:
+            if used.setdefault(source, name) != name:
+                raise ConfigError(f"{path}: splits {used[source]} and {name} both draw from {source!r}; keep them apart")
+    if "test" in defined.splits and set(defined.warmstart_from) & set(defined.splits["test"].source):
+        raise ConfigError(f"{path}: warmstart_from shares a split with splits.test; keep them apart")
+
+
+def _chosen(name: str, split: str) -> list[Task]:
+    if name in SPLITS:
+        return select(name, split)
+    defined = definition(name)
+    if split not in defined.splits:
+        known = ", ".join(f"{name}/{key}" for key in defined.splits)
+        raise ConfigError(f"ScienceWorld panel {name} has no split {split!r}; it has {known}")
+    wanted = defined.splits[split]
+    found = []
+    for group, count in wanted.counts.items():
+        queues = [_candidates(defined, task_type, wanted.source) for task_type in defined.groups[group].tasks]
+        turns = [queue[k] for k in range(max(map(len, queues))) for queue in queues if k < len(queue)]
+        if len(turns) < count:
+            raise ConfigError(f"ScienceWorld panel {name}/{split}: {group} asks for {count} of {len(turns)} problems")
+        found += [_with_solution(problem_id, split, group) for problem_id in turns[:count]]
+    return sorted(found, key=lambda task: task.id)
+
+
+def _candidates(defined: Definition, task_type: str, sources: Sequence[str]) -> list[str]:
+    """Ids of the type's solved problems out of ``sources``, in an order drawn by address."""
+    ids = [f"{task_type}-{v}" for source in sources for v in official_variations(task_type, source)]
+    short = [key for key in ids if key in _solved() and len(solution(key)) <= defined.max_actions]
+    return sorted(short, key=lambda key: seed_of("panel", defined.name, key))
+
+
+@lru_cache(maxsize=8)
+def _warmstart(panel: str) -> list[Task]:
+    defined = definition(panel)
+    taken = {task.id for split in defined.splits for task in _chosen(panel, split)}
+    found = [
+        _with_solution(key, "warmstart", group)
+        for group, members in defined.groups.items()
+        for task_type in members.tasks
+        for key in _candidates(defined, task_type, defined.warmstart_from)
+        if key not in taken
+    ]
+    return sorted(found, key=lambda task: seed_of("warmstart", panel, task.id))
+
+
+@lru_cache(maxsize=1)
+def _solved() -> frozenset[str]:
+    return frozenset(solved())
+
+
+def _with_solution(problem_id: str, split: str, group: str) -> Task:
+    task_type, _, variation = problem_id.rpartition("-")
+    task = problem(task_type, int(variation), split, group)
+    return replace(task, payload={**task.payload, "solution": solution(problem_id)})
+
+
+def _prove(found: Sequence[Task]) -> None:
+    from envs.scienceworld.engine import ScienceWorldEngine
+    from envs.scienceworld.gold import solves
+
+    engine = ScienceWorldEngine()
+    for task in found:
+        if not solves(engine, task, task.payload["solution"]):
+            raise DataError(f"ScienceWorld task {task.id}: its stored solution does not reach score 100")
+    engine.close()
+
+
+def _parts(panel: str) -> tuple[str, str]:
+    name, slash, split = panel.partition("/")
+    if not slash:
+        raise ConfigError(f"ScienceWorld panel {panel!r} must look like NAME/SPLIT, e.g. nano/test or r3l/test")
+    if name in SPLITS and split not in SPLITS[name]:
+        raise ConfigError(f"ScienceWorld panel {name} has no split {split!r}; it has {', '.join(SPLITS[name])}")
+    return name, split
+
+
+def _build(name: str) -> str:
+    return f"r3l panel build {name} --env scienceworld"
