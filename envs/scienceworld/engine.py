@@ -66,7 +66,7 @@ class ScienceWorldEngine:
         name, variation = task.payload.get("task"), task.payload.get("variation")
         simplifications = task.payload.get("simplifications", "easy")
         self._ensure_simulator()
-        self._check(task.id, name, variation)
+        self._check(task.id, name, variation, simplifications)
         self._call(lambda s: s.load(name, variation, simplifications, False))
         description = self._call(lambda s: s.getTaskDescription())
         self._score = self._largest_delta = 0
@@ -132,10 +132,18 @@ class ScienceWorldEngine:
         points = max(0, score) if self.options.reward == "score" else self._largest_delta
         return Observation(str(text), (), points / FULL_SCORE, done, score == FULL_SCORE)
 
-    def _check(self, task_id: str, name: Any, variation: Any) -> None:
+    def _check(self, task_id: str, name: Any, variation: Any, simplifications: str) -> None:
+        """The simulator itself takes anything: an unknown task type as another, an unknown simplification as none."""
         known = self._call(lambda s: s.getTaskMaxVariations(name)) if isinstance(name, str) else -1
         if known < 1:
             raise DataError(f"ScienceWorld task {task_id}: payload key 'task' is {name!r}, which is no task type")
+        allowed = ["easy", *self._call(lambda s: s.getPossibleSimplifications()).split(", ")]
+        unknown = [s for s in simplifications.split(",") if s and s not in allowed]
+        if unknown:
+            raise DataError(
+                f"ScienceWorld task {task_id}: payload key 'simplifications' names {unknown[0]!r}; it may name "
+                + ", ".join(allowed)
+            )
         if not isinstance(variation, int) or not 0 <= variation < known:
             raise DataError(
                 f"ScienceWorld task {task_id}: payload key 'variation' is {variation!r}; {name} has 0 to {known - 1}"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 from envs.scienceworld.engine import ScienceWorldEngine
+from envs.scienceworld.selection import problem_of
 from r3l.core.errors import DataError
 from r3l.core.task import Task
 
@@ -29,9 +31,9 @@ def solution(task_id: str) -> list[str]:
     return list(found)
 
 
-def solved() -> list[str]:
-    """The ids of the problems with a stored solution, sorted."""
-    return sorted(_stored())
+def solved() -> Collection[str]:
+    """The ids of the problems with a stored solution."""
+    return _stored().keys()
 
 
 @cache
@@ -94,17 +96,16 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
     return now.success
 
 
-def generate(tasks: Iterable[Task]) -> dict[str, list[str]]:
-    """Solutions of ``tasks`` that have a short one, by id. About a second a task, offline."""
+def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """(id, solution) of each problem that has a short one. About a second each, offline."""
     asked, player = ScienceWorldEngine(), ScienceWorldEngine()
-    found = {}
-    for task in tasks:
+    for key in ids:
+        task = problem_of(key)
         plan = solve(player, task, asked.gold_actions(task))
         if plan is not None:
-            found[task.id] = plan
+            yield key, plan
     asked.close()
     player.close()
-    return found
 
 
 def store(solutions: dict[str, list[str]], path: Path = STORED) -> None:
@@ -115,12 +116,17 @@ def store(solutions: dict[str, list[str]], path: Path = STORED) -> None:
 
 
 def main() -> None:
-    """``python -m envs.scienceworld.gold``: solve every problem of the nano panel's task types (20 minutes)."""
-    from envs.scienceworld.panels import definition
-    from envs.scienceworld.selection import VARIATIONS, problem
+    """``python -m envs.scienceworld.gold``: solve what the nano panel asks for and is not stored yet (10 minutes)."""
+    from envs.scienceworld.panels import definition, to_solve
 
-    types = [t for group in definition("nano").groups.values() for t in group.tasks]
-    store(generate(problem(t, v, "") for t in types for v in range(VARIATIONS[t])))
+    defined = definition("nano")
+    types = [t for group in defined.groups.values() for t in group.tasks]
+    lists = [to_solve(defined, t, source) for source in defined.solve for t in types]
+    wanted = [key for row in zip_longest(*lists) for key in row if key is not None]
+    found = dict(_stored()) if STORED.exists() else {}
+    for key, plan in generate(key for key in wanted if key not in found):
+        found[key] = plan
+        store(found)  # an interrupted run goes on where it stopped
 
 
 if __name__ == "__main__":

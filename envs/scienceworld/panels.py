@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envs.scienceworld.gold import solution, solved
-from envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem, select
+from envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
@@ -46,10 +46,15 @@ class Split(_Strict):
 
 
 class Definition(_Strict):
-    """configs/panels/scienceworld_NAME.yaml. ``max_actions``: the longest stored solution that is let in."""
+    """configs/panels/scienceworld_NAME.yaml.
+
+    ``solve``: how many problems of each task type are solved, by official split. ``max_actions``: the longest
+    solution that is let in.
+    """
 
     name: str
     groups: Mapping[str, Group]
+    solve: Mapping[OfficialSplit, int]
     max_actions: int = Field(ge=1)
     splits: Mapping[str, Split]
     warmstart_from: tuple[OfficialSplit, ...]
@@ -169,10 +174,15 @@ def _chosen(name: str, split: str) -> list[Task]:
 
 
 def _candidates(defined: Definition, task_type: str, sources: Sequence[str]) -> list[str]:
-    """Ids of the type's solved problems out of ``sources``, in an order drawn by address."""
-    ids = [f"{task_type}-{v}" for source in sources for v in official_variations(task_type, source)]
-    short = [key for key in ids if key in _solved() and len(solution(key)) <= defined.max_actions]
-    return sorted(short, key=lambda key: seed_of("panel", defined.name, key))
+    """Ids of the type's problems out of ``sources`` that have a short enough solution."""
+    ids = [key for source in sources for key in to_solve(defined, task_type, source)]
+    return [key for key in ids if key in solved() and len(solution(key)) <= defined.max_actions]
+
+
+def to_solve(defined: Definition, task_type: str, source: str) -> list[str]:
+    """Ids of the problems of an official split that get a solution, in an order drawn by address."""
+    ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
+    return sorted(ids, key=lambda key: seed_of("panel", defined.name, key))[: defined.solve.get(source, 0)]  # type: ignore[call-overload]
 
 
 @lru_cache(maxsize=8)
@@ -189,14 +199,8 @@ def _warmstart(panel: str) -> list[Task]:
     return sorted(found, key=lambda task: seed_of("warmstart", panel, task.id))
 
 
-@lru_cache(maxsize=1)
-def _solved() -> frozenset[str]:
-    return frozenset(solved())
-
-
 def _with_solution(problem_id: str, split: str, group: str) -> Task:
-    task_type, _, variation = problem_id.rpartition("-")
-    task = problem(task_type, int(variation), split, group)
+    task = problem_of(problem_id, split, group)
     return replace(task, payload={**task.payload, "solution": solution(problem_id)})
 
 

@@ -77,6 +77,12 @@ def problem(task_type: str, variation: int, split: str, group: str | None = None
     return Task(f"{task_type}-{variation}", "scienceworld", split, group or task_type, payload)
 
 
+def problem_of(problem_id: str, split: str = "", group: str | None = None) -> Task:
+    """The problem of an id such as ``find-animal-12``."""
+    task_type, _, variation = problem_id.rpartition("-")
+    return problem(task_type, int(variation), split, group)
+
+
 def select(name: str, split: str) -> list[Task]:
     """The problems of ``r3l`` (train: 17 types, test: 13 other ones) or ``official`` (all 30), sorted by id.
 

