@@ -56,8 +56,15 @@ def bench(tasks: Sequence[Task], steps: int, seed: int, envs: int = 8) -> dict[s
         "ours": ours,
         "official": official,
         "scores_and_endings": {"compared": ours["observations"], "equal": agree},
-        **{name: {"ratio": ratios[name], "target": TARGETS[name], "met": ratios[name] >= TARGETS[name]} for name in ratios},
-        "versions": {"python": platform.python_version(), "java": find_java().version, "scienceworld": version("scienceworld")},
+        **{
+            name: {"ratio": ratios[name], "target": TARGETS[name], "met": ratios[name] >= TARGETS[name]}
+            for name in ratios
+        },
+        "versions": {
+            "python": platform.python_version(),
+            "java": find_java().version,
+            "scienceworld": version("scienceworld"),
+        },
         "cpu": {"count": os.cpu_count(), "load_1m": os.getloadavg()[0]},
     }
 

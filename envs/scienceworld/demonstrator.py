@@ -226,9 +226,7 @@ def review(
     if not found:
         found = [Mistake(len(answers) - 1, "no steps left", (), False)]
     decisive = [m for m in found if m.rescues(max_turns)]
-    return _report(
-        answers, "success_but_inefficient" if success else "failure", decisive[-1] if decisive else found[0]
-    )
+    return _report(answers, "success_but_inefficient" if success else "failure", decisive[-1] if decisive else found[0])
 
 
 def _report(answers: Sequence[tuple[str, str]], outcome: str, mistake: Mistake | None) -> dict[str, Any]:

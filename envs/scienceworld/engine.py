@@ -172,7 +172,9 @@ class ScienceWorldEngine:
         except (Py4JError, OSError) as error:  # the process died, or a call took longer than its deadline
             self._simulator = None
             self._jvm.close()
-            raise EngineError(f"the ScienceWorld process does not answer ({error}); the next reset starts another") from error
+            raise EngineError(
+                f"the ScienceWorld process does not answer ({error}); the next reset starts another"
+            ) from error
 
     def _discard(self) -> None:
         if self._simulator is not None:

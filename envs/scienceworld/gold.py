@@ -1,7 +1,8 @@
-"""Solutions of the nano panel's problems: the simulator's gold paths, shortened, proved, and stored once.
+"""Solutions of the nano panel's problems, each played to score 100 and stored once; never made during rollouts.
 
-The gold paths walk through doors that are open and name things by odd words ("egg dove egg in inventory"). Here a
-walk is one ``teleport`` and things have the names that the texts show; each shortened path is played to score 100.
+First come short ways read off the texts (``envs.scienceworld.proposals``). Where none is right, the simulator's gold
+path is shortened: it walks through doors that are open and names things by odd words ("egg dove egg in inventory");
+here a walk is one ``teleport`` and things have the names that the texts show.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from envs.scienceworld.engine import ScienceWorldEngine
+from envs.scienceworld.proposals import proposals
 from envs.scienceworld.selection import problem_of
 from r3l.core.errors import DataError
 from r3l.core.task import Task
@@ -44,7 +46,15 @@ def _stored() -> dict[str, list[str]]:
         raise DataError(f"{STORED} is missing or damaged ({error}). Restore it: git checkout {STORED.name}") from error
 
 
-def solve(engine: ScienceWorldEngine, task: Task, path: Sequence[str]) -> list[str] | None:
+def solve(engine: ScienceWorldEngine, task: Task, golden: ScienceWorldEngine) -> list[str] | None:
+    """A solution proved on ``engine``; None where there is no short one. ``golden`` computes gold paths if need be."""
+    for plan in proposals(engine, task):
+        if solves(engine, task, plan):
+            return plan
+    return from_gold(engine, task, golden.gold_actions(task))
+
+
+def from_gold(engine: ScienceWorldEngine, task: Task, path: Sequence[str]) -> list[str] | None:
     """The gold ``path`` shortened, in the words of the texts; None where that does not reach score 100."""
     plan = shorten(path)
     renamed = _renamed(engine, task, plan)
@@ -97,14 +107,14 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
 
 
 def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """(id, solution) of each problem that has a short one. About a second each, offline."""
-    asked, player = ScienceWorldEngine(), ScienceWorldEngine()
+    """(id, solution) of each problem that has a short one. A fifth of a second each, offline."""
+    golden, player = ScienceWorldEngine(), ScienceWorldEngine()
     for key in ids:
         task = problem_of(key)
-        plan = solve(player, task, asked.gold_actions(task))
+        plan = solve(player, task, golden)
         if plan is not None:
             yield key, plan
-    asked.close()
+    golden.close()
     player.close()
 
 
@@ -116,7 +126,7 @@ def store(solutions: dict[str, list[str]], path: Path = STORED) -> None:
 
 
 def main() -> None:
-    """``python -m envs.scienceworld.gold``: solve what the nano panel asks for and is not stored yet (10 minutes)."""
+    """``python -m envs.scienceworld.gold``: solve what the nano panel asks for and is not stored yet (minutes)."""
     from envs.scienceworld.panels import definition, to_solve
 
     defined = definition("nano")

@@ -109,7 +109,14 @@ def test_same_as_the_shipped_class(engine: ScienceWorldEngine, monkeypatch: pyte
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2")
     official = OfficialEnvironment()
     for task in MIXED[:2]:
-        actions = [*random_actions(engine, task, 7), "teleport to outside", "look around", "wait", "wait", "focus on axe"]
+        actions = [
+            *random_actions(engine, task, 4),
+            "teleport to outside",
+            "look around",
+            "wait",
+            "wait",
+            "focus on axe",
+        ]
         theirs = [official.reset(task), *(official.step(action) for action in actions)]
         assert play(engine, task, actions) == theirs
     pid = official.process_id
@@ -117,9 +124,9 @@ def test_same_as_the_shipped_class(engine: ScienceWorldEngine, monkeypatch: pyte
     assert not psutil.pid_exists(pid)
 
 
-@pytest.mark.parametrize("task", MIXED, ids=lambda task: task.id)
+@pytest.mark.parametrize("task", MIXED[:2], ids=lambda task: task.id)
 def test_every_pivot_of_an_episode_is_restored_exactly(engine: ScienceWorldEngine, task: Task) -> None:
-    assert check_pivots(engine, task, random_actions(engine, task, 8)) == 9
+    assert check_pivots(engine, task, random_actions(engine, task, 6)) == 7
 
 
 def check_pivots(engine: ScienceWorldEngine, task: Task, actions: list[str]) -> int:
@@ -159,7 +166,7 @@ def interleaved(tasks: list[Task], scripts: list[list[str]]) -> list[list[Observ
 
 
 def test_interleaved_engines_do_not_disturb_one_another(engine: ScienceWorldEngine) -> None:
-    scripts = [random_actions(engine, task, 8) for task in MIXED]
+    scripts = [random_actions(engine, task, 6) for task in MIXED]
     alone = [play(engine, task, script) for task, script in zip(MIXED, scripts, strict=True)]
     assert interleaved(MIXED, scripts) == alone
 
@@ -288,7 +295,7 @@ def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tm
     stub.chmod(0o755)
     with pytest.raises(EngineError, match="not a working Java"):
         java.find_java()
-    stub.write_text('#!/bin/sh\necho \'openjdk version "1.8.0_402"\' >&2\n')
+    stub.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     with pytest.raises(EngineError, match=r"which is 1\.8\.0"):
         java.find_java()
     monkeypatch.undo()

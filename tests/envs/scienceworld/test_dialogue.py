@@ -1,0 +1,131 @@
+"""Prompts of both styles, the shortened observations, the rule that reads responses, and the final feedback."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.responses import read_action, write_response
+from envs.scienceworld.brief import LIMIT, brief, brief_first
+from envs.scienceworld.dialogue import ScienceWorldDialogue
+from envs.scienceworld.selection import problem
+from r3l.core.environment import Ended, Observation, Parsed
+from r3l.core.errors import ConfigError
+
+TASK = problem("find-animal", 2, "test")
+KITCHEN = (
+    "This room is called the kitchen. In it, you see: \n\tthe agent\n\ta substance called air\n"
+    "\ta blue box (containing nothing)\n\ta chair. On the chair is: nothing.\n"
+    "\ta counter. On the counter is: a bowl (containing a red apple, an orange), a drawer.\n"
+    "\ta fridge. The fridge door is closed. \n\ta glass jar (containing a substance called sodium chloride)\n"
+    "\ta oven, which is turned off. The oven door is closed. \n\ta substance called soap\n"
+    "\ta bed. On the bed is: a mattress. On the mattress is: a white pillow..\n"
+    "\ta flower pot 2 (containing a pea plant in the adult stage with a tall height, soil)\n"
+    "\ta thermometer, currently reading a temperature of 10 degrees celsius\n"
+    "You also see:\n\tA door to the hallway (that is open)"
+)
+FIRST = Observation(f"Your task is to find a(n) animal.  First, focus on the thing.\n{KITCHEN}")
+NOW = Observation("You move to the kitchen.")
+RELEASED, COMPACT = ScienceWorldDialogue("released"), ScienceWorldDialogue("compact", 12)
+
+
+def test_brief_keeps_the_names_and_their_order() -> None:
+    assert brief(KITCHEN) == (
+        "kitchen: blue box, chair, counter (bowl (red apple, orange), drawer), fridge, glass jar (sodium chloride), "
+        "oven, soap, bed (mattress (white pillow)), flower pot 2 (pea plant, soil), thermometer"
+    )
+    assert brief("In your inventory, you see:\n\ta dove egg\n\tan orange\n") == "you carry: dove egg, orange"
+    assert brief("In your inventory, you see:\n") == "you carry: nothing"
+    assert brief("You move the\n dove to the inventory.") == "You move the dove to the inventory."
+
+
+def test_brief_first_keeps_a_long_task_whole() -> None:
+    task = "Your task is to wait. " * 40
+    assert brief_first(f"{task}\n{KITCHEN}").startswith(" ".join(task.split()) + " kitchen: blue box")
+
+
+@given(st.text())
+def test_brief_is_one_short_line(text: str) -> None:
+    short = brief(text)
+    assert len(short) <= LIMIT and "\n" not in short and short == brief(short)
+
+
+def test_compact_is_a_numbered_transcript() -> None:
+    (opening,) = COMPACT.opening(TASK, FIRST)
+    assert opening.role == "user"
+    assert opening.content.startswith("0: Your task is to find a(n) animal. First, focus on the thing. kitchen: blue")
+    assert COMPACT.following(FIRST, ["look around"] * 7, NOW).content == "7: You move to the kitchen."
+
+
+def test_released_shows_the_task_once_and_the_contract_always() -> None:
+    system, user = ScienceWorldDialogue("released", 17).opening(TASK, FIRST)
+    assert (system.role, user.role) == ("system", "user")
+    assert "at most 17 steps" in system.content and "focus on OBJ" in system.content
+    assert FIRST.text in user.content
+    later = RELEASED.following(FIRST, ["go to kitchen"], NOW)
+    assert NOW.text in later.content and "Your task" not in later.content
+    for part in ("<think>", "</think>", "<action>", "</action>"):
+        assert part in user.content and part in later.content
+    assert "$" not in system.content + user.content + later.content
+
+
+def test_text_of_the_simulator_is_never_read_as_a_template() -> None:
+    assert "costs $5 ${x}" in RELEASED.following(FIRST, [], Observation("costs $5 ${x}")).content
+
+
+@pytest.mark.parametrize(
+    "response, action, error",
+    [
+        (write_response("why", "go to kitchen"), "go to kitchen", None),
+        ("<action> fly to the moon\n</action> then <think>a\nb</think>", "fly to the moon", None),  # sent all the same
+        ("<action>look around</action>", None, "format"),
+        ("<think>x</think>", None, "format"),
+        ("<think>x</think><action>  </action>", None, "format"),
+        ("<think>x</think><action>a</action><action>b</action>", None, "format"),
+        ("<think>x</think><think>y</think><action>a</action>", None, "format"),
+        ("", None, "format"),
+    ],
+)
+def test_parse(response: str, action: str | None, error: str | None) -> None:
+    for dialogue in (RELEASED, COMPACT):
+        assert dialogue.parse(response, NOW, []) == Parsed(action, error)
+
+
+def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
+    wait = write_response("", "wait")
+    assert COMPACT.parse(wait, NOW, ["wait"]) == Parsed("wait")
+    assert COMPACT.parse(wait, NOW, ["wait", "wait"]) == Parsed(None, "repetition")
+    assert COMPACT.parse(wait, NOW, ["wait", "inventory", "wait"]) == Parsed("wait")
+
+
+@given(st.text(), st.text())
+def test_what_is_written_is_read(thought: str, action: str) -> None:
+    if "<" not in thought + action:
+        assert read_action(write_response(thought, action)) == action.strip()
+
+
+@given(st.text())
+def test_reading_never_fails(response: str) -> None:
+    parsed = COMPACT.parse(response, NOW, [])
+    assert (parsed.action is None) == (parsed.error is not None)
+
+
+def test_closing_states_outcome_reward_and_limit() -> None:
+    assert COMPACT.closing(0.83, False, 12, None) == "not completed. reward 0.83. 12 steps, exceeded the limit of 12."
+    assert COMPACT.closing(1.0, True, 12, None) == "completed. reward 1. 12 steps, within the limit of 12."
+    assert (
+        COMPACT.closing(0, False, 2, "format") == "not completed (format). reward 0. 2 steps, within the limit of 12."
+    )
+    assert "same action was given 3 times" in RELEASED.closing(0, False, 3, "repetition")
+
+
+def test_review_needs_a_solution() -> None:
+    assert COMPACT.review(Ended(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None
+
+
+def test_unknown_style_and_limit_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'terse' is unknown; it is one of released, compact"):
+        ScienceWorldDialogue("terse")
+    with pytest.raises(ConfigError, match="max_turns is 0"):
+        ScienceWorldDialogue("compact", 0)
