@@ -31,7 +31,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reward: Literal["score", "max_delta_released"] = "score"
-    step_limit: int = Field(30, ge=1, description="released code: envStepLimit=30 (audit 3.4)")
+    step_limit: int = Field(default=30, ge=1, description="released code: envStepLimit=30 (audit 3.4)")
 
 
 def read_options(options: Mapping[str, Any]) -> Options:

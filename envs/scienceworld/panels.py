@@ -150,11 +150,9 @@ def _check(defined: Definition, path: Path) -> None:
             raise ConfigError(f"{path}: splits.{name}.counts names unknown groups {', '.join(unknown)}")
         for source in split.source:
             if used.setdefault(source, name) != name:
-                raise ConfigError(
-                    f"{path}: splits {used[source]} and {name} both draw from {source!r}; keep them apart"
-                )
+                raise ConfigError(f"{path}: splits {used[source]} and {name} both draw from {source!r}; separate them")
     if "test" in defined.splits and set(defined.warmstart_from) & set(defined.splits["test"].source):
-        raise ConfigError(f"{path}: warmstart_from shares a split with splits.test; keep them apart")
+        raise ConfigError(f"{path}: warmstart_from shares a split with splits.test; separate them")
 
 
 def _chosen(name: str, split: str) -> list[Task]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envs.scienceworld import PACKAGE, panels
+from envs.scienceworld import ScienceWorldPackage, panels
 from envs.scienceworld.demonstrator import Belief, known_plan, plan, review
 from envs.scienceworld.dialogue import ScienceWorldDialogue
 from envs.scienceworld.engine import ScienceWorldEngine
@@ -95,7 +95,7 @@ def test_reviews_are_valid_reflections_and_the_dialogue_gives_the_same(erring):
         texts = [*(step.now.text for step in d.steps[1:]), ""]
         answers = tuple((step.action, text) for step, text in zip(d.steps, texts, strict=True))
         again = dialogue.review(Ended(d.task, d.first.text, answers, d.success, None))
-        assert again["retry_from_step"] == d.review["retry_from_step"]
+        assert again is not None and again["retry_from_step"] == d.review["retry_from_step"]
 
 
 def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
@@ -128,7 +128,7 @@ def test_retries_correct_failures(erring):
 
 def test_demonstrations_are_deterministic_and_blunders_are_not_imitated():
     manner = {"slip_low": 0.2, "slip_high": 0.4, "habit": 0.5, "forget": 0.5, "blunder": 1.0}
-    once, twice = ([*PACKAGE.demonstrations(range(1), 2, 12, manner)] for _ in range(2))
+    once, twice = ([*ScienceWorldPackage().demonstrations(range(1), 2, 12, manner)] for _ in range(2))
     assert once == twice and once[0].steps != once[1].steps
     assert any(
         not step.imitate and step.action.split()[-1] in {"egg", "candle", "key", "marble"} for step in once[0].steps
