@@ -179,4 +179,4 @@ class ScienceWorldEngine:
     def _discard(self) -> None:
         if self._simulator is not None:
             self._simulator.discard()
-        self._simulator = None
+        self._simulator, self._tainted = None, False

@@ -92,7 +92,7 @@ def write_definition(folder, monkeypatch, old, new):
     "old, new, said",
     [
         ("from: [test]", "from: [train]", "train and test both draw from 'train'"),
-        ("warmstart_from: [train, dev]", "warmstart_from: [test]", "warmstart_from shares"),
+        ("warmstart_from: [dev]", "warmstart_from: [test]", "warmstart_from shares"),
         ("find-plant", "find-plants", "unknown task types find-plants"),
         ("max_actions", "max_action", "max_action"),
     ],
