@@ -74,7 +74,7 @@ def tasks():
 
 @pytest.fixture(scope="module")
 def erring(engine, tasks):
-    return [demonstrate(engine, task, variant, ERRING) for task in tasks for variant in range(2)]
+    return [demonstrate(engine, task, variant, ERRING) for variant, task in enumerate([*tasks, *tasks[:2]])]
 
 
 def test_a_careful_agent_solves_every_task_type(engine, tasks):
@@ -109,12 +109,12 @@ def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(errin
             if action.startswith(("focus on ", "pick up ")):
                 assert action.removeprefix("focus on ").removeprefix("pick up ") in shown
                 checked += 1
-    assert checked >= 3
+    assert checked >= 2
 
 
 def test_a_retry_starts_where_the_pivot_was_and_begins_with_the_hint(erring):
     retried = [d for d in erring if d.retry]
-    assert len(retried) >= 5
+    assert len(retried) >= 4
     for d in retried:
         pivot = d.review["retry_from_step"]
         assert d.retry[0].now == d.steps[pivot].now

@@ -104,8 +104,8 @@ def test_bad_definitions_are_refused(tmp_path, monkeypatch, old, new, said):
 
 
 def test_more_problems_than_are_solved_are_refused(tmp_path, monkeypatch):
-    write_definition(tmp_path, monkeypatch, "max_actions: 6", "max_actions: 3")  # only lifespans are that short
-    with pytest.raises(ConfigError, match="hard asks for .* of 0 problems"):
+    write_definition(tmp_path, monkeypatch, "{from: [test], counts: {easy: 80", "{from: [test], counts: {easy: 81")
+    with pytest.raises(ConfigError, match="easy asks for 81 of 80 problems"):  # 4 task types with 20 solved each
         panels._chosen("odd", "test")
 
 
