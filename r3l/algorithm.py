@@ -22,10 +22,10 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
 from r3l.reflection import Reflection, ReflectionSettings, Report, reflect
-from r3l.retry import Retry, RetrySettings, choose_pivot, guidance_text, retry
+from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, retry
 
 
-class Settings(MethodSettings, ReflectionSettings, RetrySettings, CreditSettings, AmplificationSettings):
+class Settings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
     """Every switch of R3L; sources stand in configs/methods/r3l.yaml."""
 
     group_size: int = Field(8, ge=1, description="N: rollouts a task, retries included (A-17)")
@@ -98,9 +98,7 @@ class R3L(TrainedMethod[Settings]):
             (attempt.fill,) = await play_group(arena, task, 1, first=self.settings.group_size + member)
         return attempt
 
-    async def _reflect_and_retry(
-        self, arena: Arena, base: Episode, attempt: Attempt, number: tuple[int, ...]
-    ) -> None:
+    async def _reflect_and_retry(self, arena: Arena, base: Episode, attempt: Attempt, number: tuple[int, ...]) -> None:
         s = self.settings
         reflection = await reflect(arena, base, s, number)
         attempt.reflections.append(reflection)
@@ -110,7 +108,8 @@ class R3L(TrainedMethod[Settings]):
         pivot = choose_pivot(s.pivot, report.pivot, base, arena)
         if pivot is None:
             return
-        done = await retry(arena, base, pivot, guidance_text(report, s.guidance), s, number)
+        guidance = guidance_text(report, s.guidance)
+        done = await retry(arena, base, pivot, guidance, s, number, s.replay_duplicate_obs)
         attempt.retries.append((reflection, done))
         attempt.pivots.append(pivot)
         for trajectory in (done.distilled, done.guided):

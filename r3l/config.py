@@ -244,7 +244,9 @@ def load_method(name: str) -> MethodConfig:
     found = load("methods", name, MethodConfig)
     if found.extends is None:
         if found.code is None:
-            raise ConfigError(f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method")
+            raise ConfigError(
+                f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method"
+            )
         return found
     base = load_method(found.extends)
     sections = {

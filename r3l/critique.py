@@ -66,7 +66,9 @@ def _guidance(arena: Arena, completion: Completion, turns: int) -> str | None:
     """Compact reviews are JSON, of which the suggestion guides; a review that cannot be read guides by its text."""
     text = completion.text.strip()
     if completion.stop_reason != "end" or not text:
-        arena.counters[f"critique/invalid/{'empty' if completion.stop_reason == 'end' else completion.stop_reason}"] += 1
+        arena.counters[
+            f"critique/invalid/{'empty' if completion.stop_reason == 'end' else completion.stop_reason}"
+        ] += 1
         return None
     report = parse_reflection(text, turns)
     if isinstance(report, Report) and report.suggestion:

@@ -21,7 +21,7 @@ LossAggregation = Literal["traj_mean", "token_mean", "token_sum", "microbatch_re
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows padded on the right to one length T. Float32 but for ``ids_B_T`` (int64), ``sft_B``, ``off_policy_B`` (bool).
+    """Rows padded on the right to one length T. Float32 but ``ids_B_T`` (int64), ``sft_B``, ``off_policy_B`` (bool).
 
     ``mask_B_T`` is 1 on trainable tokens. ``weight_B_T`` is the share of each token in its loss: the loss of
     a whole step is the plain sum of weight x per-token loss over its micro-batches, whatever the packing.

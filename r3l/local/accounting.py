@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -84,13 +83,15 @@ def of_rows(rows: Sequence[Row]) -> Metrics:
 
 def _inversions(policy: Sequence[Row]) -> int:
     """Rows that get less than another row of their task with a lower reward (audit A-2)."""
-    best: Counter[tuple[str, float]] = Counter()
+    best: dict[tuple[str, float], float] = {}
     for row in policy:
         key = row.trajectory.task.id, row.trajectory.reward
         best[key] = max(best.get(key, -np.inf), row.advantage)
     return sum(
-        any(task == row.trajectory.task.id and r < row.trajectory.reward and a > row.advantage + 1e-9
-            for (task, r), a in best.items())
+        any(
+            task == row.trajectory.task.id and r < row.trajectory.reward and a > row.advantage + 1e-9
+            for (task, r), a in best.items()
+        )
         for row in policy
     )
 

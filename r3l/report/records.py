@@ -90,11 +90,10 @@ def _panel(record: Record) -> str:
     return f"{record['panel']['name']} ({record['panel']['sha256'][:12]})"
 
 
-def by_method(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Records of one bench by method, seeds in order; zero_shot first, r3l last, the others by name."""
-    place = {"zero_shot": 0, "r3l": 2}
-    methods = sorted({r["method"] for r in records}, key=lambda m: (place.get(m, 1), m))
-    return {m: sorted((r for r in records if r["method"] == m), key=lambda r: int(r["seed"])) for m in methods}
+def by_method(records: Sequence[Record], methods: Sequence[str] = ()) -> dict[str, list[Record]]:
+    """Records of one bench by method, in the order of ``methods`` (else by name), seeds in order."""
+    wanted = methods or sorted({r["method"] for r in records}, key=lambda m: (m != "zero_shot", m))
+    return {m: sorted((r for r in records if r["method"] == m), key=lambda r: int(r["seed"])) for m in wanted}
 
 
 def groups(records: Sequence[Record]) -> list[str]:
