@@ -128,7 +128,9 @@ def table(
         made, shown = budget.table(found), budget.render
     else:
         config = workflow.load()
-        methods = rows.split(",") if rows else config.rows(known[name])
+        run = {record["method"] for record in found}
+        wanted = [m for m in known[name].methods if m in run or m in config.rows(known[name])]
+        methods = rows.split(",") if rows else wanted
         planned = len(config.seeds) if seeds_planned is None else seeds_planned
         made = tables.scores_table(found, methods, known[name].baseline, planned, known[name].title)
         shown = tables.render
