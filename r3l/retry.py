@@ -131,6 +131,7 @@ async def retry(
     await continue_episode(arena, episode, now, sampling, "retry", decorate, settings.retry_rules, attempt)
     conversation.close()
     clean.close()
+    _count(arena, source, guided, pivot)
     return Retry(guided, _distilled(guided, episode.clean_prompts, settings.rescore_distilled))
 
 
@@ -138,3 +139,15 @@ def _distilled(guided: Trajectory, prompts: list[tuple[int, ...]], rescore: bool
     kept, new = guided.turns[: guided.pivot], guided.turns[guided.pivot :]
     turns = [*kept, *(replace(turn, prompt_ids=ids) for turn, ids in zip(new, prompts, strict=True))]
     return replace(guided, kind="distilled", turns=turns, rescore=rescore)
+
+
+def _count(arena: Arena, base: Trajectory, again: Trajectory, pivot: int) -> None:
+    arena.counters["retry/count"] += 1
+    arena.counters["retry/success"] += int(again.success)
+    arena.counters["retry/improved"] += int(again.reward > base.reward)
+    arena.counters["retry/worse"] += int(again.reward < base.reward)
+    arena.counters["retry/gain"] += again.reward - base.reward
+    arena.counters["retry/after_failure"] += int(not base.success)
+    arena.counters["retry/rescued"] += int(again.success and not base.success)
+    arena.counters["pivot/turns"] += pivot
+    arena.counters["pivot/of_turns"] += len(base.turns)

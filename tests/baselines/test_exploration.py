@@ -12,7 +12,7 @@ from baselines.rltf import RLTF
 from r3l.config import build_method, names, resolve
 from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group
-from r3l.critique import Critique
+from r3l.critique import Critique, SecondTry
 from r3l.retry import Retry
 
 WIN = [say(action) for action in WALKTHROUGH]
@@ -250,11 +250,11 @@ def test_rltf_groups(learn, extra):
 
 def rltf_pairs():
     """The golden group: r1 = [1, 0, 0, 0], the first ended there; r2 = [-, 1, 0, 1]."""
-    pairs = [(make_trajectory(1, 1.0), None, None)]
+    pairs = [SecondTry(make_trajectory(1, 1.0))]
     for second in (1.0, 0.0, 1.0):
         guided, clean = make_trajectory(1, second, "guided_retry"), make_trajectory(1, second, "distilled")
         critique = Critique("c", make_trajectory(1, 0.0, "critique"))
-        pairs.append((make_trajectory(1, 0.0), critique, Retry(guided, clean)))
+        pairs.append(SecondTry(make_trajectory(1, 0.0), critique, Retry(guided, clean)))
     return pairs
 
 
@@ -275,7 +275,7 @@ def test_rltf_sft_keeps_only_second_attempts_that_were_right():
 
 
 def test_a_lone_rltf_failure_has_no_empty_groups():
-    pairs = [(make_trajectory(1, 0.0), None, None)]
+    pairs = [SecondTry(make_trajectory(1, 0.0))]
     assert [isinstance(g, Group) for g in RLTF({"learn": "fm"}).groups(TASK, pairs)] == [True]
 
 
