@@ -240,7 +240,10 @@ def _hint(word: str, known: list[str]) -> str:
 
 
 def load_method(name: str) -> MethodConfig:
-    """configs/methods/<name>.yaml with what it extends filled in."""
+    """configs/methods/<name>.yaml with what it extends filled in.
+
+    What the file sets holds in every profile and tier of the method it extends: an ablation stays one.
+    """
     found = load("methods", name, MethodConfig)
     if found.extends is None:
         if found.code is None:
@@ -249,9 +252,16 @@ def load_method(name: str) -> MethodConfig:
             )
         return found
     base = load_method(found.extends)
+    kept: dict[str, dict[str, Any]] = {
+        section: {
+            part: {key: value for key, value in settings.items() if key not in found.settings}
+            for part, settings in getattr(base, section).items()
+        }
+        for section in ("profiles", "tiers")
+    }
     sections = {
-        key: {part: values.get(part, {}) | ours.get(part, {}) for part in {*values, *ours}}
-        for key, values, ours in (("profiles", base.profiles, found.profiles), ("tiers", base.tiers, found.tiers))
+        section: {part: inherited.get(part, {}) | ours.get(part, {}) for part in {*inherited, *ours}}
+        for (section, inherited), ours in zip(kept.items(), (found.profiles, found.tiers), strict=True)
     }
     return found.model_copy(
         update={

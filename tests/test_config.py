@@ -6,7 +6,18 @@ import pytest
 import yaml
 
 from r3l import config, workflow
-from r3l.config import CONFIGS, MethodConfig, TierConfig, build_method, load, load_method, names, resolve, validate
+from r3l.config import (
+    CONFIGS,
+    PROFILES,
+    MethodConfig,
+    TierConfig,
+    build_method,
+    load,
+    load_method,
+    names,
+    resolve,
+    validate,
+)
 from r3l.core.errors import ConfigError
 from r3l.schemas import schemas
 
@@ -50,8 +61,19 @@ def test_every_method_resolves_and_builds(method):
 def test_an_extension_changes_only_what_it_names():
     r3l, ablation = load_method("r3l"), load_method("r3l_no_credit")
     assert ablation.settings == r3l.settings | {"credit": []} and ablation.code == r3l.code
-    assert ablation.profiles == r3l.profiles and ablation.tiers == r3l.tiers
+    for profile in PROFILES:
+        expected = r3l.settings_in(profile, "nano") | {"credit": []}
+        assert ablation.settings_in(profile, "nano") == expected
     assert ablation.label != r3l.label
+
+
+def test_an_ablation_is_not_undone_by_a_tier_or_a_profile():
+    """The nano tier sets R3L's guidance; r3l_no_guidance has none all the same."""
+    assert load_method("r3l").settings_in("paper", "nano")["guidance"] == "suggestion"
+    assert load_method("r3l_no_guidance").settings_in("paper", "nano")["guidance"] == "none"
+    assert load_method("r3l_no_amplification").settings_in("released_code", "nano")["amplify_rule"] == "none"
+    assert load_method("grpo_amplified").settings_in("paper", "nano")["loss_agg"] == "token_mean"
+    assert load_method("grpo_amplified").settings_in("released_code", "nano")["loss_agg"] == "microbatch_released"
 
 
 def test_precedence_is_settings_profile_tier_variant_override():

@@ -148,9 +148,10 @@ def test_r3l_ablations_change_one_thing():
     script = {"rollout": LOSE, "reflection": [review(1)], "retry": WIN}
     _, groups, _ = explore("r3l_from_start", script, group_size=2)
     assert groups[0].trajectories[1].success and groups[0].trajectories[0].pivot == 0
-    _, groups, _ = explore("r3l_no_guidance", {**script, "retry": [say("fly")]}, group_size=2)
-    base, distilled = groups[0].trajectories
-    assert distilled.turns[1].prompt_ids == base.turns[1].prompt_ids and distilled.pivot == 1
+    for name, same in (("r3l", False), ("r3l_no_guidance", True)):
+        _, groups, _ = explore(name, script, group_size=2, pivot="start", train_on="guided")
+        base, guided = groups[0].trajectories
+        assert (guided.turns[0].prompt_ids == base.turns[0].prompt_ids) is same
 
 
 def test_the_oracle_pivot_is_the_environments_review():
@@ -285,3 +286,79 @@ def test_the_fair_profile_gives_every_method_one_kl_and_one_budget(name):
     if name != "zero_shot":
         assert method.max_rollouts == 8 and method.max_rounds == 1
     assert method.kl_coef == (0.01 if name == "r3l_kl" else 0.0)  # which is the ablation of just that
+
+
+PRESETS = [  # method@profile, script, groups (objective, kinds), advantages (None: sft)
+    (
+        "r3l@profile=fair,group_size=2",
+        {"rollout": LOSE, "reflection": [review(0)], "retry": WIN},
+        [("policy", ["base", "distilled"]), ("sft", ["reflection", "guided_retry"])],
+        [[-0.5, 3.0], None],
+    ),
+    (
+        "r3l@profile=released_code,group_size=2",
+        {"rollout": LOSE, "reflection": [review(0)], "retry": WIN},
+        [("policy", ["base", "distilled"]), ("policy", ["reflection"]), ("policy", ["guided_retry"])],
+        [[-0.5, 1.0], [1.0], [1.0]],
+    ),
+    (  # coerce_pivot off: a pivot written as a string loses the retry (B-16)
+        "r3l@profile=released_code,group_size=2",
+        {"rollout": LOSE, "reflection": [review("0")]},
+        [("policy", ["base"])],
+        [[0.0]],
+    ),
+    (
+        "r3l_no_amplification@profile=released_code,group_size=2",
+        {"rollout": LOSE, "reflection": [review(0)], "retry": WIN},
+        [("policy", ["base", "distilled"]), ("policy", ["reflection"]), ("policy", ["guided_retry"])],
+        [[-0.5, 0.5], [1.0], [1.0]],
+    ),
+    (
+        "r3l_no_reflection@profile=released_code,group_size=2",
+        {"rollout": WIN + WIN},
+        [("policy", ["base", "base"])],
+        [[1.0, 1.0]],  # goes on imitating what is solved
+    ),
+    ("r3l_no_reflection@group_size=2", {"rollout": WIN + WIN}, [("policy", ["base", "base"])], [[0.0, 0.0]]),
+    ("gspo@profile=released_code", {"rollout": WIN}, [("policy", ["base"])], [[1.0]]),  # A is the raw reward
+    ("raft@profile=released_code", {"rollout": LOSE}, [("none", ["base"]), ("sft", ["base"])], [None, None]),
+    (
+        "reflect_grpo@profile=released_code,group_size=1,reflected=1",
+        {"rollout": LOSE + LOSE, "reflection": [review(0)]},
+        [("policy", ["base", "base"])],
+        [[0.0, 0.0]],
+    ),
+    (
+        "reflect_grpo@profile=fair,group_size=1,reflected=1",
+        {"rollout": LOSE + LOSE, "reflection": [review(0)], "retry": WIN},
+        [("policy", ["base", "base", "distilled"])],
+        [[-0.57735, -0.57735, 1.154699]],  # rewards 0, 0, 1: mean 1/3, s = 1/sqrt(3)
+    ),
+    (
+        "critique_grpo@profile=released_code,group_size=2",
+        CRITIQUE_SCRIPT,
+        [("policy", ["base"]), ("policy", ["refined"])],
+        [[0.0], [1.0]],
+    ),
+    (
+        "rltf_sd@profile=released_code,group_size=2",
+        {"rollout": LOSE + LOSE, "retry": [*WIN, say("fly")]},
+        [("policy", ["base"] * 2), ("policy", ["guided_retry"] * 2), ("policy", ["distilled"] * 2)],
+        [[0.05, -0.05], [0.5, -0.5], [0.05, -0.05]],
+    ),
+    (
+        "rltf_sd@profile=fair,group_size=2",
+        {"rollout": LOSE + LOSE, "retry": [*WIN, say("fly")]},
+        [("policy", ["base"] * 2), ("policy", ["guided_retry"] * 2), ("policy", ["distilled"] * 2)],
+        [[0.05, -0.05], [0.5, -0.5], [0.1, 0.0]],  # baseline: the mean first reward, 0
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "script", "groups", "advantages"), PRESETS)
+def test_presets_give_the_golden_samples_and_advantages(name, script, groups, advantages):
+    method, found, _ = explore(name, script)
+    assert [(g.objective, [t.kind for t in g.trajectories]) for g in found] == groups
+    for group, expected in zip(found, advantages, strict=True):
+        if expected is not None:
+            np.testing.assert_allclose(method.advantages(group), expected, atol=2e-6)
