@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -252,25 +253,21 @@ def load_method(name: str) -> MethodConfig:
             )
         return found
     base = load_method(found.extends)
-    kept: dict[str, dict[str, Any]] = {
-        section: {
-            part: {key: value for key, value in settings.items() if key not in found.settings}
-            for part, settings in getattr(base, section).items()
-        }
-        for section in ("profiles", "tiers")
-    }
-    sections = {
-        section: {part: inherited.get(part, {}) | ours.get(part, {}) for part in {*inherited, *ours}}
-        for (section, inherited), ours in zip(kept.items(), (found.profiles, found.tiers), strict=True)
-    }
     return found.model_copy(
         update={
             "code": found.code or base.code,
             "settings": base.settings | found.settings,
             "sources": base.sources | found.sources,
-            **sections,
+            "profiles": _inherit(base.profiles, found.profiles, found.settings),
+            "tiers": _inherit(base.tiers, found.tiers, found.settings),
         }
     )
+
+
+def _inherit(base: Mapping[Any, Any], ours: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, Any]:
+    """Profiles or tiers of a method and of the one that extends it; what the latter sets is left out of the former."""
+    kept = {part: {k: v for k, v in changes.items() if k not in settings} for part, changes in base.items()}
+    return {part: kept.get(part, {}) | ours.get(part, {}) for part in {*kept, *ours}}
 
 
 def variant(name: str) -> tuple[str, list[str]]:
