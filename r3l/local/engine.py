@@ -106,6 +106,7 @@ def _step(run: Run, session: Session, trainer: Trainer, tasks: list[Task]) -> di
     number = trainer.steps_done + 1
     arena = session.arena((run.seed, "train", number), run.sampling.temperature)
     session.policy.meter.clear()
+    session.pool.lost = 0
     began = time.perf_counter()
     explored, dropped = _explore(run, session, trainer.method, tasks, number, arena)
     groups = [group for of_task in explored for group in of_task]
@@ -124,6 +125,7 @@ def _step(run: Run, session: Session, trainer: Trainer, tasks: list[Task]) -> di
         **accounting.of_groups(groups, dropped),
         **accounting.of_rows(rows),
         **arena.counters,
+        "dropped/workers": session.pool.lost,
         **trained,
         **seconds,
         **phases,

@@ -1,6 +1,9 @@
 """The episode loop, rewinding and retrying on the real ALFWorld engine, with a policy that speaks from a script."""
 
 import asyncio
+import multiprocessing
+import os
+import signal
 
 import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, arena, say
@@ -130,15 +133,45 @@ def test_lenient_retries_survive_an_impossible_action():
     assert done.guided.turns[0].action is None and done.guided.turns[0].error == "inadmissible"
 
 
-def test_a_dead_worker_is_a_clear_error():
+@pytest.mark.parametrize("how", ["killed", "hung"])
+@pytest.mark.filterwarnings("ignore:environment worker 0")
+def test_a_lost_worker_costs_nothing_but_time(how):
+    """Killed or stopped in the middle of a retry; the environment is played again and the episode goes on."""
+
+    async def disturbed():
+        env = pool.open()
+        await env.reset(TASK)
+        for action in WALKTHROUGH[:3]:
+            await env.step(action)
+        await env.rewind(1)
+        now = await env.step(WALKTHROUGH[1])
+        process = pool._workers[0].process
+        os.kill(process.pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+        for action in WALKTHROUGH[2:]:
+            now = await env.step(action)
+        await env.close()
+        return now
+
+    pool = EnvironmentPool("alfworld", 1, deadline=60.0 if how == "killed" else 12.0)
+    assert asyncio.run(disturbed()).success and pool.lost == 1
+    pool.close()
+
+
+@pytest.mark.filterwarnings("ignore:environment worker")
+def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
     async def die():
         env = pool.open()
         await env.reset(TASK)
-        pool._processes[0].kill()
         await env.step("look")
 
+    def work(package, pipe):
+        raise SystemExit(7)
+
+    monkeypatch.setattr("r3l.core.pool._work", work)
+    fork = multiprocessing.get_context("fork")  # which takes the patched function along
+    monkeypatch.setattr("r3l.core.pool.multiprocessing.get_context", lambda _: fork)
     pool = EnvironmentPool("alfworld", 1)
-    with pytest.raises(EngineError, match="worker 0 of 'alfworld' died"):
+    with pytest.raises(EngineError, match=r"worker 0 of 'alfworld' died \(exit code 7\), 3 times in a row at reset"):
         asyncio.run(die())
     pool.close()
 
