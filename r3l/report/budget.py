@@ -7,19 +7,22 @@ from typing import Any
 
 from rich.table import Table
 
+from r3l.accounting import rates
 from r3l.report.records import Record, by_method
 
 Row = dict[str, Any]
-SUMS = {  # column -> key of result.json's budget
-    "rollouts": "rollouts",
-    "env_steps": "env_steps",
+SUMS = {  # column: keys of result.json's budget
+    "rollouts": ("rollouts",),
+    "env_steps": ("env_steps",),
     "prompt_tokens": ("prompt/rollout", "prompt/reflection", "prompt/critique", "prompt/retry"),
-    "rollout_tokens": "tokens/rollout",
-    "reflection_tokens": "tokens/reflection",
-    "critique_tokens": "tokens/critique",
-    "retry_tokens": "tokens/retry",
-    "generated_tokens": "tokens/generated",
-    "trained_tokens": "tokens/trained",
+    "rollout_tokens": ("tokens/rollout",),
+    "reflection_tokens": ("tokens/reflection",),
+    "critique_tokens": ("tokens/critique",),
+    "retry_tokens": ("tokens/retry",),
+    "generated_tokens": ("tokens/generated",),
+    "trained_tokens": ("tokens/trained",),
+    "retries": ("retry/count",),
+    "dropped": ("dropped/groups", "dropped/rejected", "dropped/no_oracle_pivot", "dropped/workers"),
 }
 PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/explore", "seconds/train")
 
@@ -27,9 +30,7 @@ PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/explo
 def table(records: Sequence[Record]) -> list[Row]:
     """One row a (tier, env, model, method): budget and the rates that explain it.
 
-    ``relative_generated`` is against the cheapest method of the same bench. Rates: retries per rollout that could
-    have had one, valid reflections, retries that succeed, mean pivot (turns, and share of the episode), sampled
-    tokens without gradient, imitated share of trained tokens.
+    ``relative_generated`` is against the cheapest method of the same bench; rates are those of r3l.accounting.
     """
     rows = []
     for bench in sorted({record.bench for record in records}):
@@ -46,31 +47,16 @@ def _bench(row: Row) -> tuple[str, str, str]:
 
 
 def _row(bench: tuple[str, str, str], seeds: list[Record]) -> Row:
-    def total(key: str | Sequence[str]) -> float:
-        keys = (key,) if isinstance(key, str) else key
-        return sum(float(s.result["budget"].get(k, 0)) for s in seeds for k in keys) / len(seeds)
-
-    def share(part: str | Sequence[str], whole: str | Sequence[str]) -> float | None:
-        return round(total(part) / total(whole), 4) if total(whole) else None
-
+    budgets = [record.result["budget"] for record in seeds]
+    mean = {key: sum(b.get(key, 0) for b in budgets) / len(seeds) for key in sorted(set().union(*budgets))}
     seconds = {key: sum(m.get(key, 0.0) for s in seeds for m in s.metrics) / len(seeds) for key in PHASES}
-    imitated = ("trained/sft", "trained/reflection", "trained/critique", "trained/guided_retry")
     return {
         **dict(zip(("tier", "env", "model"), bench, strict=True)),
         "method": seeds[0]["method"],
         "label": seeds[0]["method_label"],
         "seeds": len(seeds),
-        **{name: round(total(key)) for name, key in SUMS.items()},
-        "retries": round(total("retry/count")),
-        "reflections_valid": share("reflection/valid", "reflection/count"),
-        "retry_success": share("retry/success", "retry/count"),
-        "retry_improved": share("retry/improved", "retry/count"),
-        "retry_gain": share("retry/gain", "retry/count"),
-        "pivot_turn": share("pivot/turns", "retry/count"),
-        "pivot_position": share("pivot/turns", "pivot/of_turns"),
-        "masked_share": share("tokens/masked", "tokens/response"),
-        "imitated_share": share(imitated, "tokens/trained"),
-        "dropped": round(total(("dropped/groups", "dropped/rejected", "dropped/no_oracle_pivot"))),
+        **{name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()},
+        **{name: None if value is None else round(value, 4) for name, value in rates(mean).items()},
         **{key.replace("/", "_"): round(value, 1) for key, value in seconds.items()},
     }
 
@@ -94,8 +80,8 @@ def render(rows: Sequence[Row]) -> Table:
         "retry": "retry_tokens",
         "x": "relative_generated",
         "trained": "trained_tokens",
-        "masked": "masked_share",
-        "imitated": "imitated_share",
+        "masked": "masked",
+        "imitated": "imitated",
         "explore s": "seconds_explore",
         "train s": "seconds_train",
     }

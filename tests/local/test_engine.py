@@ -137,6 +137,8 @@ def test_every_step_accounts_for_its_tokens(finished):
         assert row["tokens/generated"] == sum(row.get(f"tokens/{kind}", 0) for kind in kinds)
         assert row["tokens/trained"] == sum(v for k, v in row.items() if k.startswith("trained/"))
         assert row["tokens/response"] >= row["tokens/masked"] >= 0 and row["entropy"] > 0
+        assert row["rate/reflection_valid"] == row["reflection/valid"] / row["reflection/count"]
+        assert row["rate/masked"] == row["tokens/masked"] / row["tokens/response"]
         assert row["seconds/explore"] >= row["seconds/rollout"] + row["seconds/feedback"] + row["seconds/retry"]
     assert result["budget"]["rollouts"] == sum(r["rollouts"] for r in read_jsonl(run_dir / "metrics.jsonl"))
     assert not any(key.startswith("seconds") for key in result["budget"])  # a result repeats byte for byte

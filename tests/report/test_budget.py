@@ -22,5 +22,5 @@ def test_budget_by_hand(tmp_path):
     rows = {row["method"]: row for row in budget.table(records.load(records.find(tmp_path)))}
     assert (rows["grpo"]["relative_generated"], rows["r3l"]["relative_generated"]) == (1.0, 1.5)
     assert rows["r3l"]["retry_success"] == 0.25 and rows["r3l"]["pivot_turn"] == 2.0
-    assert rows["r3l"]["pivot_position"] == pytest.approx(0.4) and rows["r3l"]["imitated_share"] == 0.25
+    assert rows["r3l"]["pivot_position"] == pytest.approx(0.4) and rows["r3l"]["imitated"] == 0.25
     assert rows["grpo"]["retry_success"] is None and rows["grpo"]["reflection_tokens"] == 0
