@@ -155,3 +155,13 @@ rule figure:
         "results/figures/training_curves.png",
     shell:
         "{R3L} figure training_curves {input} --out results/figures"
+
+
+rule scores_figure:
+    input:
+        lambda wildcards: evaluations_of(wildcards.table),
+    output:
+        "results/figures/{table}.pdf",
+        "results/figures/{table}.png",
+    shell:
+        "{R3L} figure {wildcards.table} {input} --out results/figures"

@@ -144,20 +144,26 @@ def table(
 
 @app.command()
 def figure(
-    name: Annotated[str, typer.Argument(help="training_curves")],
+    name: Annotated[str, typer.Argument(help="training_curves, or a table, whose scores are drawn.")],
     evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
     results: Results = RESULTS,
     out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png.")] = RESULTS / "figures",
     as_json: AsJson = False,
 ) -> None:
-    """Draw a figure from result files, offline, as PDF and PNG.
+    """Draw a figure from result files, offline, as PDF and PNG: training curves, or the scores of a table's methods.
 
     Example: `r3l figure training_curves --out results/figures`
     """
+    from r3l import workflow
     from r3l.report import figures, records
 
-    _known("figure", name, figures.FIGURES)
-    written = figures.FIGURES[name](records.load(evaluations or records.find(results)), out)
+    known = workflow.tables()
+    _known("figure", name, {*known, "training_curves"})
+    found = records.load(evaluations or records.find(results))
+    if name == "training_curves":
+        written = figures.training_curves(found, out)
+    else:
+        written = figures.scores(found, out, known[name].methods, name)
     paths = [str(path) for path in written]
     _print({"figure": name, "files": paths}, as_json, "\n".join(paths))
 

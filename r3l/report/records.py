@@ -34,6 +34,10 @@ class Record:
         """What may be compared: (tier, env, model)."""
         return self["tier"], self["env"], self["model"]
 
+    def successes(self, group: str) -> list[float]:
+        """1.0 or 0.0 for every episode of ``group``."""
+        return [float(e["success"]) for e in self.episodes if group in ("all", e["group"])]
+
     def task_scores(self, group: str) -> dict[str, float]:
         """Success of each task of ``group`` (or all), averaged over its episodes."""
         found: dict[str, list[float]] = defaultdict(list)
