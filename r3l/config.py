@@ -94,6 +94,8 @@ class EnvTierConfig(Strict):
     train_panel: str
     test_panel: str
     max_turns: int = Field(ge=1)
+    model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
+    options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
 
 
 class EnvConfig(Strict):
@@ -168,6 +170,9 @@ class Run(Strict):
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
         content["train"].pop("save_every")
+        content["env_settings"].pop("model")  # counted above, resolved
+        if not self.env_settings.options:
+            content["env_settings"].pop("options")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -301,7 +306,7 @@ def resolve(
         "method": method,
         "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
         "profile": profile,
-        "model": model or t.model,
+        "model": model or e.tiers[tier].model or t.model,
         "seed": seed,
         "env_settings": e.tiers[tier].model_dump(),
         "method_code": m.code,

@@ -13,6 +13,7 @@ import itertools
 import multiprocessing
 import traceback
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -105,8 +106,8 @@ class Recorded:
 class _Host:
     """All live environments of one worker process."""
 
-    def __init__(self, package: EnvironmentPackage) -> None:
-        self._package = package
+    def __init__(self, package: EnvironmentPackage, options: Mapping[str, Any]) -> None:
+        self._package, self._options = package, options
         self._live: dict[int, Recorded] = {}
         self._free: list[Recorded] = []
 
@@ -115,13 +116,13 @@ class _Host:
             self._free.append(self._live.pop(key))
             return None
         if key not in self._live:
-            self._live[key] = self._free.pop() if self._free else Recorded(self._package.create())
+            self._live[key] = self._free.pop() if self._free else Recorded(self._package.create(self._options))
         return getattr(self._live[key], verb)(argument)
 
 
-def _work(package_name: str, pipe: Connection) -> None:
+def _work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> None:
     """A worker's life: answer calls until the pipe closes. Errors travel back to the caller."""
-    host = _Host(find_package(package_name))
+    host = _Host(find_package(package_name), options)
     while True:
         try:
             number, *call = pipe.recv()
@@ -200,13 +201,16 @@ class EnvironmentPool:
     counts such workers.
     """
 
-    def __init__(self, package_name: str, workers: int, deadline: float = DEADLINE) -> None:
+    def __init__(
+        self, package_name: str, workers: int, options: Mapping[str, Any] | None = None, deadline: float = DEADLINE
+    ) -> None:
         self._package_name = package_name
+        self._options = dict(options or {})
         self._deadline = deadline
         self._keys = itertools.count()
         self._numbers = itertools.count()
         self._answers: dict[int, tuple[int, asyncio.Future[Any]]] = {}  # number -> (worker, answer)
-        self._here = _Host(find_package(package_name)) if workers == 0 else None
+        self._here = _Host(find_package(package_name), self._options) if workers == 0 else None
         self._workers = [self._start_worker() for _ in range(workers)]
         self._watched = False
         self.lost = 0
@@ -247,7 +251,7 @@ class EnvironmentPool:
         # spawn, not fork: the parent holds torch threads
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(self._package_name, theirs), daemon=True)
+        process = context.Process(target=_work, args=(self._package_name, self._options, theirs), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours)

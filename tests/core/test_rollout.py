@@ -164,7 +164,7 @@ def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
         await env.reset(TASK)
         await env.step("look")
 
-    def work(package, pipe):
+    def work(package, options, pipe):
         raise SystemExit(7)
 
     monkeypatch.setattr("r3l.core.pool._work", work)
