@@ -138,7 +138,7 @@ def records(count: int, seed: int, full: bool = False) -> Iterator[tuple[dict[st
         record = {
             "asin": asin,
             "name": _title(rng, kind, attributes, full),
-            "full_description": _prose(rng, kind, attributes, 6) if full else "",
+            "full_description": _prose(rng, kind, attributes, 9) if full else "",
             "small_description": [_prose(rng, kind, attributes, 2 if full else 1) for _ in range(5 if full else 1)],
             "pricing": _pricing(rng, kind),
             "customization_options": {
@@ -184,7 +184,8 @@ def _wish(
     wanted = list(attributes) if hard else [rng.choice(attributes)]
     groups = sorted(options) if hard else [rng.choice(sorted(options))]
     values = [rng.choice(options[group]) for group in groups]
-    text = f"i want a {kind.name} that is {' and '.join(wanted)}, in {' and '.join(values)}"
+    article = "an" if kind.name[0] in "aeiou" else "a"
+    text = f"i want {article} {kind.name} that is {' and '.join(wanted)}, in {' and '.join(values)}"
     return {"instruction": text, "instruction_attributes": wanted, "instruction_options": values}
 
 
