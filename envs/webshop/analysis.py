@@ -7,17 +7,17 @@ one rule in which the annex has changed since (the colon). Proved word for word 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 import regex
 from nltk.stem.porter import PorterStemmer
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
-STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they "
-    "this to was will with".split()
-)
+_STOP_WORDS = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to
+was will with
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 _BREAK = regex.compile(r"(?w)\b")
 # A word begins with a connector (``_``) or a letter, digit or pictogram: marks and apostrophes before it are dropped.
 _WORD = regex.compile(r"\p{Pc}*[\p{Alphabetic}\p{Nd}\p{Extended_Pictographic}--\p{M}].*", regex.V1 | regex.DOTALL)
@@ -27,21 +27,21 @@ _STEMMER = PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS)
 
 def terms(text: str) -> list[str]:
     """The index terms of ``text``, in order, repeats kept."""
-    return [term for word in words(text) if (term := term_of(word)) is not None]
+    return [term for piece in pieces(text) if (term := term_of(piece)) is not None]
 
 
-def words(text: str) -> Iterator[str]:
-    """The words of ``text`` before any of them is changed or dropped."""
-    for piece in _BREAK.split(text):
-        if found := _WORD.search(piece):
-            yield found[0]
+def pieces(text: str) -> list[str]:
+    """``text`` cut at its word breaks: words, and what stands between them."""
+    return list(_BREAK.split(text))
 
 
-@lru_cache(maxsize=1 << 20)
-def term_of(word: str) -> str | None:
-    """The term that ``word`` is indexed under, or None for a stop word."""
-    if word.endswith(_POSSESSIVE):
-        word = word[:-2]
+@lru_cache(maxsize=1 << 16)
+def term_of(piece: str) -> str | None:
+    """The term that ``piece`` is indexed under, or None for a stop word and for what is no word."""
+    found = _WORD.search(piece)
+    if found is None:
+        return None
+    word = found[0][:-2] if found[0].endswith(_POSSESSIVE) else found[0]
     word = word.lower()
     return None if word in STOP_WORDS else _stem(word)
 

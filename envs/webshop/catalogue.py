@@ -151,7 +151,8 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
 def _nouns(database: sqlite3.Connection, goals: Sequence[Goal], products: int) -> Iterator[tuple[str, str]]:
     names = {goal.name for goal in goals}
     if products <= _ALL_NOUNS:
-        names |= {Product.from_json(zlib.decompress(body)).name for (body,) in database.execute("SELECT body FROM products")}
+        bodies = database.execute("SELECT body FROM products").fetchall()
+        names |= {Product.from_json(zlib.decompress(body)).name for (body,) in bodies}
     return ((name, json.dumps(nouns.nouns(name))) for name in sorted(names))
 
 
@@ -218,17 +219,18 @@ class Catalogue:
         return nouns.nouns(name) if row is None else tuple(json.loads(row[0]))
 
     def _term(self, term: str) -> Term | None:
-        return self._one("SELECT start, size FROM terms WHERE term = ?", term)
+        row: Term | None = self._one("SELECT start, size FROM terms WHERE term = ?", term)
+        return row
 
     def _one(self, statement: str, value: int | str) -> Any:
         with self._reading():
             return self._database.execute(statement, (value,)).fetchone()
 
     def _check(self) -> None:
-        counts = [self._database.execute(f"SELECT COUNT(*) FROM {t}").fetchone()[0] for t in ("goals",)]
-        last = self._database.execute("SELECT MAX(number) FROM products").fetchone()[0]
-        if counts != [self.meta.goals] or last != self.meta.products - 1:
-            raise DataError(f"{self.folder} is not whole: its products or goals are not those of its meta.json")
+        for table, expected in (("products", self.meta.products), ("goals", self.meta.goals)):
+            (last,) = self._database.execute(f"SELECT MAX(number) FROM {table}").fetchone()
+            if (-1 if last is None else last) != expected - 1:
+                raise DataError(f"{self.folder} is not whole: {table} end at {last}, its meta.json says {expected}")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -244,7 +246,7 @@ def read_meta(folder: Path) -> Meta:
     try:
         meta = Meta(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{folder} holds no catalogue ({error}); build it: python -m envs.webshop.build --help") from error
+        raise DataError(f"{folder} holds no catalogue ({error}); see: python -m envs.webshop.build --help") from error
     if meta.schema != SCHEMA:
         raise DataError(f"{path}: schema is {meta.schema}, this release reads {SCHEMA}; build the catalogue again")
     return meta

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.webshop.analysis import term_of, terms, words
+from envs.webshop.analysis import pieces, term_of, terms
 from r3l.core.errors import DataError
 
 K1, B = np.float32(0.9), np.float32(0.4)  # Anserini's defaults, which the original keeps
@@ -53,7 +53,7 @@ class IndexWriter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._terms: dict[str, int] = {}
-        self._known: dict[str, int] = {}  # word -> term number, -1 for a stop word; spares the stemmer
+        self._known: dict[str, int] = {}  # piece of text -> term number, -1 for none; spares the analyser
         self._tokens, self._owners = array("I"), array("I")
         self._lengths = bytearray()
         self._total = 0
@@ -62,7 +62,7 @@ class IndexWriter:
     def add(self, text: str) -> None:
         """The next document."""
         known, before = self._known, len(self._tokens)
-        numbers = [known[word] if word in known else self._number(word) for word in words(text)]
+        numbers = [known[piece] if piece in known else self._number(piece) for piece in pieces(text)]
         self._tokens.extend([number for number in numbers if number >= 0])
         length = len(self._tokens) - before
         self._owners.extend([len(self._lengths)] * length)
@@ -91,10 +91,10 @@ class IndexWriter:
         """Terms in all documents together."""
         return self._total
 
-    def _number(self, word: str) -> int:
-        term = term_of(word)
+    def _number(self, piece: str) -> int:
+        term = term_of(piece)
         number = -1 if term is None else self._terms.setdefault(term, len(self._terms))
-        self._known[word] = number
+        self._known[piece] = number
         return number
 
     def _flush(self) -> None:

@@ -126,7 +126,7 @@ def prove(task: Task) -> int:
     steps, _, _ = scene.play()
     if not scene.now.success:
         raise DataError(
-            f"task {task.id} is not solved in {_PROOF_TURNS} turns by a careful customer (reward {scene.now.reward:g}): "
+            f"task {task.id} is not solved in {_PROOF_TURNS} turns by a careful customer, reward {scene.now.reward:g}: "
             f"{[step.action for step in steps]}; change the catalogue in configs/panels"
         )
     return len(steps)

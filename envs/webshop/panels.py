@@ -197,4 +197,4 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is missing or damaged ({error}). Restore it (git checkout), or run: r3l panel build") from error
+        raise DataError(f"{path} is missing or damaged ({error}). Restore it, or run: r3l panel build") from error

@@ -6,10 +6,12 @@ have titles of a few words; ``full`` ones have the size of the original's (about
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from envs.webshop.catalogue import Source
@@ -210,16 +212,28 @@ def _title(rng: random.Random, kind: _Kind, attributes: list[str], full: bool) -
 
 
 def _prose(rng: random.Random, kind: _Kind, attributes: list[str], sentences: int) -> str:
-    return " ".join(
-        f"This {kind.name} is {rng.choice(attributes)} and {rng.choice(_CARE)}"
-        + (f"; part {_word(rng)} of the {_word(rng)} {_word(rng)} line with {_word(rng)} {_word(rng)}." if sentences > 1 else ".")
-        for _ in range(sentences)
-    )
+    texts = []
+    for _ in range(sentences):
+        text = f"This {kind.name} is {rng.choice(attributes)} and {rng.choice(_CARE)}"
+        if sentences > 1:
+            one, two, three, four = _words(rng, 4)
+            text += f"; part {one} of the {two} {three} line with {four}"
+        texts.append(f"{text}.")
+    return " ".join(texts)
 
 
-def _word(rng: random.Random) -> str:
-    """A word of a vocabulary of 12 to 21,000 words with the frequent ones short, as in a language."""
-    return "".join(rng.choices(_SYLLABLES, k=min(1 + int(rng.expovariate(0.7)), 4)))
+def _words(rng: random.Random, count: int) -> list[str]:
+    """Words of a language of 20,000, the n-th of them 1 / n as frequent as the first."""
+    words, cumulative = _language()
+    return rng.choices(words, cum_weights=cumulative, k=count)
+
+
+@lru_cache(maxsize=1)
+def _language() -> tuple[list[str], list[float]]:
+    rng = random.Random(seed_of("webshop", "language"))
+    words = sorted({"".join(rng.choices(_SYLLABLES, k=4)) for _ in range(40_000)})[:20_000]
+    rng.shuffle(words)
+    return words, list(itertools.accumulate(1 / rank for rank in range(1, len(words) + 1)))
 
 
 def _asin(index: int, seed: int) -> str:
@@ -233,20 +247,21 @@ def _asin(index: int, seed: int) -> str:
 
 def _ballast(rng: random.Random, asin: str) -> dict[str, Any]:
     """What the original's records carry and the shop drops; it counts in the memory of an in-memory copy."""
-    texts = {
-        name: ""
-        for name in (
-            "brand list_price availability_quantity total_reviews total_answered_questions seller_id fast_track_message"
-        ).split()
-    }
-    return texts | {
+    return {
+        "brand": "",
+        "list_price": "",
+        "availability_quantity": None,
+        "total_reviews": "",
+        "total_answered_questions": "",
+        "seller_id": "",
+        "fast_track_message": "",
         "product_information": {"ASIN": asin, "Date First Available": "May 1, 2021", "Package Dimensions": "9 x 6 x 2"},
         "brand_url": f"https://example.org/brands/{asin}",
         "availability_status": "In Stock. Ships from and sold by the shop.",
         "seller_name": "the shop",
         "fulfilled_by_amazon": "",
         "aplus_present": "",
-        "small_description_old": "About this item " + " ".join(_word(rng) for _ in range(120)),
+        "small_description_old": "About this item " + " ".join(_words(rng, 150)),
         "average_rating": round(rng.uniform(1, 5), 1),
         "page": rng.randrange(20),
     }
