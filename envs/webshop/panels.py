@@ -8,6 +8,7 @@ original catalogue by session number; the catalogue is the user's own, its size 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections import Counter
@@ -158,7 +159,7 @@ def _regenerate(name: str) -> dict[str, list[Task]]:
 
 
 def _take(numbers: Iterator[int], count: int, where: str) -> list[int]:
-    taken = [number for number, _ in zip(numbers, range(count), strict=False)]
+    taken = list(itertools.islice(numbers, count))
     if len(taken) < count:
         raise ConfigError(f"{where} is {count}, but the catalogue has only {len(taken)} such goals left")
     return taken
