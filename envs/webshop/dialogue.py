@@ -127,14 +127,15 @@ def compact(text: str) -> str:
         else:  # a product: title and price follow
             parts.append(button[3])
             fresh = False
-    return "; ".join(parts).lower()
+    return "; ".join(parts).lower() or "search page"
 
 
 def _shown(text: str) -> list[str]:
     """The lines that a compact prompt keeps."""
     lines = [line for line in text.split("\n") if line.strip() and not _CLICKED.fullmatch(line)]
-    if "Instruction:" in lines:
-        del lines[: lines.index("Instruction:") + 2]
+    headings = [k for k, line in enumerate(lines) if line.strip() == "Instruction:"]
+    if headings:
+        del lines[: headings[0] + 2]
     kept = []
     for line in lines:
         button = _BUTTON.fullmatch(line)

@@ -76,8 +76,9 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
     except OSError as error:
         raise _unreadable(path, error) from error
     except ijson.JSONError as error:
+        reason = " ".join(str(error).split())  # the parser's message draws a picture over several lines
         raise DataError(
-            f"{path} is cut off or damaged after {number} products ({error}). Download the file again and compare sizes"
+            f"{path} is cut off or damaged after {number} products ({reason}). Download it again and compare sizes"
         ) from error
     if number == 0:
         raise DataError(f"{path} holds no product: expected a JSON list of records, each with asin, name, pricing, ...")
