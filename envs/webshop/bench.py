@@ -25,8 +25,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import psutil
 
-from envs.webshop.catalogue import Catalogue, build, read_meta, size_on_disk
+from envs.webshop.catalogue import build, read_meta, size_on_disk
 from envs.webshop.dialogue import instruction
 from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from envs.webshop.synthetic import records, sources
@@ -145,11 +146,8 @@ def _serve(folder: Path, sessions: int, workers: int, steps: int, seed: int) -> 
 
 def _worker(folder: Path, sessions: int, steps: int, seed: int, pipe: Connection) -> None:
     """Play ``sessions`` engines in turn, ``steps`` actions each; then report memory when asked."""
-    from envs.webshop import build as places
-
-    meta = Catalogue.at(folder).meta
     os.environ["R3L_WEBSHOP"] = str(folder)
-    places.ORIGINAL = meta.name  # this process serves the bench's catalogue as if it were the user's
+    meta = read_meta(folder)
     rng, times, engines = random.Random(seed), defaultdict[str, list[float]](list), []
     for _ in range(sessions):
         engines.append(WebshopEngine())
@@ -171,11 +169,8 @@ def _worker(folder: Path, sessions: int, steps: int, seed: int, pipe: Connection
 
 def memory_of() -> dict[str, int]:
     """This process's resident bytes: all, its fair share of shared pages, and private ones (Linux)."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
-    kilobytes = {name: int(value.split()[0]) for name, value in fields.items()}
-    private = kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]
-    sizes = {"rss_bytes": kilobytes["Rss"], "pss_bytes": kilobytes["Pss"], "private_bytes": private}
-    return {name: size * 1024 for name, size in sizes.items()}
+    found = psutil.Process().memory_full_info()
+    return {"rss_bytes": found.rss, "pss_bytes": found.pss, "private_bytes": found.uss}
 
 
 def _copy_size(products: int, seed: int) -> dict[str, int]:

@@ -61,6 +61,8 @@ def cache_directory() -> Path:
 @lru_cache(maxsize=32)
 def _located(catalogue: str, variable: str, cache: str) -> Path:
     """The arguments after the first are what the answer depends on."""
+    if variable and read_meta(Path(variable)).id == catalogue:
+        return Path(variable)
     name = catalogue.rsplit("-", 2)[0]
     if name == ORIGINAL:
         folder, meta = original()

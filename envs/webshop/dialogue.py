@@ -5,7 +5,8 @@ words, without its claim that any page can be searched from (defect B-21: its va
 is a search bar). ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
 Both read responses by one rule: ``<think>..</think>``, then ``<action>..</action>``, the first of each. An action
 that the page does not have is passed on and changes nothing, so replaying it changes nothing either (B-18); the
-same action twice in a row ends the episode, unless it searches or turns pages (audit, section 3.1).
+same action twice in a row ends the episode, unless it searches or turns pages (audit, section 3.1). The release
+scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20); here all of them score 0.
 """
 
 from __future__ import annotations

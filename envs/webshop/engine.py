@@ -56,6 +56,9 @@ class _Mark:
 class WebshopEngine:
     """One live session (an ``Environment``). Engines of a process share the opened catalogue."""
 
+    _goal: Goal  # from the first reset on
+    _page: Page
+
     def __init__(self) -> None:
         self._catalogue: Catalogue | None = None
         self._session: Session | None = None
@@ -186,9 +189,6 @@ class WebshopEngine:
     def _shop(self) -> Catalogue:
         assert self._catalogue is not None
         return self._catalogue
-
-    _goal: Goal
-    _page: Page
 
 
 def _parse(action: str) -> tuple[str, str]:
