@@ -1,5 +1,6 @@
 """Sessions on the real engine: the original's rules one by one, recorded sessions, snapshots, replay, memory."""
 
+import asyncio
 import json
 import random
 from dataclasses import replace
@@ -14,7 +15,7 @@ from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from envs.webshop.goals import human_goals
 from envs.webshop.products import product
 from r3l.core.errors import DataError, EngineError
-from r3l.core.pool import Recorded
+from r3l.core.pool import EnvironmentPool, Recorded
 from r3l.core.task import Task
 
 TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
@@ -200,6 +201,21 @@ def test_every_pivot_of_random_episodes_replays_identically(task, shop):
         again = WebshopEngine()
         assert [again.reset(task(number)), *map(again.step, actions)] == seen
     assert compared > 200
+
+
+def test_two_worker_processes_share_a_catalogue_without_a_server(task, shop):
+    async def main():
+        pool = EnvironmentPool("webshop", workers=2)
+        handles = [pool.open() for _ in range(4)]
+        first = await asyncio.gather(*(handle.reset(task(k)) for k, handle in enumerate(handles)))
+        results = await asyncio.gather(*(handle.step("search[shirt]") for handle in handles))
+        again = await asyncio.gather(*(handle.rewind(0) for handle in handles))
+        pool.close()
+        return first, results, again
+
+    first, results, again = asyncio.run(main())
+    assert again == first and [shop.goal(k).instruction in seen.text for k, seen in enumerate(first)] == [True] * 4
+    assert len({seen.text.split("Page 1")[1] for seen in results}) == 1
 
 
 @pytest.mark.slow
