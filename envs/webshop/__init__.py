@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from r3l.core.environment import Dialogue, Environment, EnvironmentPackage
+from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
 if TYPE_CHECKING:
@@ -19,10 +20,12 @@ class WebshopPackage:
 
     name = "webshop"
 
-    def create(self) -> Environment:
+    def create(self, options: Mapping[str, Any]) -> Environment:
         """A new engine."""
         from envs.webshop.engine import WebshopEngine
 
+        if options:
+            raise ConfigError(f"WebShop has no options, found {', '.join(sorted(options))}; remove them")
         return WebshopEngine()
 
     def dialogue(self, settings: Mapping[str, Any]) -> Dialogue:

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 from string import Template
+from typing import Any
 
 from envs.webshop import pages
 from envs.webshop.engine import SEARCH_ACTION
-from r3l.core.environment import Message, Observation, Parsed
+from r3l.core.environment import Ended, Message, Observation, Parsed
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
@@ -83,6 +84,15 @@ class WebshopDialogue:
             return f"{outcome}{ended}. reward {reward:.2g}. {turns} steps, {limit}."
         early = f" The episode was ended early: {_REASONS.get(error, error)}." if error is not None else ""
         return f"The purchase was {outcome}.{early} Reward: {reward:.4g} of 1. Actions: {turns}, {limit}."
+
+    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+        """The scripted reviewer's report, made from the observed pages alone; None for the original's instructions."""
+        from envs.webshop.demonstrator import review
+        from envs.webshop.synthetic import is_wish
+
+        if not is_wish(instruction(ended.first)):
+            return None
+        return review(ended.first, ended.answers, ended.success, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
         targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]

@@ -165,6 +165,11 @@ def sources(count: int, seed: int, full: bool = False, goals_of: int | None = No
         yield Source(listed, tuple(human_goals(listed, wanted, "synthetic wishes")))
 
 
+def is_wish(instruction: str) -> bool:
+    """Whether :func:`read_wish` can read it."""
+    return _WISH.fullmatch(instruction) is not None
+
+
 def read_wish(instruction: str) -> Wish:
     """What an instruction of this catalogue asks for. Raises ValueError for any other text."""
     found = _WISH.fullmatch(instruction)

@@ -7,6 +7,7 @@ import pytest
 from envs.webshop import PACKAGE
 from envs.webshop.demonstrator import belief_after, is_right, plan
 from envs.webshop.lessons import Manner, demonstrations
+from r3l.core.environment import Ended
 from r3l.core.pool import find_package
 from r3l.local.nano import build_tokenizer
 from r3l.local.warmstart import episode_parts, retry_parts
@@ -92,3 +93,15 @@ def test_an_episode_with_its_review_stays_under_800_tokens(erring):
     lengths = sorted(len(tokenizer.encode(text)) for text in texts)
     assert len(tokenizer) == 1024 and lengths[len(lengths) // 2] < 500
     assert sum(length < 800 for length in lengths) / len(lengths) > 0.95
+
+
+def test_the_dialogue_reviews_what_it_can_read():
+    """A synthetic instruction is reviewed from its pages; one of the original's is not."""
+    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 10})
+    task = PACKAGE.tasks("nano/train")[0]
+    first = PACKAGE.create({}).reset(task)
+    ended = Ended(task, first.text, (("search[nothing of the kind]", ""),), False, None)
+    found = dialogue.review(ended)
+    assert found["retry_from_step"] == 0 and found["improvement_suggestion"].startswith("search[")
+    other = Ended(task, "Instruction:\ni need a long lasting pen", ended.answers, False, None)
+    assert dialogue.review(other) is None
