@@ -45,7 +45,7 @@ test: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy r3l
+	$(BIN)/mypy r3l baselines
 	$(BIN)/snakefmt --check Snakefile
 
 clean:

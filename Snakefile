@@ -1,7 +1,7 @@
 """Panel, training, evaluation, table, figure: every rule is one call of the `r3l` command line.
 
     snakemake --cores all results/table1.csv
-    snakemake --cores all results/table1.csv --config seeds=[0,1,2] 'methods=[zero_shot,r3l]'
+    snakemake --cores all results/table2.csv results/budget.csv --config grid=full seeds=[0,1,2]
 
 A run's directory is its state: checkpoints, metrics and episodes live there undeclared, because Snakemake deletes
 declared outputs before and after a failed job. Declared are only the files that appear last, and whole. A job that
@@ -25,13 +25,14 @@ configfile: "configs/workflow.yaml"
 
 try:
     CONFIG = plan.load(config)
-    RUNS = plan.runs(CONFIG)
+    TABLES = plan.tables()
+    RUNS_OF = {name: plan.runs(CONFIG, table) for name, table in TABLES.items()}
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
 R3L = f"{sys.executable} -m r3l.cli"
 OPTIONS = plan.options(CONFIG)
-EVALUATIONS = [f"results/{run}/evaluation.json" for run in RUNS]
+RUNS = {run: found for runs in RUNS_OF.values() for run, found in runs.items()}
 
 
 STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
@@ -49,6 +50,10 @@ def fingerprint_of(wildcards):
     return run_of(wildcards).fingerprint()
 
 
+def evaluations_of(table):
+    return [f"results/{run}/evaluation.json" for run in RUNS_OF[table]]
+
+
 def panels_of(wildcards):
     return plan.panel_files(wildcards.env)
 
@@ -59,6 +64,7 @@ wildcard_constraints:
     model="[^/]+",
     method="[^/]+",
     seed=r"\d+",
+    table="|".join(TABLES),
 
 
 rule all:
@@ -118,22 +124,44 @@ rule evaluate:
         "{R3L} evaluate $(dirname {input})"
 
 
-rule table1:
+rule table:
+    # Every file of configs/tables is a target: results/table1.csv, results/table2.csv, results/alpha.csv ...
     input:
-        EVALUATIONS,
+        lambda wildcards: evaluations_of(wildcards.table),
     output:
-        "results/table1.csv",
+        "results/{table}.csv",
     params:
         seeds=len(CONFIG.seeds),
+        methods=lambda wildcards: ",".join(CONFIG.rows(TABLES[wildcards.table])),
     shell:
-        "{R3L} table table1 {input} --seeds-planned {params.seeds} --out {output} > /dev/null"
+        "{R3L} table {wildcards.table} {input} --seeds-planned {params.seeds} --rows '{params.methods}' --out {output} > /dev/null"
+
+
+rule budget:
+    # What each method of Table 1 cost: rollouts, steps, tokens by kind, seconds by phase.
+    input:
+        evaluations_of("table1"),
+    output:
+        "results/budget.csv",
+    shell:
+        "{R3L} table budget {input} --out {output} > /dev/null"
 
 
 rule figure:
     input:
-        EVALUATIONS,
+        evaluations_of("table1"),
     output:
         "results/figures/training_curves.pdf",
         "results/figures/training_curves.png",
     shell:
         "{R3L} figure training_curves {input} --out results/figures"
+
+
+rule scores_figure:
+    input:
+        lambda wildcards: evaluations_of(wildcards.table),
+    output:
+        "results/figures/{table}.pdf",
+        "results/figures/{table}.png",
+    shell:
+        "{R3L} figure {wildcards.table} {input} --out results/figures"

@@ -11,19 +11,17 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from baselines.grpo import ClippedMethod
-from baselines.grpo import Settings as GRPOSettings
-from r3l.algorithm import count_retry
+from baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, Tokens
-from r3l.core.rollout import Arena, play
+from r3l.core.rollout import Arena
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory
-from r3l.critique import Critic, criticise
-from r3l.retry import RetrySettings, retry
+from r3l.core.trajectory import Group
+from r3l.critique import Critic, SecondTry, try_twice
+from r3l.retry import RetrySettings
 
 
-class Settings(GRPOSettings, RetrySettings):
+class CritiqueGRPOSettings(GRPOSettings, RetrySettings):
     """Every switch of Critique-GRPO; sources stand in configs/methods/critique_grpo.yaml."""
 
     critic: Critic = Field("model", description="who writes the critique (audit 1.10)")
@@ -31,10 +29,11 @@ class Settings(GRPOSettings, RetrySettings):
     shaping_gamma: float = Field(0.1, gt=0, description="gamma of p / (p + gamma) (audit 0.6)")
 
 
-class CritiqueGRPO(ClippedMethod[Settings]):
+class CritiqueGRPO(GRPO):
     """The method (see r3l.core.method.Method)."""
 
-    Settings = Settings
+    Settings = CritiqueGRPOSettings
+    settings: CritiqueGRPOSettings
 
     @property
     def max_rollouts(self) -> int:
@@ -44,27 +43,17 @@ class CritiqueGRPO(ClippedMethod[Settings]):
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """The rollouts, one of them replaced by the best refinement if any improved."""
         members = range(self.settings.group_size)
-        pairs = await arena.gather(*[self._attempt(task, arena, m) for m in members])
-        initial = [base for base, _ in pairs]
-        better = [refined for base, refined in pairs if refined is not None and refined.reward > base.reward]
-        if not better:
-            return [Group(task, initial)]
-        best = max(better, key=lambda t: t.reward)  # the first of the best
-        others = [base for base in initial if base.member != best.member]
-        if self.settings.refined_group == "joint":
-            return [Group(task, [*others, best])]
-        return [Group(task, others), Group(task, [best])]
-
-    async def _attempt(self, task: Task, arena: Arena, member: int) -> tuple[Trajectory, Trajectory | None]:
-        episode = await play(arena, task, member)
-        base, refined = episode.trajectory, None
-        critique = None if base.success else await criticise(arena, episode, self.settings.critic)
-        if critique is not None:
-            done = await retry(arena, episode, 0, critique.guidance, self.settings)
-            count_retry(arena, base, done.guided, 0)
-            refined = replace(done.distilled, kind="refined")
-        await episode.close()
-        return base, refined
+        s = self.settings
+        tries: list[SecondTry] = await arena.gather(*[try_twice(arena, task, m, s.critic, s) for m in members])
+        improved = [t.second.distilled for t in tries if t.second and t.second.distilled.reward > t.first.reward]
+        if not improved:
+            return [Group(task, [t.first for t in tries])]
+        best = max(improved, key=lambda t: t.reward)  # the first of the best
+        others = [t.first for t in tries if t.first.member != best.member]
+        refined = replace(best, kind="refined")
+        if s.refined_group == "joint":
+            return [Group(task, [*others, refined])]
+        return [Group(task, others), Group(task, [refined])]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """PPO's clipped surrogate on rollouts, -A p / (p + gamma) on refinements."""

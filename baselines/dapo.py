@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from baselines.grpo import ClippedMethod
-from baselines.grpo import Settings as GRPOSettings
+from baselines.grpo import GRPO, GRPOSettings
 from r3l.core.rollout import Arena, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
@@ -16,7 +15,7 @@ from r3l.core.trajectory import Group, Trajectory
 Counted = Literal["responses", "all_after_first_prompt"]
 
 
-class Settings(GRPOSettings):
+class DAPOSettings(GRPOSettings):
     """Every switch of DAPO; sources stand in configs/methods/dapo.yaml."""
 
     clip_high: float = Field(0.28, ge=0, description="the ratio is clipped at 1 + clip_high (audit 1.7)")
@@ -28,10 +27,11 @@ class Settings(GRPOSettings):
     binary_reward: bool = Field(False, description="reward 1 for success and 0 for anything else (audit 1.7)")
 
 
-class DAPO(ClippedMethod[Settings]):
+class DAPO(GRPO):
     """The method (see r3l.core.method.Method)."""
 
-    Settings = Settings
+    Settings = DAPOSettings
+    settings: DAPOSettings
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 import torch
 from pydantic import Field
@@ -11,30 +9,21 @@ from pydantic import Field
 from r3l.core import losses
 from r3l.core.advantages import standardised
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
-from r3l.core.rollout import Arena, play_group
-from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
 
-class Settings(MethodSettings):
+class GRPOSettings(MethodSettings):
     """Every switch of GRPO; sources stand in configs/methods/grpo.yaml."""
 
-    group_size: int = Field(8, ge=1, description="N: rollouts a task (A-14, A-17)")
     clip_low: float = Field(0.2, ge=0, description="the ratio is clipped at 1 - clip_low (audit 0.6)")
     clip_high: float = Field(0.2, ge=0, description="the ratio is clipped at 1 + clip_high (audit 0.6)")
     loss_agg: LossAggregation = Field("token_mean", description="how token losses are averaged (A-8)")
 
 
-S = TypeVar("S", bound=Settings)
+class GRPO(TrainedMethod[GRPOSettings]):
+    """The method (see r3l.core.method.Method); N plain rollouts in one group."""
 
-
-class ClippedMethod(TrainedMethod[S]):
-    """Standardised returns and PPO's clipped surrogate: what GRPO and its relatives share."""
-
-    @property
-    def max_rollouts(self) -> int:
-        """N."""
-        return self.settings.group_size
+    Settings: type[GRPOSettings] = GRPOSettings
 
     def advantages(self, group: Group) -> np.ndarray:
         """(r - mean) / (std + 1e-6)."""
@@ -49,13 +38,3 @@ class ClippedMethod(TrainedMethod[S]):
         s, ratio_B_T = self.settings, self.ratio(batch, logprobs_B_T)
         loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B, s.clip_low, s.clip_high)
         return loss_B_T, {"clip_fraction": clipped_B_T}
-
-
-class GRPO(ClippedMethod[Settings]):
-    """The method (see r3l.core.method.Method)."""
-
-    Settings = Settings
-
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
-        """N plain rollouts in one group."""
-        return [Group(task, await play_group(arena, task, self.settings.group_size))]

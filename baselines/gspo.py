@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from baselines.grpo import GRPO
-from baselines.grpo import Settings as GRPOSettings
+from baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, LossAggregation
 
 
-class Settings(GRPOSettings):
+class GSPOSettings(GRPOSettings):
     """Every switch of GSPO; sources stand in configs/methods/gspo.yaml."""
 
     clip_low: float = Field(3e-4, ge=0, description="the sequence ratio is clipped at 1 - clip_low (audit 0.6)")
@@ -22,7 +21,7 @@ class Settings(GRPOSettings):
 class GSPO(GRPO):
     """The method (see r3l.core.method.Method)."""
 
-    Settings = Settings
+    Settings = GSPOSettings
 
     def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:
         """The same value on all tokens of a row; each token keeps its own gradient (GSPO-token)."""

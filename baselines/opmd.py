@@ -9,33 +9,21 @@ from pydantic import Field
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred
 from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
-from r3l.core.rollout import Arena, play_group
-from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
 
-class Settings(MethodSettings):
+class OPMDSettings(MethodSettings):
     """Every switch of OPMD; sources stand in configs/methods/opmd.yaml."""
 
-    group_size: int = Field(8, ge=1, description="N: rollouts a task (A-17)")
     baseline: BaselineRule = Field("mean", description="baseline of the returns (audit 0.7)")
     baseline_tau: float = Field(1.0, gt=0, description="temperature of the logavgexp baseline (audit 0.7)")
     opmd_tau: float = Field(0.0, ge=0, description="divides the policy loss by 1 + tau (A-6)")
 
 
-class OPMD(TrainedMethod[Settings]):
-    """The method (see r3l.core.method.Method)."""
+class OPMD(TrainedMethod[OPMDSettings]):
+    """The method (see r3l.core.method.Method); N plain rollouts in one group."""
 
-    Settings = Settings
-
-    @property
-    def max_rollouts(self) -> int:
-        """N."""
-        return self.settings.group_size
-
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
-        """N plain rollouts in one group."""
-        return [Group(task, await play_group(arena, task, self.settings.group_size))]
+    Settings = OPMDSettings
 
     def advantages(self, group: Group) -> np.ndarray:
         """r - b."""

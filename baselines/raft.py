@@ -15,24 +15,18 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 
 
-class Settings(MethodSettings):
+class RAFTSettings(MethodSettings):
     """Every switch of RAFT; sources stand in configs/methods/raft.yaml."""
 
-    group_size: int = Field(8, ge=1, description="N: rollouts a task (A-14)")
     keep_reward: float = Field(1.0, description="rollouts with at least this reward are imitated (audit 1.6)")
     rejected: Literal["drop", "released_dilute"] = Field("drop", description="what becomes of the others (B-40)")
     loss_agg: LossAggregation = Field("token_mean", description="how token losses are averaged (A-8)")
 
 
-class RAFT(TrainedMethod[Settings]):
+class RAFT(TrainedMethod[RAFTSettings]):
     """The method (see r3l.core.method.Method)."""
 
-    Settings = Settings
-
-    @property
-    def max_rollouts(self) -> int:
-        """N."""
-        return self.settings.group_size
+    Settings = RAFTSettings
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """N plain rollouts, for the metrics, and the kept ones as what is imitated."""

@@ -9,9 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from baselines.grpo import ClippedMethod
-from baselines.grpo import Settings as GRPOSettings
-from r3l.algorithm import count_retry
+from baselines.grpo import GRPO, GRPOSettings
 from r3l.core.rollout import Arena, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
@@ -19,7 +17,7 @@ from r3l.reflection import ReflectionSettings, Report, reflect
 from r3l.retry import RetrySettings, guidance_text, retry
 
 
-class Settings(GRPOSettings, ReflectionSettings, RetrySettings):
+class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
     """Every switch of Reflect-GRPO; sources stand in configs/methods/reflect_grpo.yaml."""
 
     group_size: int = Field(4, ge=0, description="rollouts that are never reflected on (audit 1.9)")
@@ -27,10 +25,11 @@ class Settings(GRPOSettings, ReflectionSettings, RetrySettings):
     retry: Literal["works", "released_noop"] = Field("works", description="whether retries are played (B-2)")
 
 
-class ReflectGRPO(ClippedMethod[Settings]):
+class ReflectGRPO(GRPO):
     """The method (see r3l.core.method.Method)."""
 
-    Settings = Settings
+    Settings = ReflectGRPOSettings
+    settings: ReflectGRPOSettings
 
     @property
     def max_rollouts(self) -> int:
@@ -53,7 +52,6 @@ class ReflectGRPO(ClippedMethod[Settings]):
             if isinstance(report, Report) and not report.perfect and self.settings.retry == "works":
                 guidance = guidance_text(report, self.settings.guidance)
                 done = await retry(arena, episode, 0, guidance, self.settings)
-                count_retry(arena, episode.trajectory, done.guided, 0)
                 found.append(done.distilled)
         await episode.close()
         return found

@@ -13,21 +13,19 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from r3l.algorithm import count_retry
 from r3l.core import losses
 from r3l.core.advantages import centred
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
-from r3l.core.rollout import Arena, play
+from r3l.core.rollout import Arena
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory
-from r3l.critique import Critic, Critique, criticise
-from r3l.retry import Retry, RetrySettings, retry
+from r3l.core.trajectory import Group
+from r3l.critique import Critic, SecondTry, try_twice
+from r3l.retry import RetrySettings
 
 
-class Settings(MethodSettings, RetrySettings):
+class RLTFSettings(MethodSettings, RetrySettings):
     """Every switch of RLTF; sources stand in configs/methods/rltf_*.yaml."""
 
-    group_size: int = Field(8, ge=1, description="first attempts; each failed one gets a second")
     learn: Literal["sd", "fm", "sft"] = Field(description="what the second attempt teaches beside itself")
     critic: Critic = Field("environment_or_model", description="who writes the critique (RLTF audit 4)")
     gamma: float = Field(0.1, ge=0, description="share of the second reward in the first return (RLTF audit 2)")
@@ -40,13 +38,10 @@ class Settings(MethodSettings, RetrySettings):
     loss_agg: LossAggregation = Field("token_mean", description="how token losses are averaged (RLTF audit 2)")
 
 
-Pair = tuple[Trajectory, Critique | None, Retry | None]
-
-
-class RLTF(TrainedMethod[Settings]):
+class RLTF(TrainedMethod[RLTFSettings]):
     """The method (see r3l.core.method.Method)."""
 
-    Settings = Settings
+    Settings = RLTFSettings
 
     @property
     def max_rollouts(self) -> int:
@@ -55,39 +50,25 @@ class RLTF(TrainedMethod[Settings]):
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """Groups: first attempts, second attempts, and what ``learn`` adds."""
-        members = range(self.settings.group_size)
-        pairs: list[Pair] = await arena.gather(*[self._attempt(task, arena, m) for m in members])
-        return self.groups(task, pairs)
+        s, members = self.settings, range(self.settings.group_size)
+        return self.groups(task, await arena.gather(*[try_twice(arena, task, m, s.critic, s) for m in members]))
 
-    def groups(self, task: Task, pairs: list[Pair]) -> list[Group]:
+    def groups(self, task: Task, tries: list[SecondTry]) -> list[Group]:
         """R1 = r1 + gamma r2 for first attempts; each turn is centred over those that reached it."""
         s = self.settings
-        first = [base for base, _, _ in pairs]
-        returns = [base.reward + (s.gamma * again.guided.reward if again else 0.0) for base, _, again in pairs]
-        second = [again for _, _, again in pairs if again is not None]
-        groups = [Group(task, first, shaped=returns)]
-        if not second:
-            return groups
-        groups.append(Group(task, [again.guided for again in second]))
-        distilled = [again.distilled for again in second]
+        first = [t.first for t in tries]
+        second = [t.second for t in tries if t.second is not None]
+        returns = [t.first.reward + (s.gamma * t.second.guided.reward if t.second else 0.0) for t in tries]
+        groups = [Group(task, first, shaped=returns), Group(task, [t.guided for t in second])]
+        distilled = [t.distilled for t in second]
         if s.learn == "sd":
-            baseline = float(np.mean([base.reward for base in first])) if s.first_turn_baseline else None
+            baseline = float(np.mean([t.reward for t in first])) if s.first_turn_baseline else None
             groups.append(Group(task, distilled, baseline=baseline))
         elif s.learn == "sft":
             groups.append(Group(task, [t for t in distilled if t.success], "sft"))
         else:
-            groups.append(Group(task, [critique.trajectory for _, critique, _ in pairs if critique], "sft"))
+            groups.append(Group(task, [t.critique.trajectory for t in tries if t.critique], "sft"))
         return [group for group in groups if group.trajectories]
-
-    async def _attempt(self, task: Task, arena: Arena, member: int) -> Pair:
-        episode = await play(arena, task, member)
-        base, done = episode.trajectory, None
-        critique = None if base.success else await criticise(arena, episode, self.settings.critic)
-        if critique is not None:
-            done = await retry(arena, episode, 0, critique.guidance, self.settings)
-            count_retry(arena, base, done.guided, 0)
-        await episode.close()
-        return base, critique, done
 
     def advantages(self, group: Group) -> np.ndarray:
         """r - b without standard deviation; self-distillation is weighted by ``sd_coef``."""

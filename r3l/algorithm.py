@@ -22,13 +22,12 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
 from r3l.reflection import Reflection, ReflectionSettings, Report, reflect
-from r3l.retry import Retry, RetrySettings, choose_pivot, guidance_text, retry
+from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, retry
 
 
-class Settings(MethodSettings, ReflectionSettings, RetrySettings, CreditSettings, AmplificationSettings):
+class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
     """Every switch of R3L; sources stand in configs/methods/r3l.yaml."""
 
-    group_size: int = Field(8, ge=1, description="N: rollouts a task, retries included (A-17)")
     retries: int = Field(1, ge=0, description="retries of each base; N // (1 + retries) bases are reflected on")
     retry_fill: Literal["none", "resample_base"] = Field("none", description="a base without retry (A-18)")
     train_on: Literal["distilled", "guided"] = Field("distilled", description="which form of a retry trains (B-13)")
@@ -57,15 +56,10 @@ class Attempt:
     fill: Trajectory | None = None
 
 
-class R3L(TrainedMethod[Settings]):
+class R3L(TrainedMethod[R3LSettings]):
     """The method (see r3l.core.method.Method)."""
 
-    Settings = Settings
-
-    @property
-    def max_rollouts(self) -> int:
-        """Bases and retries together."""
-        return self.settings.group_size
+    Settings = R3LSettings
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """Base rollouts, reflections on them, guided retries, and what of it is imitated.
@@ -98,9 +92,7 @@ class R3L(TrainedMethod[Settings]):
             (attempt.fill,) = await play_group(arena, task, 1, first=self.settings.group_size + member)
         return attempt
 
-    async def _reflect_and_retry(
-        self, arena: Arena, base: Episode, attempt: Attempt, number: tuple[int, ...]
-    ) -> None:
+    async def _reflect_and_retry(self, arena: Arena, base: Episode, attempt: Attempt, number: tuple[int, ...]) -> None:
         s = self.settings
         reflection = await reflect(arena, base, s, number)
         attempt.reflections.append(reflection)
@@ -110,12 +102,12 @@ class R3L(TrainedMethod[Settings]):
         pivot = choose_pivot(s.pivot, report.pivot, base, arena)
         if pivot is None:
             return
-        done = await retry(arena, base, pivot, guidance_text(report, s.guidance), s, number)
+        guidance = guidance_text(report, s.guidance)
+        done = await retry(arena, base, pivot, guidance, s, number, s.replay_duplicate_obs)
         attempt.retries.append((reflection, done))
         attempt.pivots.append(pivot)
         for trajectory in (done.distilled, done.guided):
             assign_pivotal_credit(trajectory, pivot, s)
-        count_retry(arena, attempt.base, done.guided, pivot)
 
     def _explored(self, attempt: Attempt) -> list[Trajectory]:
         distilled = self.settings.train_on == "distilled"
@@ -150,16 +142,3 @@ class R3L(TrainedMethod[Settings]):
         ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
         loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B, s.clip_low, s.clip_high)
         return loss_B_T, {"clip_fraction": clipped_B_T}
-
-
-def count_retry(arena: Arena, base: Trajectory, again: Trajectory, pivot: int) -> None:
-    """What a retry brought, for the metrics of every method that retries."""
-    arena.counters["retry/count"] += 1
-    arena.counters["retry/success"] += int(again.success)
-    arena.counters["retry/improved"] += int(again.reward > base.reward)
-    arena.counters["retry/worse"] += int(again.reward < base.reward)
-    arena.counters["retry/gain"] += again.reward - base.reward
-    arena.counters["retry/after_failure"] += int(not base.success)
-    arena.counters["retry/rescued"] += int(again.success and not base.success)
-    arena.counters["pivot/turns"] += pivot
-    arena.counters["pivot/of_turns"] += len(base.turns)

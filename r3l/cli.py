@@ -36,7 +36,7 @@ RESULTS = Path("results")
 
 Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
 Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
-Method = Annotated[str, typer.Option(help="Method: a file of configs/methods/.")]
+Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]
 Model = Annotated[str | None, typer.Option(help="Stored model, folder, or hub id. Default: the tier's.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of every draw of the run.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, repeatable: train.lr=1e-4.")]
@@ -58,6 +58,7 @@ def train(
     tier: Tier = "nano",
     env: Env = "alfworld",
     method: Method = "r3l",
+    profile: Annotated[str | None, typer.Option(help="paper, released_code or fair.")] = None,
     model: Model = None,
     seed: Seed = 0,
     steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
@@ -73,6 +74,8 @@ def train(
     from r3l import workflow
     from r3l.local.engine import train as train_run
 
+    if profile:
+        method += f"{',' if '@' in method else '@'}profile={profile}"
     run = _resolve(tier, env, method, seed, model, overrides, steps)
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
@@ -103,66 +106,92 @@ def evaluate(
 
 @app.command()
 def table(
-    name: Annotated[str, typer.Argument(help="table1")],
+    name: Annotated[str, typer.Argument(help="A file of configs/tables/, or budget.")],
     evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
     results: Results = RESULTS,
     out: Annotated[Path | None, typer.Option(help="Also write the table as CSV.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Methods of the rows, by commas. Default: the table's.")] = None,
     seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a table from result files, offline; missing seeds are shown as missing.
+    """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
     Example: `r3l table table1 --out results/table1.csv`
     """
     from r3l import workflow
-    from r3l.report import records, tables
+    from r3l.report import budget, records, tables
 
-    _known("table", name, tables.TABLES)
-    planned = len(workflow.load().seeds) if seeds_planned is None else seeds_planned
-    rows = tables.TABLES[name](records.load(evaluations or records.find(results)), planned)
-    if out:
-        tables.write_csv(rows, out)
-    if as_json:
-        print(json.dumps({"rows": rows}))
+    known = workflow.tables()
+    _known("table", name, {*known, "budget"})
+    found = records.load(evaluations or records.find(results))
+    if name == "budget":
+        made, shown = budget.table(found), budget.render
     else:
-        _console().print(tables.render(rows))
+        config = workflow.load()
+        run = {record["method"] for record in found}
+        wanted = [m for m in known[name].methods if m in run or m in config.rows(known[name])]
+        methods = rows.split(",") if rows else wanted
+        planned = len(config.seeds) if seeds_planned is None else seeds_planned
+        made = tables.scores_table(found, methods, known[name].baseline, planned, known[name].title)
+        shown = tables.render
+    if out:
+        tables.write_csv(made, out)
+    if as_json:
+        print(json.dumps({"rows": made}))
+    else:
+        _console().print(shown(made))
 
 
 @app.command()
 def figure(
-    name: Annotated[str, typer.Argument(help="training_curves")],
+    name: Annotated[str, typer.Argument(help="training_curves, or a table, whose scores are drawn.")],
     evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
     results: Results = RESULTS,
     out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png.")] = RESULTS / "figures",
     as_json: AsJson = False,
 ) -> None:
-    """Draw a figure from result files, offline, as PDF and PNG.
+    """Draw a figure from result files, offline, as PDF and PNG: training curves, or the scores of a table's methods.
 
     Example: `r3l figure training_curves --out results/figures`
     """
+    from r3l import workflow
     from r3l.report import figures, records
 
-    _known("figure", name, figures.FIGURES)
-    written = figures.FIGURES[name](records.load(evaluations or records.find(results)), out)
+    known = workflow.tables()
+    _known("figure", name, {*known, "training_curves"})
+    found = records.load(evaluations or records.find(results))
+    if name == "training_curves":
+        written = figures.training_curves(found, out)
+    else:
+        written = figures.scores(found, out, known[name].methods, name)
     paths = [str(path) for path in written]
     _print({"figure": name, "files": paths}, as_json, "\n".join(paths))
 
 
 @app.command()
 def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
-    """List the methods with their settings in a tier.
+    """The table of methods and switches, made from the configs: a column a profile.
 
     Example: `r3l methods --json`
     """
-    from r3l.config import MethodConfig, TierConfig, load, names
+    from r3l.report import switches
 
-    load("tiers", tier, TierConfig)
-    found = [load("methods", name, MethodConfig) for name in names("methods")]
-    rows = [
-        {"method": m.method, "label": m.label, "code": m.code, "settings": m.settings | m.tiers.get(tier, {})}
-        for m in found
-    ]
-    _print_rows({"methods": rows}, as_json)
+    rows = switches.methods(tier)
+    if as_json:
+        print(json.dumps({"methods": rows}))
+    else:
+        _console().print(switches.render_methods(rows))
+
+
+@app.command("switches")
+def list_switches(as_json: AsJson = False) -> None:
+    """Every switch in one line: values, meaning, audit id, and the methods that have it.
+
+    Example: `r3l switches`
+    """
+    from r3l.report import switches
+
+    _print_rows({"switches": switches.switches()}, as_json)
 
 
 @app.command()

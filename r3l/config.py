@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -93,6 +94,8 @@ class EnvTierConfig(Strict):
     train_panel: str
     test_panel: str
     max_turns: int = Field(ge=1)
+    model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
+    options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
 
 
 class EnvConfig(Strict):
@@ -167,6 +170,9 @@ class Run(Strict):
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
         content["train"].pop("save_every")
+        content["env_settings"].pop("model")  # counted above, resolved
+        if not self.env_settings.options:
+            content["env_settings"].pop("options")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -240,25 +246,33 @@ def _hint(word: str, known: list[str]) -> str:
 
 
 def load_method(name: str) -> MethodConfig:
-    """configs/methods/<name>.yaml with what it extends filled in."""
+    """configs/methods/<name>.yaml with what it extends filled in.
+
+    What the file sets holds in every profile and tier of the method it extends: an ablation stays one.
+    """
     found = load("methods", name, MethodConfig)
     if found.extends is None:
         if found.code is None:
-            raise ConfigError(f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method")
+            raise ConfigError(
+                f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method"
+            )
         return found
     base = load_method(found.extends)
-    sections = {
-        key: {part: values.get(part, {}) | ours.get(part, {}) for part in {*values, *ours}}
-        for key, values, ours in (("profiles", base.profiles, found.profiles), ("tiers", base.tiers, found.tiers))
-    }
     return found.model_copy(
         update={
             "code": found.code or base.code,
             "settings": base.settings | found.settings,
             "sources": base.sources | found.sources,
-            **sections,
+            "profiles": _inherit(base.profiles, found.profiles, found.settings),
+            "tiers": _inherit(base.tiers, found.tiers, found.settings),
         }
     )
+
+
+def _inherit(base: Mapping[Any, Any], ours: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, Any]:
+    """Profiles or tiers of a method and of the one that extends it; what the latter sets is left out of the former."""
+    kept = {part: {k: v for k, v in changes.items() if k not in settings} for part, changes in base.items()}
+    return {part: kept.get(part, {}) | ours.get(part, {}) for part in {*kept, *ours}}
 
 
 def variant(name: str) -> tuple[str, list[str]]:
@@ -292,7 +306,7 @@ def resolve(
         "method": method,
         "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
         "profile": profile,
-        "model": model or t.model,
+        "model": model or e.tiers[tier].model or t.model,
         "seed": seed,
         "env_settings": e.tiers[tier].model_dump(),
         "method_code": m.code,

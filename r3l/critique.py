@@ -11,10 +11,11 @@ from typing import Literal
 
 from r3l.core.environment import Message
 from r3l.core.policy import Completion
-from r3l.core.rollout import Arena, Episode
+from r3l.core.rollout import Arena, Episode, play
+from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.reflection import Report, as_sample, parse_reflection, render_log, review_dialog
-from r3l.retry import hint
+from r3l.retry import Retry, RetrySettings, hint, retry
 from r3l.templates import template
 
 Critic = Literal["environment_or_model", "model"]
@@ -47,6 +48,27 @@ async def criticise(arena: Arena, episode: Episode, critic: Critic) -> Critique 
     return None if guidance is None else Critique(guidance, as_sample(trajectory, "critique", earlier, completion))
 
 
+@dataclass(frozen=True)
+class SecondTry:
+    """An attempt, and where it failed its critique and the attempt made from the start under it."""
+
+    first: Trajectory
+    critique: Critique | None = None
+    second: Retry | None = None
+
+
+async def try_twice(arena: Arena, task: Task, member: int, critic: Critic, settings: RetrySettings) -> SecondTry:
+    """A rollout; if it failed, a critique and a retry from the start."""
+    episode = await play(arena, task, member)
+    found = SecondTry(episode.trajectory)
+    critique = None if found.first.success else await criticise(arena, episode, critic)
+    if critique is not None:
+        second = await retry(arena, episode, 0, critique.guidance, settings)
+        found = SecondTry(found.first, critique, second)
+    await episode.close()
+    return found
+
+
 def _request(arena: Arena, episode: Episode) -> list[Message]:
     trajectory = episode.trajectory
     if arena.dialogue.style == "compact":
@@ -66,7 +88,9 @@ def _guidance(arena: Arena, completion: Completion, turns: int) -> str | None:
     """Compact reviews are JSON, of which the suggestion guides; a review that cannot be read guides by its text."""
     text = completion.text.strip()
     if completion.stop_reason != "end" or not text:
-        arena.counters[f"critique/invalid/{'empty' if completion.stop_reason == 'end' else completion.stop_reason}"] += 1
+        arena.counters[
+            f"critique/invalid/{'empty' if completion.stop_reason == 'end' else completion.stop_reason}"
+        ] += 1
         return None
     report = parse_reflection(text, turns)
     if isinstance(report, Report) and report.suggestion:

@@ -134,7 +134,7 @@ def _env_starts(name: str, panel: str) -> str:
 
     package = find_package(name)
     task = package.tasks(panel)[0]
-    engine = package.create()
+    engine = package.create({})
     first = engine.reset(task)
     answer = engine.step(first.admissible[0] if first.admissible else "look")
     engine.close()

@@ -17,11 +17,13 @@ from pydantic import BaseModel, Field
 from r3l.core.environment import Dialogue, Message
 from r3l.core.policy import Completion, Conversation
 from r3l.core.rollout import Arena, Episode
+from r3l.core.seeds import Address
 from r3l.core.task import Task
 from r3l.core.trajectory import Kind, Trajectory, Turn
 from r3l.templates import template
 
 Sees = Literal["none", "verdict", "answer"]
+GuidanceForm = Literal["full_report", "suggestion", "none"]
 DomainRule = Literal["own", "alfworld_everywhere"]
 
 
@@ -31,6 +33,7 @@ class ReflectionSettings(BaseModel):
     reflect_when: Literal["always", "failed_only"] = Field("always", description="whom to reflect on (B-37)")
     reflection_sees: Sees = Field("verdict", description="the outcome, or also the gold answer where a task has one")
     reflection_domain: DomainRule = Field("own", description="domain named in the prompt (B-22)")
+    guidance: GuidanceForm = Field("full_report", description="what of the reflection guides a retry (B-37)")
     coerce_pivot: bool = Field(True, description='read a pivot written as "3" or 3.0 (B-16)')
 
 
@@ -136,7 +139,7 @@ async def reflect(
     conversation, earlier = review_dialog(arena, episode)
     for message in _request(arena.dialogue, episode, settings):
         conversation.add(message)
-    where = (trajectory.task.id, trajectory.member, *attempt)
+    where: Address = (trajectory.task.id, trajectory.member, *attempt)
     completion = await arena.complete(conversation, arena.feedback_sampling, "reflection", *where)
     conversation.close()
     verdict = _judge(completion, len(trajectory.turns), settings.coerce_pivot)

@@ -16,23 +16,26 @@ from r3l.core.policy import PHASES
 from r3l.core.rollout import Arena, Decorate, Episode, Rules, continue_episode
 from r3l.core.seeds import generator
 from r3l.core.trajectory import Trajectory
-from r3l.reflection import Report
+from r3l.reflection import GuidanceForm, Report
 from r3l.templates import template
 
-GuidanceForm = Literal["full_report", "suggestion", "none"]
 GuidancePlace = Literal["system_message", "user_turn"]
 PivotRule = Literal["reflected", "start", "random", "oracle"]
 
 
 class RetrySettings(BaseModel):
-    """The switches of retrying."""
+    """The switches of retrying, wherever it starts."""
 
-    pivot: PivotRule = Field("reflected", description="where a retry starts (B-5 for start)")
-    guidance: GuidanceForm = Field("full_report", description="what of the reflection guides (B-37)")
     guidance_place: GuidancePlace = Field("user_turn", description="where guidance stands in the dialog (B-33)")
     retry_rules: Rules = Field("same_as_base", description="ending rules of a retry (B-7)")
-    replay_duplicate_obs: bool = Field(False, description="show the pivot's observation twice (B-6)")
     rescore_distilled: bool = Field(False, description="old log-probs of a distilled retry: without its guidance")
+
+
+class PivotSettings(RetrySettings):
+    """The switches of retrying from a pivot."""
+
+    pivot: PivotRule = Field("reflected", description="where a retry starts (B-5 for start)")
+    replay_duplicate_obs: bool = Field(False, description="show the pivot's observation twice (B-6)")
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,9 @@ async def retry(
     guidance: str | None,
     settings: RetrySettings,
     attempt: tuple[int, ...] = (),
+    twice: bool = False,
 ) -> Retry:
-    """Play ``base``'s task again from turn ``pivot`` with guidance in that turn's prompt.
+    """Play ``base``'s task again from turn ``pivot`` with guidance in that turn's prompt (see :func:`with_guidance`).
 
     Beside the dialog goes its clean twin, whose prompts the distilled trajectory gets: context distillation. The
     base's environment is used up by a retry (a further one may rewind it again). Raises ReplayMismatch when the
@@ -122,11 +126,12 @@ async def retry(
     guided = Trajectory(source.task, source.member, "guided_retry", list(source.turns[:pivot]), pivot=pivot)
     conversation, clean = base.conversation.fork(pivot), base.conversation.fork(pivot)
     episode = Episode(guided, base.env, conversation, base.first, clean=clean)
-    decorate = with_guidance(guidance, settings.guidance_place, settings.replay_duplicate_obs and pivot > 0)
+    decorate = with_guidance(guidance, settings.guidance_place, twice and pivot > 0)
     sampling = replace(arena.sampling, phase=PHASES.index("retry"))
     await continue_episode(arena, episode, now, sampling, "retry", decorate, settings.retry_rules, attempt)
     conversation.close()
     clean.close()
+    _count(arena, source, guided, pivot)
     return Retry(guided, _distilled(guided, episode.clean_prompts, settings.rescore_distilled))
 
 
@@ -134,3 +139,15 @@ def _distilled(guided: Trajectory, prompts: list[tuple[int, ...]], rescore: bool
     kept, new = guided.turns[: guided.pivot], guided.turns[guided.pivot :]
     turns = [*kept, *(replace(turn, prompt_ids=ids) for turn, ids in zip(new, prompts, strict=True))]
     return replace(guided, kind="distilled", turns=turns, rescore=rescore)
+
+
+def _count(arena: Arena, base: Trajectory, again: Trajectory, pivot: int) -> None:
+    arena.counters["retry/count"] += 1
+    arena.counters["retry/success"] += int(again.success)
+    arena.counters["retry/improved"] += int(again.reward > base.reward)
+    arena.counters["retry/worse"] += int(again.reward < base.reward)
+    arena.counters["retry/gain"] += again.reward - base.reward
+    arena.counters["retry/after_failure"] += int(not base.success)
+    arena.counters["retry/rescued"] += int(again.success and not base.success)
+    arena.counters["pivot/turns"] += pivot
+    arena.counters["pivot/of_turns"] += len(base.turns)

@@ -12,12 +12,13 @@ from pydantic import BaseModel
 from r3l.config import CONFIGS, EnvConfig, MethodConfig, TierConfig
 from r3l.local.warmstart import WarmstartConfig
 from r3l.tracking import write_json_atomic
-from r3l.workflow import WorkflowConfig
+from r3l.workflow import TableConfig, WorkflowConfig
 
 MODELS: dict[str, type[BaseModel]] = {
     "tier": TierConfig,
     "env": EnvConfig,
     "method": MethodConfig,
+    "table": TableConfig,
     "warmstart": WarmstartConfig,
     "workflow": WorkflowConfig,
 }

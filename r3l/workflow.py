@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field
 
-from r3l.config import CONFIGS, ROOT, EnvConfig, Run, Strict, TierConfig, resolve, validate
+from r3l.config import CONFIGS, ROOT, EnvConfig, Run, Strict, TierConfig, names, resolve, validate
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.tracking import read_json
@@ -21,14 +21,32 @@ WORKFLOW = CONFIGS / "workflow.yaml"
 
 
 class WorkflowConfig(Strict):
-    """configs/workflow.yaml: the runs of Table 1 are envs x methods x seeds of one tier."""
+    """configs/workflow.yaml: the runs of a table are envs x its methods x seeds of one tier."""
 
     tier: str
     envs: list[str] = Field(min_length=1)
-    methods: list[str] = Field(min_length=1)
+    grid: Literal["core", "full"] = Field("core", description="the core rows of tables that name some, or all rows")
+    methods: list[str] | None = Field(None, description="rows in place of those that a table names")
     model: str | None = None
     seeds: list[int] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
+    sources: dict[str, str]
+
+    def rows(self, table: TableConfig) -> list[str]:
+        """The methods of ``table``."""
+        if self.methods is not None:
+            return self.methods
+        return table.core if self.grid == "core" and table.core else table.methods
+
+
+class TableConfig(Strict):
+    """configs/tables/<name>.yaml: methods (or variants, see r3l.config.variant) compared on the same tasks."""
+
+    table: str
+    title: str
+    baseline: str = Field(description="the method that differences are paired with")
+    methods: list[str] = Field(min_length=1)
+    core: list[str] = Field([], description="the rows of grid=core")
     sources: dict[str, str]
 
 
@@ -38,18 +56,23 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
         content = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
     config = validate(WorkflowConfig, dict(content), "configs/workflow.yaml (with --config)")
     for key in ("envs", "methods", "seeds"):
-        values = getattr(config, key)
+        values = getattr(config, key) or []
         if len(set(values)) < len(values):
             raise ConfigError(f"configs/workflow.yaml (with --config): {key} names something twice: {values}")
     return config
 
 
-def runs(config: WorkflowConfig) -> dict[str, Run]:
-    """Every run by its state directory under results/, methods together and seeds innermost."""
+def tables() -> dict[str, TableConfig]:
+    """Every table by its name."""
+    return {name: load_config("tables", name, TableConfig) for name in names("tables")}
+
+
+def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
+    """Every run of a table by its state directory under results/, methods together and seeds innermost."""
     found = [
         resolve(config.tier, env, method, seed, config.model, list(config.set))
         for env in config.envs
-        for method in config.methods
+        for method in config.rows(table)
         for seed in config.seeds
     ]
     return {f"{run.cell}/seed{run.seed}": run for run in found}

@@ -5,8 +5,19 @@ import json
 import pytest
 import yaml
 
-from r3l import config
-from r3l.config import CONFIGS, MethodConfig, TierConfig, build_method, load, names, resolve, validate
+from r3l import config, workflow
+from r3l.config import (
+    CONFIGS,
+    PROFILES,
+    MethodConfig,
+    TierConfig,
+    build_method,
+    load,
+    load_method,
+    names,
+    resolve,
+    validate,
+)
 from r3l.core.errors import ConfigError
 from r3l.schemas import schemas
 
@@ -17,7 +28,7 @@ def test_committed_schemas_are_those_of_the_models():
         assert found == schema, f"run: python -m r3l.schemas ({stem})"
 
 
-@pytest.mark.parametrize("kind", ["tiers", "envs", "methods"])
+@pytest.mark.parametrize("kind", ["tiers", "envs", "methods", "tables"])
 def test_every_value_names_its_source(kind):
     def leaves(content, prefix=""):
         for key, value in content.items():
@@ -26,11 +37,18 @@ def test_every_value_names_its_source(kind):
             else:
                 yield f"{prefix}{key}"
 
-    naming = {"tier", "env", "method", "label", "code", "engine", "model", "prompts"}
+    def sourced(leaf, sources):
+        parts = leaf.split(".")
+        return any(".".join(parts[:n]) in sources for n in range(1, len(parts) + 1))
+
+    naming = {"tier", "env", "method", "table", "title", "label", "code", "extends", "engine", "model", "prompts"}
+    naming |= {"baseline"} if kind == "tables" else set()
     for name in names(kind):
         content = yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text())
         sources = content.pop("sources")
-        assert set(leaves(content)) - naming == set(sources), name
+        found = set(leaves(content)) - naming
+        assert {leaf for leaf in found if not sourced(leaf, sources)} == set(), name
+        assert all(any(f"{leaf}.".startswith(f"{key}.") for leaf in found) for key in sources), name
 
 
 @pytest.mark.parametrize("method", names("methods"))
@@ -38,6 +56,73 @@ def test_every_method_resolves_and_builds(method):
     run = resolve("nano", "alfworld", method, 0)
     assert run.cell == f"nano/alfworld/nano/{method}"
     assert build_method(run).describe().keys() >= run.method_settings.keys()
+
+
+def test_an_extension_changes_only_what_it_names():
+    r3l, ablation = load_method("r3l"), load_method("r3l_no_credit")
+    assert ablation.settings == r3l.settings | {"credit": []} and ablation.code == r3l.code
+    for profile in PROFILES:
+        expected = r3l.settings_in(profile, "nano") | {"credit": []}
+        assert ablation.settings_in(profile, "nano") == expected
+    assert ablation.label != r3l.label
+
+
+def test_an_ablation_is_not_undone_by_a_tier_or_a_profile():
+    """The nano tier sets R3L's guidance; r3l_no_guidance has none all the same."""
+    assert load_method("r3l").settings_in("paper", "nano")["guidance"] == "suggestion"
+    assert load_method("r3l_no_guidance").settings_in("paper", "nano")["guidance"] == "none"
+    assert load_method("r3l_no_amplification").settings_in("released_code", "nano")["amplify_rule"] == "none"
+    assert load_method("grpo_amplified").settings_in("paper", "nano")["loss_agg"] == "token_mean"
+    assert load_method("grpo_amplified").settings_in("released_code", "nano")["loss_agg"] == "microbatch_released"
+
+
+def test_precedence_is_settings_profile_tier_variant_override():
+    def setting(method, key, *overrides):
+        return resolve("nano", "alfworld", method, 0, overrides=list(overrides)).method_settings[key]
+
+    assert setting("r3l", "amplify_rule") == "paper"
+    assert setting("r3l@profile=released_code", "amplify_rule") == "released_code"
+    assert setting("r3l@profile=released_code", "guidance_place") == "user_turn"  # the tier's; released: system_message
+    assert setting("r3l@profile=released_code,amplify_rule=none", "amplify_rule") == "none"
+    assert setting("r3l@alpha=5", "alpha", "method_settings.alpha=7") == 7
+
+
+def test_variants_are_methods_of_their_own():
+    plain, other = resolve("nano", "alfworld", "r3l", 0), resolve("nano", "alfworld", "r3l@alpha=5,train.steps=7", 0)
+    assert other.cell == "nano/alfworld/nano/r3l@alpha=5,train.steps=7"
+    assert (other.method_settings["alpha"], other.train.steps) == (5, 7)
+    assert other.method_label == "R3L (alpha=5, train.steps=7)" and other.fingerprint() != plain.fingerprint()
+    assert resolve("nano", "alfworld", "dapo@profile=released_code", 0).train.lr_warmup_steps == 20
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("r3l@alpa=5", "unknown key 'alpa' (did you mean 'alpha'?)"),
+        ("r3l@alpha", "must look like key=value"),
+        ("r3l@profile=papper", "no profile 'papper'; known: paper, released_code, fair"),
+        ("r3l@train.step=5", "unknown key 'step' (did you mean 'steps'?)"),
+        ("r3l@pivot=end", "key 'pivot' has value 'end'"),
+    ],
+)
+def test_bad_variants(method, words):
+    with pytest.raises(ConfigError) as error:
+        resolve("nano", "alfworld", method, 0)
+    assert words in str(error.value)
+
+
+def test_a_method_without_code_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("{method: mine, label: Mine, sources: {}}")
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    with pytest.raises(ConfigError, match="mine.yaml: key 'code' is missing"):
+        resolve("nano", "alfworld", "mine", 0)
+
+
+@pytest.mark.parametrize("table", workflow.tables().values(), ids=lambda t: t.table)
+def test_every_row_of_every_table_resolves(table):
+    rows = [resolve("nano", "alfworld", name, 0) for name in table.methods]
+    assert table.baseline in table.methods and set(table.core) <= set(table.methods)
+    assert len({run.fingerprint() for run in rows}) == len(rows)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +133,7 @@ def test_every_method_resolves_and_builds(method):
         (["train.lr=-1"], "key 'train.lr' has value -1"),
         (["nonsense"], "must look like key=value"),
         (["method_settings.alpa=2"], "unknown key 'alpa' (did you mean 'alpha'?)"),
-        (["method_settings.group_size=3"], "key 'group_size' has value 3"),
+        (["method_settings.group_size=0"], "key 'group_size' has value 0"),
     ],
 )
 def test_bad_overrides(overrides, words):

@@ -28,6 +28,9 @@ def jobs(text):
     return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", text, flags=re.M)}
 
 
+TABLE1 = workflow.tables()["table1"]
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "configs").mkdir()
@@ -38,9 +41,9 @@ def folder(tmp_path):
 def test_job_counts_of_one_and_of_three_seeds(folder):
     code, text = snakemake(folder)
     assert code == 0, text
-    assert jobs(text) == {"panel": 1, "train": 3, "evaluate": 3, "table1": 1, "figure": 1, "all": 1, "total": 10}
+    assert jobs(text) == {"panel": 1, "train": 3, "evaluate": 3, "table": 1, "figure": 1, "all": 1, "total": 10}
     _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]")
-    assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table1": 1, "total": 20}
+    assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table": 1, "total": 20}
 
 
 def test_the_start_model_is_built_only_on_request(folder):
@@ -67,13 +70,13 @@ def content(**changes):
 
 
 def test_runs_are_cells_by_seeds():
-    found = workflow.runs(workflow.load(content(seeds=[0, 5], methods=["grpo"])))
+    found = workflow.runs(workflow.load(content(seeds=[0, 5], methods=["grpo"])), TABLE1)
     assert list(found) == ["nano/alfworld/nano/grpo/seed0", "nano/alfworld/nano/grpo/seed5"]
 
 
 def test_only_meaning_changes_the_fingerprint():
     def prints(**changes):
-        return [run.fingerprint() for run in workflow.runs(workflow.load(content(**changes))).values()]
+        return [run.fingerprint() for run in workflow.runs(workflow.load(content(**changes)), TABLE1).values()]
 
     assert prints() == prints(set=["workers=7"])
     assert prints() != prints(set=["train.steps=7"])

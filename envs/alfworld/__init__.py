@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from r3l.core.environment import Dialogue, Environment, EnvironmentPackage
+from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
 if TYPE_CHECKING:
@@ -19,10 +20,12 @@ class AlfworldPackage:
 
     name = "alfworld"
 
-    def create(self) -> Environment:
+    def create(self, options: Mapping[str, Any]) -> Environment:
         """A new engine. Raises EngineError when the installed packages are not the proved releases."""
         from envs.alfworld.engine import AlfworldEngine
 
+        if options:
+            raise ConfigError(f"ALFWorld has no options, found {', '.join(sorted(options))}; remove them")
         return AlfworldEngine()
 
     def dialogue(self, settings: Mapping[str, Any]) -> Dialogue:

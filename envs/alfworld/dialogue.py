@@ -102,7 +102,6 @@ class AlfworldDialogue:
         early = f" The episode was ended early: {_REASONS.get(error, error)}." if error is not None else ""
         return f"The task was {outcome}.{early} Reward: {reward:g}. Steps: {turns}, {limit}."
 
-
     def review(self, ended: Ended) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, made from the observed texts alone; None for crowd-sourced wordings."""
         from envs.alfworld.demonstrator import review

@@ -19,14 +19,14 @@ class ScienceWorldPackage:
 
     name = "scienceworld"
 
-    def create(self, options: Mapping[str, Any] | None = None) -> Environment:
+    def create(self, options: Mapping[str, Any]) -> Environment:
         """A new engine under ``options`` (see engine.Options); engines of a process share one Java process.
 
         Raises EngineError without a usable Java or with another release of the simulator than the proved one.
         """
         from envs.scienceworld.engine import ScienceWorldEngine, read_options
 
-        return ScienceWorldEngine(read_options(options or {}))
+        return ScienceWorldEngine(read_options(options))
 
     def dialogue(self, settings: Mapping[str, Any]) -> Dialogue:
         """The text side; ``settings`` has ``style`` and ``max_turns``."""

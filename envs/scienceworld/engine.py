@@ -6,6 +6,7 @@ Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (proved 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
@@ -45,9 +46,14 @@ def read_options(options: Mapping[str, Any]) -> Options:
         raise ConfigError(f"{found}; known keys: {', '.join(Options.model_fields)}") from error
 
 
+class SimulatorLost(EngineError):
+    """The simulator failed, or its process died or hung; the task can be played again on another."""
+
+
 class ScienceWorldEngine:
     """One live task (an ``Environment``). Not for use by two threads at once; engines are independent.
 
+    A simulator that is lost in the middle of a task is replaced once, with a warning, by replaying the task.
     Raises EngineError when Java or the package is missing or unsuitable.
     """
 
@@ -56,6 +62,8 @@ class ScienceWorldEngine:
         self._jvm: Jvm = shared_jvm()
         self._simulator: Simulator | None = None
         self._tainted = False  # by a gold path
+        self._task: Task | None = None
+        self._actions: list[str] = []
         self._score = self._largest_delta = 0
 
     def reset(self, task: Task) -> Observation:
@@ -63,21 +71,27 @@ class ScienceWorldEngine:
 
         Payload: ``task`` (the simulator's name), ``variation``, ``simplifications`` (comma-separated, or "easy").
         """
-        name, variation = task.payload.get("task"), task.payload.get("variation")
-        simplifications = task.payload.get("simplifications", "easy")
-        self._ensure_simulator()
-        self._check(task.id, name, variation, simplifications)
-        self._call(lambda s: s.load(name, variation, simplifications, False))
-        description = self._call(lambda s: s.getTaskDescription())
-        self._score = self._largest_delta = 0
-        first = self._observe(self._call(lambda s: s.step("look around")))
-        return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
+        self._task = None
+        try:
+            first = self._start(task)
+        except SimulatorLost as lost:
+            _warn(task, lost)
+            first = self._start(task)
+        self._task, self._actions = task, []
+        return first
 
     def step(self, action: str) -> Observation:
         """Apply ``action``, any text; what the simulator does not understand changes nothing and says so."""
-        if self._simulator is None:
+        if self._task is None:
             raise EngineError("step before a successful reset")
-        return self._observe(self._call(lambda s: s.step(action)))
+        try:
+            now = self._step(action)
+        except SimulatorLost as lost:
+            _warn(self._task, lost)
+            self._start(self._task)
+            now = [self._step(taken) for taken in [*self._actions, action]][-1]
+        self._actions.append(action)
+        return now
 
     def snapshot(self) -> None:
         """None: the simulator's state cannot be copied; coming back means replaying (7 ms a step)."""
@@ -120,7 +134,21 @@ class ScienceWorldEngine:
                 self._discard()
             else:
                 self._jvm.give(self._simulator)
-        self._simulator = None
+        self._simulator = self._task = None
+
+    def _start(self, task: Task) -> Observation:
+        name, variation = task.payload.get("task"), task.payload.get("variation")
+        simplifications = task.payload.get("simplifications", "easy")
+        self._ensure_simulator()
+        self._check(task.id, name, variation, simplifications)
+        self._call(lambda s: s.load(name, variation, simplifications, False))
+        description = self._call(lambda s: s.getTaskDescription())
+        self._score = self._largest_delta = 0
+        first = self._step("look around")
+        return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
+
+    def _step(self, action: str) -> Observation:
+        return self._observe(self._call(lambda s: s.step(action)))
 
     def _observe(self, text: str) -> Observation:
         score = round(FULL_SCORE * float(self._call(lambda s: s.getScore())))
@@ -156,7 +184,8 @@ class ScienceWorldEngine:
             self._simulator = self._guarded(self._jvm.take)
 
     def _call(self, call: Callable[[Any], T]) -> T:
-        assert self._simulator is not None
+        if self._simulator is None:  # lost by the call before this one
+            raise SimulatorLost("the ScienceWorld simulator was lost")
         interface = self._simulator.interface
         return self._guarded(lambda: call(interface))
 
@@ -168,15 +197,17 @@ class ScienceWorldEngine:
             return call()
         except Py4JJavaError as error:  # out of memory, or a defect of the simulator
             self._discard()
-            raise EngineError(f"the ScienceWorld simulator failed: {error.java_exception.toString()}") from error
+            raise SimulatorLost(f"the ScienceWorld simulator failed: {error.java_exception.toString()}") from error
         except (Py4JError, OSError) as error:  # the process died, or a call took longer than its deadline
             self._simulator = None
             self._jvm.close()
-            raise EngineError(
-                f"the ScienceWorld process does not answer ({error}); the next reset starts another"
-            ) from error
+            raise SimulatorLost(f"the ScienceWorld process does not answer ({error})") from error
 
     def _discard(self) -> None:
         if self._simulator is not None:
             self._simulator.discard()
         self._simulator, self._tainted = None, False
+
+
+def _warn(task: Task, lost: SimulatorLost) -> None:
+    warnings.warn(f"ScienceWorld task {task.id}: {lost}; it is played again on another simulator", stacklevel=3)

@@ -121,8 +121,11 @@ class EnvironmentPackage(Protocol):
 
     name: str
 
-    def create(self) -> Environment:
-        """A new engine; called inside a worker process."""
+    def create(self, options: Mapping[str, Any]) -> Environment:
+        """A new engine under ``options`` (configs/envs/<name>.yaml); called inside a worker process.
+
+        Raises ConfigError for an option that it does not know.
+        """
         ...
 
     def dialogue(self, settings: Any) -> Dialogue:

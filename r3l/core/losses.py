@@ -19,9 +19,7 @@ def token_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor) -> t
     return torch.exp(logprobs_B_T - old_logprobs_B_T)
 
 
-def sequence_ratio(
-    logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor, mask_B_T: torch.Tensor
-) -> torch.Tensor:
+def sequence_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
     """GSPO: the geometric mean of a row's token ratios, with each token's own gradient (GSPO-token).
 
     exp(sg(mean_t(logp - old)) + logp - sg(logp)); the mean runs over the tokens of ``mask_B_T``.

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from r3l.core import losses
 from r3l.core.losses import KLEstimator
-from r3l.core.rollout import Arena
+from r3l.core.rollout import Arena, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
@@ -21,7 +21,7 @@ LossAggregation = Literal["traj_mean", "token_mean", "token_sum", "microbatch_re
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows padded on the right to one length T. Float32 but for ``ids_B_T`` (int64), ``sft_B``, ``off_policy_B`` (bool).
+    """Rows padded on the right to one length T. Float32 but ``ids_B_T`` (int64), ``sft_B``, ``off_policy_B`` (bool).
 
     ``mask_B_T`` is 1 on trainable tokens. ``weight_B_T`` is the share of each token in its loss: the loss of
     a whole step is the plain sum of weight x per-token loss over its micro-batches, whatever the packing.
@@ -84,6 +84,7 @@ class MethodSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    group_size: int = Field(8, ge=1, description="N: rollouts a task (A-14, A-17)")
     kl: KLEstimator = Field("none", description="KL to the start model (A-7, A-13)")
     kl_coef: float = Field(0.0, ge=0, description="weight of the KL (A-7, A-13)")
     loss_agg: LossAggregation = Field("traj_mean", description="how token losses are averaged (A-8)")
@@ -95,9 +96,9 @@ Tokens = tuple[torch.Tensor, Mapping[str, torch.Tensor]]
 
 
 class TrainedMethod(Generic[S]):
-    """What trained methods share: the frame of the loss. A method brings exploration, advantages, a surrogate.
+    """What trained methods share: plain exploration and the frame of the loss.
 
-    Subclasses name their ``Settings``.
+    Subclasses name their ``Settings`` and bring advantages, a surrogate, and what they explore beyond N rollouts.
     """
 
     Settings: type[S]
@@ -112,6 +113,15 @@ class TrainedMethod(Generic[S]):
     def describe(self) -> Mapping[str, Any]:
         """All settings, defaults included."""
         return self.settings.model_dump()
+
+    @property
+    def max_rollouts(self) -> int:
+        """N."""
+        return self.settings.group_size
+
+    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+        """N plain rollouts in one group."""
+        return [Group(task, await play_group(arena, task, self.settings.group_size))]
 
     def keep(self, groups: Sequence[Group]) -> bool:
         """Every task is kept."""

@@ -8,7 +8,6 @@ from typing import Literal, Protocol
 from r3l.core.environment import Message
 from r3l.core.seeds import Address
 
-
 Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole dialog, or one response in its context
 
 
@@ -19,7 +18,8 @@ PHASES = ("rollout", "feedback", "retry")
 class Sampling:
     """How to sample. ``max_tokens`` counts the tokens of one response, the end-of-turn token included.
 
-    ``phase`` orders the batches of one step (index into PHASES; feedback: reflections and critiques): see ``r3l.core.lockstep``.
+    ``phase`` (index into PHASES; feedback: reflections and critiques) orders the batches of one step: see
+    ``r3l.core.lockstep``.
     """
 
     temperature: float = 1.0

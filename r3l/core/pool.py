@@ -7,10 +7,14 @@ observation and snapshot of the trajectory in play, so that a pivot can be resto
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import itertools
 import multiprocessing
 import traceback
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -29,6 +33,20 @@ def find_package(name: str) -> EnvironmentPackage:
         raise ConfigError(f"environment {name!r} is unknown: there is no package envs/{name}/") from error
     package: EnvironmentPackage = module.PACKAGE
     return package
+
+
+DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
+ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
+
+
+class WorkerLost(EngineError):
+    """A worker process died or hung; its environments can be played again."""
+
+
+@dataclass(frozen=True)
+class _Worker:
+    process: Any
+    pipe: Connection
 
 
 class Recorded:
@@ -88,8 +106,8 @@ class Recorded:
 class _Host:
     """All live environments of one worker process."""
 
-    def __init__(self, package: EnvironmentPackage) -> None:
-        self._package = package
+    def __init__(self, package: EnvironmentPackage, options: Mapping[str, Any]) -> None:
+        self._package, self._options = package, options
         self._live: dict[int, Recorded] = {}
         self._free: list[Recorded] = []
 
@@ -98,13 +116,13 @@ class _Host:
             self._free.append(self._live.pop(key))
             return None
         if key not in self._live:
-            self._live[key] = self._free.pop() if self._free else Recorded(self._package.create())
+            self._live[key] = self._free.pop() if self._free else Recorded(self._package.create(self._options))
         return getattr(self._live[key], verb)(argument)
 
 
-def _work(package_name: str, pipe: Connection) -> None:
+def _work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> None:
     """A worker's life: answer calls until the pipe closes. Errors travel back to the caller."""
-    host = _Host(find_package(package_name))
+    host = _Host(find_package(package_name), options)
     while True:
         try:
             number, *call = pipe.recv()
@@ -121,93 +139,140 @@ def _work(package_name: str, pipe: Connection) -> None:
 
 
 class Handle:
-    """One environment of the pool as a method sees it."""
+    """One environment of the pool as a method sees it.
+
+    It outlives its worker: when that dies or hangs, the handle plays its calls again on a new one, checks that the
+    last observation is the same, and goes on.
+    """
 
     def __init__(self, pool: EnvironmentPool, key: int) -> None:
         self._pool, self._key = pool, key
+        self._calls: list[tuple[str, Any]] = []
+        self._last: Observation | None = None
 
     async def reset(self, task: Task) -> Observation:
         """Start ``task``."""
-        observation: Observation = await self._pool.call(self._key, "reset", task)
-        return observation
+        self._calls = []
+        return await self._call("reset", task)
 
     async def step(self, action: str) -> Observation:
         """Apply ``action``."""
-        observation: Observation = await self._pool.call(self._key, "step", action)
-        return observation
+        return await self._call("step", action)
 
     async def rewind(self, turn: int) -> Observation:
         """Restore the state after ``turn`` actions. Raises ReplayMismatch when it is not the recorded one."""
-        observation: Observation = await self._pool.call(self._key, "rewind", turn)
-        return observation
+        return await self._call("rewind", turn)
 
     async def close(self) -> None:
-        """Give the engine back for reuse."""
-        await self._pool.call(self._key, "close", None)
+        """Give the engine back for reuse. An engine that is already lost needs no closing."""
+        with contextlib.suppress(WorkerLost):
+            await self._pool.call(self._key, "close", None)
+
+    async def _call(self, verb: str, argument: Any) -> Observation:
+        for attempt in range(ATTEMPTS):
+            try:
+                if attempt:
+                    await self._play_again()
+                self._last = await self._pool.call(self._key, verb, argument)
+            except WorkerLost as error:
+                if attempt == ATTEMPTS - 1:
+                    raise EngineError(f"{error}, {ATTEMPTS} times in a row at {verb} {argument!r}") from error
+            else:
+                self._calls.append((verb, argument))
+                return self._last
+        raise AssertionError("unreachable")
+
+    async def _play_again(self) -> None:
+        self._key = self._pool.open()._key
+        now = None
+        for verb, argument in self._calls:
+            now = await self._pool.call(self._key, verb, argument)
+        if now != self._last and self._calls:
+            raise ReplayMismatch(
+                f"after its worker was lost, an environment was played again and ended at {now!r} instead of "
+                f"{self._last!r}; the engine is not deterministic"
+            )
 
 
 class EnvironmentPool:
-    """Worker processes for one environment package; ``workers=0`` runs the engines in this process."""
+    """Worker processes for one environment package; ``workers=0`` runs the engines in this process.
 
-    def __init__(self, package_name: str, workers: int) -> None:
+    A worker that dies, or does not answer within ``deadline`` seconds, is replaced and its handles recover; ``lost``
+    counts such workers.
+    """
+
+    def __init__(
+        self, package_name: str, workers: int, options: Mapping[str, Any] | None = None, deadline: float = DEADLINE
+    ) -> None:
         self._package_name = package_name
+        self._options = dict(options or {})
+        self._deadline = deadline
         self._keys = itertools.count()
         self._numbers = itertools.count()
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._here = _Host(find_package(package_name)) if workers == 0 else None
-        self._pipes: list[Connection] = []
-        self._processes: list[Any] = []
+        self._answers: dict[int, tuple[int, asyncio.Future[Any]]] = {}  # number -> (worker, answer)
+        self._here = _Host(find_package(package_name), self._options) if workers == 0 else None
+        self._workers = [self._start_worker() for _ in range(workers)]
         self._watched = False
-        for _ in range(workers):
-            self._start_worker()
+        self.lost = 0
 
     def open(self) -> Handle:
         """A handle on an environment; its worker is chosen round robin."""
         return Handle(self, next(self._keys))
 
     async def call(self, key: int, verb: str, argument: Any) -> Any:
-        """One call on environment ``key``; raises what the engine raised."""
+        """One call on environment ``key``; raises what the engine raised, or WorkerLost."""
         if self._here is not None:
             return self._here.call(key, verb, argument)
         self._watch()
-        number = next(self._numbers)
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        self._pipes[key % len(self._pipes)].send((number, key, verb, argument))
-        return await answer
+        number, index = next(self._numbers), key % len(self._workers)
+        answer = asyncio.get_running_loop().create_future()
+        self._answers[number] = (index, answer)
+        worker = self._workers[index]
+        try:
+            worker.pipe.send((number, key, verb, argument))
+        except OSError:
+            self._lose(index, worker, "has gone")
+        try:
+            return await asyncio.wait_for(answer, self._deadline)
+        except TimeoutError:
+            self._lose(index, worker, f"did not answer within {self._deadline:g} s")
+            raise WorkerLost(f"an environment worker of {self._package_name!r} did not answer") from None
 
     def close(self) -> None:
         """Stop the workers."""
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            process.join(timeout=5)
-            if process.is_alive():
-                process.terminate()
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
 
-    def _start_worker(self) -> None:
+    def _start_worker(self) -> _Worker:
         # spawn, not fork: the parent holds torch threads
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(self._package_name, theirs), daemon=True)
+        process = context.Process(target=_work, args=(self._package_name, self._options, theirs), daemon=True)
         process.start()
         theirs.close()
-        self._pipes.append(ours)
-        self._processes.append(process)
+        return _Worker(process, ours)
 
     def _watch(self) -> None:
         if not self._watched:
-            loop = asyncio.get_running_loop()
-            for index, pipe in enumerate(self._pipes):
-                loop.add_reader(pipe.fileno(), self._receive, index)
+            for index in range(len(self._workers)):
+                self._listen(index)
             self._watched = True
 
-    def _receive(self, index: int) -> None:
+    def _listen(self, index: int) -> None:
+        worker = self._workers[index]
+        asyncio.get_running_loop().add_reader(worker.pipe.fileno(), self._receive, index, worker)
+
+    def _receive(self, index: int, worker: _Worker) -> None:
         try:
-            number, result, error = self._pipes[index].recv()
-        except (EOFError, ConnectionResetError):
-            self._worker_died(index)
+            number, result, error = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._lose(index, worker, "died")
             return
-        answer = self._answers.pop(number)
+        _, answer = self._answers.pop(number)
         if answer.done():  # its caller was cancelled
             return
         if error is None:
@@ -215,14 +280,20 @@ class EnvironmentPool:
         else:
             answer.set_exception(error)
 
-    def _worker_died(self, index: int) -> None:
-        asyncio.get_running_loop().remove_reader(self._pipes[index].fileno())
-        self._processes[index].join(timeout=1)
-        code = self._processes[index].exitcode
-        error = EngineError(
-            f"environment worker {index} of {self._package_name!r} died (exit code {code}); "
-            "if the machine ran out of memory, lower `workers` in the tier's config"
-        )
-        for answer in self._answers.values():
+    def _lose(self, index: int, worker: _Worker, why: str) -> None:
+        """Replace a worker and tell everybody who waits for it; a worker that is lost already stays so."""
+        if self._workers[index] is not worker:
+            return
+        asyncio.get_running_loop().remove_reader(worker.pipe.fileno())
+        worker.process.kill()
+        worker.process.join(timeout=5)
+        worker.pipe.close()
+        self.lost += 1
+        message = f"environment worker {index} of {self._package_name!r} {why} (exit code {worker.process.exitcode})"
+        warnings.warn(f"{message}; its environments are played again on a new one", stacklevel=2)
+        self._workers[index] = self._start_worker()
+        self._listen(index)
+        for number in [n for n, (of, _) in self._answers.items() if of == index]:
+            _, answer = self._answers.pop(number)
             if not answer.done():
-                answer.set_exception(error)
+                answer.set_exception(WorkerLost(message))

@@ -150,7 +150,7 @@ async def _answer(
     for message in messages:
         episode.conversation.add(message)
     trajectory = episode.trajectory
-    where = (trajectory.task.id, trajectory.member, *attempt, len(trajectory.turns))
+    where: Address = (trajectory.task.id, trajectory.member, *attempt, len(trajectory.turns))
     completion = await arena.complete(episode.conversation, sampling, purpose, *where)
     if episode.clean is not None and completion.stop_reason != "context":
         for message in clean:

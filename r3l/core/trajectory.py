@@ -118,9 +118,9 @@ class Trajectory:
 class Group:
     """Trajectories that share one task and one advantage baseline.
 
-    ``objective`` says which loss they feed: ``policy`` (advantage-weighted), ``sft`` (imitation) or ``none`` (counted only). ``shaped``
-    holds the returns of members where a method does not learn from the plain rewards, ``baseline`` a baseline
-    that is not made from this group's own returns.
+    ``objective`` says which loss they feed: ``policy`` (advantage-weighted), ``sft`` (imitation) or ``none``
+    (counted only). ``shaped`` holds the returns of members where a method does not learn from the plain rewards,
+    ``baseline`` a baseline that is not made from this group's own returns.
     """
 
     task: Task

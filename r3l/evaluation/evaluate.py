@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def evaluate_run(run_dir: Path, panel: str | None = None) -> dict[str, Any]:
         return evaluation
 
 
-def play_all(session: Session, tasks: Sequence[Task]) -> tuple[list[Trajectory], Counter[str]]:
+def play_all(session: Session, tasks: Sequence[Task]) -> tuple[list[Trajectory], Mapping[str, float]]:
     """``episodes_per_task`` base rollouts of every task, a batch at a time."""
     run = session.run
     arena = session.arena((run.seed, "evaluation"), run.evaluation.temperature)

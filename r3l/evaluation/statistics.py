@@ -48,6 +48,13 @@ def t_interval(values_S: ArrayLike, level: float = LEVEL) -> Interval:
     return Interval(mean, mean - half, mean + half, count, f"t, {count} seeds")
 
 
+def wilson_interval(successes_T: ArrayLike, level: float = LEVEL) -> Interval:
+    """Success rate of one run over its tasks, with Wilson's score interval: binomial noise, no seeds."""
+    successes = _finite(successes_T, 1)
+    found = stats.binomtest(round(successes.sum()), len(successes)).proportion_ci(level, method="wilson")
+    return Interval(float(successes.mean()), found.low, found.high, 1, f"Wilson, {len(successes)} tasks")
+
+
 def hierarchical_bootstrap(
     scores_S_T: ArrayLike, generator: np.random.Generator, resamples: int = 2000, level: float = LEVEL
 ) -> Interval:

@@ -35,7 +35,8 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
             f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
-            "a folder, or a hub id such as Qwen/Qwen2.5-1.5B-Instruct; `r3l warmstart` builds the nano model"
+            "a folder, or a hub id such as Qwen/Qwen2.5-1.5B-Instruct; `r3l warmstart NAME` builds what stands in "
+            "configs/warmstart"
         )
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)

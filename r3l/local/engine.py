@@ -15,13 +15,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from r3l import accounting
 from r3l.config import Run, build_method
 from r3l.core.method import Method
 from r3l.core.rollout import Arena
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
-from r3l.local import accounting, checkpoint
+from r3l.local import checkpoint
 from r3l.local.batching import rows_of
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
@@ -106,6 +107,7 @@ def _step(run: Run, session: Session, trainer: Trainer, tasks: list[Task]) -> di
     number = trainer.steps_done + 1
     arena = session.arena((run.seed, "train", number), run.sampling.temperature)
     session.policy.meter.clear()
+    session.pool.lost = 0
     began = time.perf_counter()
     explored, dropped = _explore(run, session, trainer.method, tasks, number, arena)
     groups = [group for of_task in explored for group in of_task]
@@ -119,15 +121,17 @@ def _step(run: Run, session: Session, trainer: Trainer, tasks: list[Task]) -> di
     if every and number % every == 0:
         trained["kl_to_start"] = trainer.kl_to_reference([row for row in rows if row.mask.any()])
     phases = {k: v for k, v in session.policy.meter.items() if k.startswith("seconds/")}
-    return {
+    metrics = {
         "step": number,
         **accounting.of_groups(groups, dropped),
         **accounting.of_rows(rows),
         **arena.counters,
+        "dropped/workers": session.pool.lost,
         **trained,
         **seconds,
         **phases,
     }
+    return metrics | {f"rate/{k}": v for k, v in accounting.rates(metrics).items() if v is not None}
 
 
 def _explore(

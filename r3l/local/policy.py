@@ -100,7 +100,9 @@ class LocalConversation:
         if len(self._ids) + sampling.max_tokens > self._policy.max_context:
             return Completion("", tuple(prompt), (), (), "context")
         appended = len(prompt) + int(self._last_is_new)
-        self._policy.meter["fresh"] += appended if self._policy.samples == "trajectory" else len(self._ids) - self.encoded
+        self._policy.meter["fresh"] += (
+            appended if self._policy.samples == "trajectory" else len(self._ids) - self.encoded
+        )
         uniforms = generator(*address).random(sampling.max_tokens)
         job = _Job(self, self._ids[self.encoded :], sampling, uniforms)
         await self._policy.lockstep.request(sampling.phase, address, job)

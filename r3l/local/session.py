@@ -62,7 +62,7 @@ def open_session(run: Run, model: str) -> Iterator[Session]:
     package = find_package(run.env)
     settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns}
     network, tokenizer = load_model(model, device)
-    pool = EnvironmentPool(run.env, run.workers)
+    pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     loop = asyncio.new_event_loop()
     try:
         policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)

@@ -166,7 +166,8 @@ def retry_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
     hint = with_guidance(guidance_text(report, "suggestion"), "user_turn")
     parts: list[Part] = []
     for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
-        parts.append((hint(messages) if k == pivot else messages, step.response, k >= pivot))
+        shown, _ = hint(messages) if k == pivot else (messages, messages)
+        parts.append((shown, step.response, k >= pivot))
     return parts
 
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, safe for colour-blind readers; the methods of the first table keep theirs for good.
 FIXED = {"zero_shot": "#7F7F7F", "grpo": "#0072B2", "r3l": "#D55E00"}
-OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A900")
+OTHERS = (  # the rest of that palette, then Paul Tol's muted one: eleven apart from each other and from the fixed three
+    *("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A900"),
+    *("#332288", "#882255", "#117733", "#88CCEE", "#AA4499"),
+)
 RETRY_RATES = {  # name: (numerator, denominator, line style)
     "valid reflections": ("reflection/valid", "reflection/count", ":"),
     "successful retries": ("retry/success", "retry/count", "-"),
@@ -35,18 +38,8 @@ def colours(methods: Sequence[str]) -> dict[str, str]:
 
 def training_curves(records: Sequence[Record], out: Path) -> list[Path]:
     """``out``/training_curves.{pdf,png}: training success by step and by tokens, retries, final test success."""
-    benches = sorted({record.bench for record in records})
-    if len(benches) != 1:
-        raise DataError(
-            f"a figure shows one tier, environment and model, found {len(benches)}: "
-            f"{', '.join('/'.join(b) for b in benches)}; name the evaluation.json files to draw"
-        )
-    import matplotlib
-
-    matplotlib.use("Agg")  # no display
-    from matplotlib import pyplot
-
-    style: dict[Any, Any] = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}
+    _one_bench(records)
+    pyplot, style = _pyplot()
     with pyplot.rc_context(style):
         figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), layout="constrained")
         methods = by_method(records)
@@ -63,9 +56,70 @@ def training_curves(records: Sequence[Record], out: Path) -> list[Path]:
         _retries(axes[1, 0], methods, colour)
         _final(axes[1, 1], methods, colour)
         _title(figure, records)
+        handles, labels = axes[1, 1].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
         paths = _save(figure, out / "training_curves")
         pyplot.close(figure)
     return paths
+
+
+def scores(records: Sequence[Record], out: Path, methods: Sequence[str] = (), name: str = "scores") -> list[Path]:
+    """``out``/<name>.{pdf,png}: test success of every method, a line each and a panel a task group, best seen whole.
+
+    Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn dashed:
+    they say how exactly one run was measured, not how another would end.
+    """
+    _one_bench(records)
+    pyplot, style = _pyplot()
+    runs = {method: seeds for method, seeds in by_method(records, methods).items() if seeds}
+    names = groups(records)
+    with pyplot.rc_context(style):
+        size = (3.2 * len(names) + 1.5, 0.32 * len(runs) + 1.6)
+        figure, axes = pyplot.subplots(
+            1, len(names), figsize=size, layout="constrained", sharex=True, sharey=True, squeeze=False
+        )
+        for panel, group in zip(axes[0], names, strict=True):
+            for y, (method, seeds) in enumerate(runs.items()):
+                _score(panel, y, seeds, group, colours(list(runs))[method])
+            panel.set(title=group, xlabel="test success (last checkpoint)", xlim=(0, None))
+            panel.grid(axis="x", alpha=0.3)
+        axes[0, 0].set_yticks(range(len(runs)), [seeds[0]["method_label"] for seeds in runs.values()])
+        axes[0, 0].invert_yaxis()
+        _title(figure, records)
+        several = any(len(seeds) > 1 for seeds in runs.values())
+        note = "solid: 95 % t-interval over seeds; " if several else ""
+        figure.supxlabel(f"{note}dashed: one seed, 95 % Wilson interval over its test episodes", fontsize=7)
+        paths = _save(figure, out / name)
+        pyplot.close(figure)
+    return paths
+
+
+def _score(axes: Axes, y: int, seeds: list[Record], group: str, colour: str) -> None:
+    values = [record["groups"][group]["success"] for record in seeds]
+    several = len(values) > 1
+    found = statistics.t_interval(values) if several else statistics.wilson_interval(seeds[0].successes(group))
+    dash = "-" if several else (0, (2, 2))
+    axes.plot(np.asarray([found.low, found.high], dtype=float), [y, y], color=colour, linewidth=1.4, linestyle=dash)
+    axes.plot(values, [y] * len(values), "o", color=colour, markersize=3, alpha=0.6)
+    axes.plot(found.mean, y, "D", color=colour, markersize=5)
+
+
+def _one_bench(records: Sequence[Record]) -> None:
+    benches = sorted({record.bench for record in records})
+    if len(benches) != 1:
+        raise DataError(
+            f"a figure shows one tier, environment and model, found {len(benches)}: "
+            f"{', '.join('/'.join(b) for b in benches)}; name the evaluation.json files to draw"
+        )
+
+
+def _pyplot() -> tuple[Any, dict[Any, Any]]:
+    import matplotlib
+
+    matplotlib.use("Agg")  # no display
+    from matplotlib import pyplot
+
+    return pyplot, {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}
 
 
 def _title(figure: Figure, records: Sequence[Record]) -> None:
@@ -92,7 +146,6 @@ def _curves(
         _seeds_and_mean(axes, [(x / unit, y) for x, y in lines], colour[method], "-", seeds[0]["method_label"])
     axes.set(xlabel=label, ylabel="training success (base rollouts)", ylim=(-0.02, 1.02))
     axes.set_title(f"Training success by {label.partition(' (')[0]}", fontsize=9)
-    _legend(axes)
 
 
 def _series(record: Record, advance: Callable[[dict[str, Any]], float]) -> Series:
@@ -103,22 +156,25 @@ def _series(record: Record, advance: Callable[[dict[str, Any]], float]) -> Serie
 def _retries(axes: Axes, methods: dict[str, list[Record]], colour: dict[str, str]) -> None:
     """Rates of methods that reflect and retry; nothing is drawn for steps without any."""
     for method, seeds in methods.items():
-        for name, (over, under, dash) in RETRY_RATES.items():
+        for over, under, dash in RETRY_RATES.values():
             lines = []
             for record in seeds:
                 rows = [row for row in record.metrics if row.get(under)]
                 x = np.array([row["step"] for row in rows], dtype=float)
                 lines.append((x, np.array([row.get(over, 0) / row[under] for row in rows])))
             lines = [line for line in lines if len(line[0])]
-            _seeds_and_mean(axes, lines, colour[method], dash, f"{seeds[0]['method_label']}: {name}")
+            _seeds_and_mean(axes, lines, colour[method], dash, None)
     axes.set(xlabel="step", ylabel="share", ylim=(-0.02, 1.02))
     axes.set_title("Reflection and retry", fontsize=9)
     if not axes.lines:
         axes.text(0.5, 0.5, "no method here retries", ha="center", transform=axes.transAxes)
-    _legend(axes)
+        return
+    for name, (_, _, dash) in RETRY_RATES.items():  # colours are methods, as in the other panels
+        axes.plot([], [], dash, color="#555555", label=name)
+    axes.legend(frameon=False, fontsize=8)
 
 
-def _seeds_and_mean(axes: Axes, lines: Sequence[Series], colour: str, dash: str, label: str) -> None:
+def _seeds_and_mean(axes: Axes, lines: Sequence[Series], colour: str, dash: str, label: str | None) -> None:
     """The mean stops where the shortest seed does; seeds with other x values are averaged by interpolation."""
     if not lines:
         return
@@ -148,18 +204,13 @@ def _final(axes: Axes, methods: dict[str, list[Record]], colour: dict[str, str])
                     color="black", capsize=2, linewidth=0.9,
                 )  # fmt: skip
                 axes.plot([x] * len(values), values, "o", color="black", markersize=2, alpha=0.6)
-            axes.text(x, 0.01, f"{found.mean:.2f}", ha="center", va="bottom", fontsize=7)
+            if len(methods) <= 4:  # more would overlap
+                axes.text(x, 0.01, f"{found.mean:.2f}", ha="center", va="bottom", fontsize=7)
     axes.set(xticks=range(len(names)), ylabel="test success (last checkpoint)", ylim=(0, 1.02))
     axes.set_xticklabels(names)
     counts = sorted({len(seeds) for seeds in methods.values()})
     note = "95 % t-intervals over seeds" if max(counts) > 1 else "one seed: no interval"
     axes.set_title(f"Test success ({note})", fontsize=9)
-    _legend(axes)
-
-
-def _legend(axes: Axes) -> None:
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(frameon=False, fontsize=8)
 
 
 def _save(figure: Figure, stem: Path) -> list[Path]:
@@ -171,6 +222,3 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
     except OSError as error:
         raise RunDirectoryError(f"{stem} cannot be written ({error.strerror}); choose another with --out") from error
     return [stem.with_suffix(".pdf"), stem.with_suffix(".png")]
-
-
-FIGURES: dict[str, Callable[[Sequence[Record], Path], list[Path]]] = {"training_curves": training_curves}

@@ -34,6 +34,10 @@ class Record:
         """What may be compared: (tier, env, model)."""
         return self["tier"], self["env"], self["model"]
 
+    def successes(self, group: str) -> list[float]:
+        """1.0 or 0.0 for every episode of ``group``."""
+        return [float(e["success"]) for e in self.episodes if group in ("all", e["group"])]
+
     def task_scores(self, group: str) -> dict[str, float]:
         """Success of each task of ``group`` (or all), averaged over its episodes."""
         found: dict[str, list[float]] = defaultdict(list)
@@ -90,11 +94,10 @@ def _panel(record: Record) -> str:
     return f"{record['panel']['name']} ({record['panel']['sha256'][:12]})"
 
 
-def by_method(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Records of one bench by method, seeds in order; zero_shot first, r3l last, the others by name."""
-    place = {"zero_shot": 0, "r3l": 2}
-    methods = sorted({r["method"] for r in records}, key=lambda m: (place.get(m, 1), m))
-    return {m: sorted((r for r in records if r["method"] == m), key=lambda r: int(r["seed"])) for m in methods}
+def by_method(records: Sequence[Record], methods: Sequence[str] = ()) -> dict[str, list[Record]]:
+    """Records of one bench by method, in the order of ``methods`` (else by name), seeds in order."""
+    wanted = methods or sorted({r["method"] for r in records}, key=lambda m: (m != "zero_shot", m))
+    return {m: sorted((r for r in records if r["method"] == m), key=lambda r: int(r["seed"])) for m in wanted}
 
 
 def groups(records: Sequence[Record]) -> list[str]:

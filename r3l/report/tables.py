@@ -1,17 +1,17 @@
-"""Table 1: a row per environment, method and task group, with interval, budget, provenance and verdict."""
+"""Tables of scores: a row per environment, method and task group, with interval, budget, provenance and verdict."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from r3l.config import ROOT, EnvConfig, load
+from r3l.config import ROOT, EnvConfig, load, load_method, variant
 from r3l.core.errors import RunDirectoryError
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
@@ -20,7 +20,6 @@ from r3l.tracking import write_text_atomic
 
 PAPER_NUMBERS = ROOT / "results" / "stored" / "paper_numbers.csv"
 PAPER_TABLES = ("Table1", "Table1(v1)/AppLlama(v2)")
-BASELINE = "zero_shot"
 PARSE_FAILURES = ("format", "inadmissible", "truncated")
 TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
 BUDGET = ("rollouts", "env_steps", "tokens/generated", "tokens/trained")
@@ -29,17 +28,50 @@ TEXT, INTERVALS = ("tier", "env", "group", "method", "vs paper"), ("success", "d
 Row = dict[str, Any]
 
 
-def table1(records: Sequence[Record], seeds_planned: int) -> list[Row]:
-    """The rows of Table 1 for every (tier, env, model) of ``records``; p-values are corrected together."""
+def scores_table(
+    records: Sequence[Record], methods: Sequence[str], baseline: str, seeds_planned: int, title: str = "Scores"
+) -> list[Row]:
+    """The rows of ``methods`` for every (tier, env, model) of ``records``; p-values are corrected together.
+
+    Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has rows
+    that say so.
+    """
     rows: list[Row] = []
     for bench in sorted({record.bench for record in records}):
         chosen = [record for record in records if record.bench == bench]
-        methods = by_method(chosen)
+        runs = by_method(chosen, methods)
         for group in groups(chosen):
-            for seeds in methods.values():
-                rows.append(_row(seeds, methods.get(BASELINE, []), group, seeds_planned))
+            for method, seeds in runs.items():
+                common = {"table": title, "baseline": baseline}
+                row = _row(seeds, runs.get(baseline, []), group, seeds_planned) if seeds else None
+                rows.append(common | (row or _missing(chosen[0], method, group, seeds_planned)))
     _correct(rows)
     return rows
+
+
+def _missing(other: Record, method: str, group: str, planned: int) -> Row:
+    """A planned method that nobody has run: nothing is blank that is known, nothing is invented."""
+    label = load_method(variant(method)[0]).label + "".join(f" ({c})" for c in variant(method)[1])
+    measured = dict.fromkeys(_row([other], [], group, planned))
+    counts = {"method": method, "label": label, "seeds_done": 0, "seeds_planned": planned, "episodes": 0}
+    return (
+        measured
+        | _place(other, group)
+        | counts
+        | {"provenance": "ours", "verdict": "incomplete", "verdict_reason": "no run"}
+    )
+
+
+def _place(record: Record, group: str) -> Row:
+    return {
+        "tier": record["tier"],
+        "tier_label": record["label"],
+        "env": record["env"],
+        "model": record["model"],
+        "group": group,
+        "panel": record["panel"]["name"],
+        "panel_sha256": record["panel"]["sha256"],
+    }
 
 
 def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int) -> Row:
@@ -49,11 +81,7 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int) 
     paper, verdict, why = _against_paper(first, group, measured, len(seeds), planned)
     episodes = [e for record in seeds for e in record.episodes if group in ("all", e["group"])]
     return {
-        "tier": first["tier"],
-        "tier_label": first["label"],
-        "env": first["env"],
-        "model": first["model"],
-        "group": group,
+        **_place(first, group),
         "method": first["method"],
         "label": first["method_label"],
         "provenance": "ours",
@@ -68,8 +96,6 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int) 
         "parse_failure_rate": _share(episodes, PARSE_FAILURES),
         "truncation_rate": _share(episodes, TRUNCATIONS),
         **{key.replace("tokens/", "") + _unit(key): _mean_budget(seeds, key) for key in BUDGET},
-        "panel": first["panel"]["name"],
-        "panel_sha256": first["panel"]["sha256"],
     }
 
 
@@ -88,12 +114,12 @@ def _interval(prefix: str, found: Interval) -> Row:
 
 
 def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Row:
-    """Paired with the zero-shot runs of the same seeds; empty for zero-shot itself and where none match."""
+    """Paired with the baseline's runs of the same seeds; empty for the baseline itself and where none match."""
     names = ("difference_mean", "difference_low", "difference_high", "difference_interval")
     empty: Row = dict.fromkeys((*names, "probability_of_improvement", "p_value", "p_holm"))
     theirs = {record["seed"]: record for record in baseline}
     ours = [record for record in seeds if record["seed"] in theirs]
-    if not ours or ours[0]["method"] == BASELINE:
+    if not ours or ours[0] is baseline[0]:
         return empty
     a = _matrix(ours, group)
     b = _matrix([theirs[record["seed"]] for record in ours], group)
@@ -174,6 +200,7 @@ def write_csv(rows: Sequence[Row], out: Path) -> None:
 def render(rows: Sequence[Row]) -> Table:
     """The table for a terminal: one line a row, short numbers; what is the same in all rows stands outside."""
     labels = sorted({row["tier_label"] for row in rows})
+    baseline = next((row["label"] for row in rows if row["method"] == row["baseline"]), rows[0]["baseline"])
     panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})
     cells = [_cells(row) for row in rows]
     if all(row["verdict"] == "not comparable" for row in rows):
@@ -182,9 +209,9 @@ def render(rows: Sequence[Row]) -> Table:
     else:
         note = ""
     shown = Table(
-        title=f"Table 1, tier {'; '.join(labels)}",
+        title=f"{rows[0]['table']}, tier {'; '.join(labels)}",
         caption=f"success of the last checkpoint on {', '.join(panels)}; +- is the 95 % interval over training "
-        f"seeds; difference is paired with zero-shot; unread: episodes ended by a response without a usable "
+        f"seeds; difference is paired with {baseline}; unread: episodes ended by a response without a usable "
         f"action; rollouts and tokens (generated, trained) are means of the training runs{note}",
     )
     for column in cells[0]:
@@ -202,11 +229,11 @@ def _cells(row: Row) -> dict[str, str]:
         "env": row["env"],
         "group": row["group"],
         "method": row["label"],
-        "success": _plus_minus(row, ""),
+        "success": _plus_minus(row, "") if row["seeds_done"] else "no run",
         "seeds": f"{row['seeds_done']}/{row['seeds_planned']}",
         "episodes": str(row["episodes"]),
         "difference": _plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
-        "unread": f"{row['parse_failure_rate']:.1%}",
+        "unread": "" if row["parse_failure_rate"] is None else f"{row['parse_failure_rate']:.1%}",
         "rollouts": _short(row["rollouts"]),
         "tokens": _short(row["generated_tokens"]),
         "trained": _short(row["trained_tokens"]),
@@ -224,11 +251,10 @@ def _plus_minus(row: Row, prefix: str) -> str:
     return f"{mean:{sign}.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _short(count: int) -> str:
+def _short(count: int | None) -> str:
+    if count is None:
+        return ""
     for size, letter in ((10**6, "M"), (10**3, "k")):
         if count >= size:
             return f"{count / size:.1f}{letter}"
     return str(count)
-
-
-TABLES: dict[str, Callable[[Sequence[Record], int], list[Row]]] = {"table1": table1}

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r3l.amplification import amplify
-from r3l.core.advantages import centred, standardised
+from r3l.amplification import AmplificationSettings, amplify
+from r3l.core.advantages import baseline_of, centred, standardised
 
 ONE_OF_EIGHT = [1.0] + [0.0] * 7
 GOLDEN = [  # rewards, released A, paper A (alpha 3, environment maximum, variance guard)
@@ -31,9 +31,40 @@ GOLDEN = [  # rewards, released A, paper A (alpha 3, environment maximum, varian
 @pytest.mark.parametrize(("rewards", "released", "paper"), GOLDEN)
 def test_golden_advantages(rewards, released, paper):
     rewards_G = np.asarray(rewards, dtype=float)
-    for rule, expected in (("released_code", released), ("paper", paper)):
-        found = amplify(centred(rewards_G), rewards_G, rule, alpha=3.0)
+    for rule, all_equal, expected in (("released_code", "as_rule", released), ("paper", "zero", paper)):
+        settings = AmplificationSettings(amplify_rule=rule, amplify_all_equal=all_equal)
+        found = amplify(centred(rewards_G), rewards_G, settings)
         np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_paper_read_to_the_letter_pushes_a_group_that_has_solved_its_task():
+    literal = AmplificationSettings(amplify_all_equal="as_rule")
+    ones, zeros = np.ones(8), np.zeros(8)
+    np.testing.assert_array_equal(amplify(centred(ones), ones, literal), [3.0] * 8)
+    np.testing.assert_array_equal(amplify(centred(zeros), zeros, literal), [0.0] * 8)
+
+
+def test_the_group_maximum_amplifies_the_best_but_never_an_all_failed_group():
+    by_group = AmplificationSettings(reward_max="group_max", amplify_all_equal="as_rule")
+    rewards_G = np.asarray([0.5, 0.0])
+    np.testing.assert_allclose(amplify(centred(rewards_G), rewards_G, by_group), [3.0, -0.25])
+    np.testing.assert_array_equal(amplify(np.zeros(3), np.zeros(3), by_group), np.zeros(3))
+
+
+def test_released_grpo_amplification_weakens_a_lone_success():
+    """z = 2.475 becomes 1.0 (audit A-12)."""
+    rewards_G = np.asarray(ONE_OF_EIGHT)
+    settings = AmplificationSettings(amplify_rule="released_code", amplify_all_equal="as_rule")
+    found = amplify(standardised(rewards_G), rewards_G, settings)
+    np.testing.assert_allclose(found, [1.0] + [-0.353552] * 7, atol=1e-5)
+
+
+def test_log_average_exp_baseline_by_hand():
+    """tau log mean exp(r / tau) of (0, 1): log((1 + e) / 2) at tau 1; a large tau gives the mean, a small the best."""
+    rewards_G = np.asarray([0.0, 1.0])
+    assert baseline_of(rewards_G, "logavgexp", 1.0) == pytest.approx(np.log((1 + np.e) / 2))
+    assert baseline_of(rewards_G, "logavgexp", 1e6) == pytest.approx(0.5, abs=1e-6)
+    assert baseline_of(rewards_G, "logavgexp", 1e-3) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_grpo_z_of_one_success_in_eight():
@@ -44,8 +75,9 @@ def test_grpo_z_of_one_success_in_eight():
 def test_uniform_and_none():
     rewards_G = np.asarray(ONE_OF_EIGHT)
     a = centred(rewards_G)
-    np.testing.assert_allclose(amplify(a, rewards_G, "uniform", 3.0), [2.625] + [-0.125] * 7)
-    np.testing.assert_array_equal(amplify(a, rewards_G, "none", 3.0), a)
+    uniform, none = (AmplificationSettings(amplify_rule=rule) for rule in ("uniform", "none"))
+    np.testing.assert_allclose(amplify(a, rewards_G, uniform), [2.625] + [-0.125] * 7)
+    np.testing.assert_array_equal(amplify(a, rewards_G, none), a)
 
 
 def test_singleton_group_keeps_its_reward():
@@ -68,6 +100,6 @@ def test_amplification_never_weakens_or_flips(values):
     rewards_G = np.asarray(values)
     a = centred(rewards_G)
     for rule in ("paper", "uniform"):
-        amplified = amplify(a, rewards_G, rule, alpha=3.0)
+        amplified = amplify(a, rewards_G, AmplificationSettings(amplify_rule=rule))
         assert (np.sign(amplified) == np.sign(a)).all() or np.ptp(rewards_G) < 1e-12
         assert (amplified >= a - 1e-12).all()

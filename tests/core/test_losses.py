@@ -24,11 +24,43 @@ CPU = torch.device("cpu")
 def test_clipped_surrogate_by_hand():
     logp = torch.log(torch.tensor([[0.5, 0.1, 0.30]]))
     old = torch.log(torch.tensor([[0.25, 0.2, 0.30]]))  # ratios 2, 0.5, 1
-    up, clipped = losses.clipped_surrogate(logp, old, torch.tensor([1.0]), 0.2, 0.2)
+    ratio = losses.token_ratio(logp, old)
+    up, clipped = losses.clipped_surrogate(ratio, torch.tensor([1.0]), 0.2, 0.2)
     assert up.tolist()[0] == pytest.approx([-1.2, -0.5, -1.0])
     assert clipped.tolist() == [[1.0, 0.0, 0.0]]
-    down, _ = losses.clipped_surrogate(logp, old, torch.tensor([-1.0]), 0.2, 0.2)
+    down, _ = losses.clipped_surrogate(ratio, torch.tensor([-1.0]), 0.2, 0.2)
     assert down.tolist()[0] == pytest.approx([2.0, 0.8, 1.0])
+
+
+def test_sequence_ratio_by_hand():
+    """Ratios 2 and 0.5 on two trained tokens: their geometric mean is 1, whatever stands on untrained ones."""
+    old = torch.zeros(1, 3)
+    logp = torch.log(torch.tensor([[2.0, 0.5, 7.0]])).requires_grad_()
+    ratio = losses.sequence_ratio(logp, old, torch.tensor([[1.0, 1.0, 0.0]]))
+    assert ratio.tolist()[0][:2] == pytest.approx([1.0, 1.0])
+    (gradient,) = torch.autograd.grad(ratio[0, 0], logp)
+    assert gradient.tolist()[0] == pytest.approx([1.0, 0.0, 0.0])  # each token moves its own ratio only
+
+
+def test_shaping_by_hand():
+    """-A p / (p + 0.1): p = 0.1 gives 1/2, p = 0.9 gives 0.9."""
+    logp = torch.log(torch.tensor([[0.1, 0.9]]))
+    found = losses.shaped_probability(logp, torch.tensor([2.0]), 0.1)
+    assert found.tolist()[0] == pytest.approx([-1.0, -1.8])
+
+
+def test_a_clipped_weight_keeps_its_gradient():
+    logp = torch.log(torch.tensor([[2.0]])).requires_grad_()
+    ratio = losses.token_ratio(logp, torch.zeros(1, 1))
+    loss = losses.clipped_weight(ratio, logp, torch.tensor([1.0]), 0.2, 0.2)
+    (gradient,) = torch.autograd.grad(loss.sum(), logp)
+    assert gradient.item() == pytest.approx(-1.2)
+
+
+def test_opmd_tau_halves():
+    logp = torch.tensor([[-2.0]])
+    assert losses.policy_gradient(logp, torch.tensor([3.0])).item() == 6.0
+    assert losses.policy_gradient(logp, torch.tensor([3.0]), tau=1.0).item() == 3.0
 
 
 def test_kl_estimators_by_hand():
@@ -66,6 +98,27 @@ def test_grpo_token_mean_by_hand():
     loss, _ = method.loss(batch, batch.old_logprobs_B_T.clone())
     z = 0.5 / (math.sqrt(0.5) + 1e-6)
     assert loss.item() == pytest.approx((2 * z - 4 * z) / 6)
+
+
+def test_token_sum_and_released_microbatches_by_hand():
+    """R3L's groups: 2 + 4 trained policy tokens with A -0.5 and 3, one sft row of 2 tokens; log p = -1.
+
+    Released: a micro-batch is the mean over its tokens, weighted by its share of the rows (audit A-8).
+    """
+    summed = collate(rows_of(R3L({"loss_agg": "token_sum"}), groups()), CPU)
+    _, parts = R3L({}).loss(summed, torch.full(summed.ids_B_T.shape, -1.0))
+    assert parts["loss/policy"] == pytest.approx(-0.5 * 2 + 3.0 * 4) and parts["loss/sft"] == pytest.approx(2.0)
+    rows = [row for row in rows_of(R3L({"loss_agg": "microbatch_released"}), groups()) if not row.sft]
+
+    def total(budget):
+        loss = 0.0
+        for part in microbatches(rows, budget, "microbatch_released"):
+            batch = collate(part, CPU)
+            loss += R3L({}).loss(batch, torch.full(batch.ids_B_T.shape, -1.0))[0].item()
+        return loss
+
+    assert total(10_000) == pytest.approx((-0.5 * 2 + 3.0 * 4) / 6)  # one micro-batch: a token mean
+    assert total(1) == pytest.approx(0.5 * -0.5 + 0.5 * 3.0)  # two: each row a mean of its own
 
 
 @pytest.mark.parametrize("method", [R3L({}), GRPO({}), R3L({"loss_agg": "token_mean"})])

@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from conftest import make_trajectory
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import arena
 
-from r3l.reflection import Invalid, Report, parse_reflection
+from r3l.core.task import Task
+from r3l.reflection import Invalid, Report, count_leak, parse_reflection, shown_feedback
 
 GOOD = {
     "trajectory_summary": "s",
@@ -83,3 +86,33 @@ def test_never_raises_on_any_json(content, turns):
     verdict = parse_reflection(json.dumps(content), turns)
     if isinstance(verdict, Report) and not verdict.perfect:
         assert verdict.pivot is not None and 0 <= verdict.pivot < turns
+
+
+def test_the_released_code_loses_pivots_that_are_not_integers():
+    for raw in ("2", 2.0):
+        found = parse_reflection(json.dumps(GOOD | {"retry_from_step": raw}), 5, coerce=False)
+        assert found == Invalid("retry_from_step_not_an_integer")
+    assert isinstance(parse_reflection(json.dumps(GOOD), 5, coerce=False), Report)
+
+
+def told(sees, payload):
+    base = make_trajectory(1)
+    base.task, base.feedback = Task("t", "toy", "train", payload=payload), "not completed."
+    return shown_feedback(base, sees)
+
+
+def test_what_a_reflection_sees():
+    assert told("none", {"answer": 42}) == "(not shown)"
+    assert told("verdict", {"answer": 42}) == told("answer", {}) == "not completed."
+    assert told("answer", {"answer": 42}) == "not completed. The correct answer is 42."
+
+
+@pytest.mark.parametrize(
+    ("guidance", "stated"), [("It is 42.", 1), ("it is 142", 0), ("look again", 0), ("42", 1), ("try X = 42, then", 1)]
+)
+def test_leakage_is_a_whole_word(guidance, stated):
+    a = arena(None, None)
+    count_leak(a, Task("t", "toy", "train", payload={"answer": 42}), guidance)
+    assert (a.counters["leak/guidance"], a.counters["leak/answer_stated"]) == (1, stated)
+    count_leak(a, Task("t", "toy", "train"), guidance)
+    assert a.counters["leak/guidance"] == 1  # nothing can leak where there is no answer

@@ -1,61 +1,18 @@
 """The episode loop, rewinding and retrying on the real ALFWorld engine, with a policy that speaks from a script."""
 
 import asyncio
-import itertools
+import multiprocessing
+import os
+import signal
 
 import pytest
+from scripted import TASK, WALKTHROUGH, Scripted, arena, say
 
-from envs.alfworld import PACKAGE
-from envs.alfworld.houses import generate
+from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.policy import Completion, Sampling
 from r3l.core.pool import EnvironmentPool, find_package
-from r3l.core.rollout import Arena, play
-from r3l.retry import distil, retry, with_guidance
-
-TASK = generate("pick_heat_then_place_in_recep", 3, 7, 8)
-WALKTHROUGH = TASK.payload["walkthrough"]
-
-
-class Scripted:
-    """A policy whose responses are given; token ids count up, so that every token is recognisable."""
-
-    def __init__(self, responses):
-        self.responses, self.ids = iter(responses), itertools.count()
-
-    def open(self):
-        return ScriptedDialog(self, 0, [])
-
-
-class ScriptedDialog:
-    def __init__(self, policy, turns, seen):
-        self.policy, self.turns, self.seen, self.new = policy, turns, seen, []
-
-    def add(self, message):
-        self.new.append(message)
-
-    async def respond(self, sampling, address):
-        self.seen, self.new, self.turns = [*self.seen, list(self.new)], [], self.turns + 1
-        ids = tuple(itertools.islice(self.policy.ids, 3))
-        return Completion(next(self.policy.responses), ids[:1], ids[1:], (-1.0, -1.0), "end")
-
-    def fork(self, turns):
-        return ScriptedDialog(self.policy, turns, self.seen[:turns])
-
-    def close(self):
-        pass
-
-
-def say(action):
-    return f"<think>x</think><action>{action}</action>"
-
-
-def arena(policy, pool, max_turns=15):
-    async def gather(*coroutines):
-        return await asyncio.gather(*coroutines)
-
-    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": max_turns})
-    return Arena(policy, pool, dialogue, Sampling(), Sampling(), ("t",), gather)
+from r3l.core.rollout import play
+from r3l.retry import RetrySettings, retry, with_guidance
 
 
 def played(responses, max_turns=15, workers=0):
@@ -71,7 +28,8 @@ def test_a_winning_walkthrough_through_a_worker_process():
     assert trajectory.success and trajectory.reward == 1 and trajectory.stop_reason == "success"
     assert trajectory.actions == list(WALKTHROUGH)
     assert counters["env_steps"] == counters["tokens/generated"] / 2 == len(WALKTHROUGH)
-    assert trajectory.token_ids().tolist() == list(range(3 * len(WALKTHROUGH)))
+    sampled = trajectory.token_ids()[trajectory.response_mask() > 0]
+    assert sampled.tolist() == list(range(2 * len(WALKTHROUGH)))
 
 
 @pytest.mark.parametrize(
@@ -95,58 +53,125 @@ def test_the_turn_limit():
     assert trajectory.stop_reason == "max_turns" and len(trajectory.turns) == 2 and not trajectory.success
 
 
+async def played_and_retried(a, pivots, guidance="Hint: go on", settings=None, **options):
+    episode = await play(a, TASK, 0)
+    settings = settings or RetrySettings()
+    return episode.trajectory, [await retry(a, episode, p, guidance, settings, **options) for p in pivots]
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(workers):
     wrong, rest = [*WALKTHROUGH[:3], "look", "fly"], WALKTHROUGH[3:]
-
-    async def both():
-        episode = await play(a, TASK, 0)
-        guided = await retry(a, episode, 3, with_guidance("Hint: go on", "user_turn"), a.sampling)
-        return episode.trajectory, guided
-
     pool = EnvironmentPool("alfworld", workers)
     a = arena(Scripted(map(say, [*wrong, *rest])), pool)
-    base, guided = asyncio.run(both())
+    base, (done,) = asyncio.run(played_and_retried(a, [3]))
     pool.close()
-    assert not base.success and guided.success
-    assert guided.turns[:3] == base.turns[:3] and guided.pivot == 3
+    guided, clean = done.guided, done.distilled
+    assert not base.success and guided.success and clean.success and clean.kind == "distilled"
+    assert guided.turns[:3] == clean.turns[:3] == base.turns[:3] and guided.pivot == clean.pivot == 3
     assert guided.turns[3].observation == base.turns[3].observation
-    clean = distil(guided, base)
     assert clean.turns[3].prompt_ids == base.turns[3].prompt_ids != guided.turns[3].prompt_ids
+    assert clean.turns[4:] == guided.turns[4:]
+    assert [t.response_ids for t in clean.turns] == [t.response_ids for t in guided.turns]
     assert a.counters["rollouts"] == 2
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_one_base_can_be_retried_from_several_pivots_in_any_order(workers):
+    """The later pivot comes second: the record is the base's, not that of the first retry."""
+    pool = EnvironmentPool("alfworld", workers)
+    wrong = [*WALKTHROUGH[:3], "look", "fly"]
+    script = [*wrong, "look", "fly", *WALKTHROUGH[2:]]
+    base, (first, second) = asyncio.run(played_and_retried(arena(Scripted(map(say, script)), pool), [1, 2]))
+    pool.close()
+    assert not first.guided.success and second.guided.success
+    assert second.guided.turns[2].observation == base.turns[2].observation
+
+
 def test_guidance_stands_only_in_the_pivot_turn():
-    seen = {}
-
-    class Spy(ScriptedDialog):
-        def fork(self, turns):
-            seen["dialog"] = super().fork(turns)
-            return seen["dialog"]
-
     policy = Scripted(map(say, ["look", "fly", *WALKTHROUGH]))
-    policy.open = lambda: Spy(policy, 0, [])
     pool = EnvironmentPool("alfworld", 0)
-    a = arena(policy, pool)
-
-    async def both():
-        episode = await play(a, TASK, 0)
-        return await retry(a, episode, 0, with_guidance("Hint: go on", "user_turn"), a.sampling)
-
-    assert asyncio.run(both()).success
-    texts = ["\n".join(m.content for m in messages) for messages in seen["dialog"].seen]
+    _, (done,) = asyncio.run(played_and_retried(arena(policy, pool), [0]))
+    assert done.guided.success
+    texts = ["\n".join(m.content for m in messages) for where, messages in policy.asked if "retry" in where]
     assert texts[0].startswith("Hint: go on\n0: ") and not any("Hint" in t for t in texts[1:])
 
 
-def test_a_dead_worker_is_a_clear_error():
+def test_where_guidance_stands():
+    system, user = Message("system", "rules"), Message("user", "desk")
+    shown, clean = with_guidance("G", "user_turn")([system, user])
+    assert shown == [system, Message("user", "G\ndesk")] and clean == [system, user]
+    shown, clean = with_guidance("G", "system_message")([system, user])
+    assert shown == [Message("system", "rules\n\nG"), user] and clean == [system, user]
+    shown, clean = with_guidance("G", "system_message")([user])
+    assert shown == [Message("system", "G"), user] and clean == [user]
+    shown, clean = with_guidance("G", "system_message", twice=True)([user])  # audit B-6
+    assert shown == [user, Message("system", "G"), user] and clean == [user, user]
+    shown, clean = with_guidance(None, "user_turn")([system, user])
+    assert shown == clean == [system, user]
+
+
+def test_the_released_double_observation_reaches_both_samples():
+    script = [*WALKTHROUGH[:2], "look", "fly", *WALKTHROUGH[2:]]
+    pool = EnvironmentPool("alfworld", 0)
+    a = arena(Scripted(map(say, script)), pool)
+    settings = RetrySettings(guidance_place="system_message")
+    base, (done,) = asyncio.run(played_and_retried(a, [2], settings=settings, twice=True))
+    (plain,) = base.turns[2].prompt_ids
+    assert done.distilled.turns[2].prompt_ids == (plain, plain)
+    assert len(done.guided.turns[2].prompt_ids) == 3 and done.guided.turns[2].prompt_ids[::2] == (plain, plain)
+
+
+def test_lenient_retries_survive_an_impossible_action():
+    """Audit B-7: the released ALFWorld retry goes on where the base ends."""
+    script = ["fly", "fly", *WALKTHROUGH]
+    for rules, success in (("same_as_base", False), ("released_lenient", True)):
+        pool = EnvironmentPool("alfworld", 0)
+        a = arena(Scripted(map(say, script)), pool)
+        base, (done,) = asyncio.run(played_and_retried(a, [0], settings=RetrySettings(retry_rules=rules)))
+        assert base.stop_reason == "inadmissible" and done.guided.success is success
+    assert done.guided.turns[0].action is None and done.guided.turns[0].error == "inadmissible"
+
+
+@pytest.mark.parametrize("how", ["killed", "hung"])
+@pytest.mark.filterwarnings("ignore:environment worker 0")
+def test_a_lost_worker_costs_nothing_but_time(how):
+    """Killed or stopped in the middle of a retry; the environment is played again and the episode goes on."""
+
+    async def disturbed():
+        env = pool.open()
+        await env.reset(TASK)
+        for action in WALKTHROUGH[:3]:
+            await env.step(action)
+        await env.rewind(1)
+        now = await env.step(WALKTHROUGH[1])
+        process = pool._workers[0].process
+        os.kill(process.pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+        for action in WALKTHROUGH[2:]:
+            now = await env.step(action)
+        await env.close()
+        return now
+
+    pool = EnvironmentPool("alfworld", 1, deadline=60.0 if how == "killed" else 12.0)
+    assert asyncio.run(disturbed()).success and pool.lost == 1
+    pool.close()
+
+
+@pytest.mark.filterwarnings("ignore:environment worker")
+def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
     async def die():
         env = pool.open()
         await env.reset(TASK)
-        pool._processes[0].kill()
         await env.step("look")
 
+    def work(package, options, pipe):
+        raise SystemExit(7)
+
+    monkeypatch.setattr("r3l.core.pool._work", work)
+    fork = multiprocessing.get_context("fork")  # which takes the patched function along
+    monkeypatch.setattr("r3l.core.pool.multiprocessing.get_context", lambda _: fork)
     pool = EnvironmentPool("alfworld", 1)
-    with pytest.raises(EngineError, match="worker 0 of 'alfworld' died"):
+    with pytest.raises(EngineError, match=r"worker 0 of 'alfworld' died \(exit code 7\), 3 times in a row at reset"):
         asyncio.run(die())
     pool.close()
 

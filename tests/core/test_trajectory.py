@@ -1,14 +1,12 @@
 """Masks: no prefix token of a retry ever carries gradient; every suffix response token does."""
 
-import numpy as np
 import pytest
-from conftest import make_trajectory, make_turn
+from conftest import make_trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 
 from r3l.core.trajectory import Turn
-from r3l.credit import assign_pivotal_credit
-from r3l.retry import distil
+from r3l.credit import CreditSettings, assign_pivotal_credit
 
 
 def trained_turns(trajectory):
@@ -42,10 +40,9 @@ def test_a_turn_refuses_unequal_lengths():
 def test_pivotal_credit_on_base_and_retry(turns, data):
     pivot = data.draw(st.integers(0, turns - 1))
     base = make_trajectory(turns)
-    guided = make_trajectory(data.draw(st.integers(pivot, 15)), kind="guided_retry", pivot=pivot)
-    distilled = distil(guided, base)
-    assign_pivotal_credit(base, distilled, pivot)
+    distilled = make_trajectory(data.draw(st.integers(pivot, 15)), kind="distilled")
     for trajectory in (base, distilled):
+        assign_pivotal_credit(trajectory, pivot, CreditSettings())
         mask, at = trajectory.credit_mask(), 0
         for k, turn in enumerate(trajectory.turns):
             assert not mask[at : at + len(turn.prompt_ids)].any()  # prompts never
@@ -54,15 +51,21 @@ def test_pivotal_credit_on_base_and_retry(turns, data):
             at += len(turn.response_ids)
 
 
-def test_distillation_swaps_only_the_pivot_prompt():
-    base = make_trajectory(3)
-    guided = make_trajectory(4, kind="guided_retry", pivot=1)
-    hinted = make_turn(1)
-    guided.turns[1] = Turn(**{**hinted.__dict__, "prompt_ids": (900, 901, 101)})
-    clean = distil(guided, base)
-    assert clean.kind == "distilled"
-    assert clean.turns[1].prompt_ids == base.turns[1].prompt_ids
-    assert clean.turns[1].response_ids == guided.turns[1].response_ids
-    assert clean.turns[0] == guided.turns[0] and clean.turns[2:] == guided.turns[2:]
-    assert guided.turns[1].prompt_ids == (900, 901, 101)  # the guided sample keeps its guidance
-    np.testing.assert_array_equal(clean.token_ids()[:3], base.token_ids()[:3])
+def masks(pivot, **switches):
+    """Trained turns of a base, a distilled and a guided retry of five turns."""
+    found = {}
+    for kind in ("base", "distilled", "guided_retry"):
+        trajectory = make_trajectory(5, kind=kind, pivot=pivot if kind == "guided_retry" else 0)
+        assign_pivotal_credit(trajectory, pivot, CreditSettings(**switches))
+        found[kind] = trained_turns(trajectory)
+    return found
+
+
+def test_credit_switches():
+    every, suffix = [0, 1, 2, 3, 4], [2, 3, 4]
+    assert masks(2) == {"base": suffix, "distilled": suffix, "guided_retry": suffix}
+    assert masks(2, credit=()) == {"base": every, "distilled": every, "guided_retry": every}
+    assert masks(2, credit=("base",)) == {"base": suffix, "distilled": every, "guided_retry": every}
+    inverted = masks(2, credit_rule="released_inverted")  # audit B-12: of the base the prefix
+    assert inverted == {"base": [0, 1], "distilled": suffix, "guided_retry": suffix}
+    assert masks(0, credit_rule="released_inverted")["base"] == []

@@ -28,6 +28,16 @@ def test_t_interval_of_three_seeds():
     assert found.kind == "t, 3 seeds"
 
 
+def test_wilson_interval_by_hand():
+    """3 of 10: centre (p + z^2/2n) / (1 + z^2/n), half width z sqrt(p(1-p)/n + z^2/4n^2) / (1 + z^2/n)."""
+    found = s.wilson_interval([1, 1, 1] + [0] * 7)
+    z = 1.959964
+    centre, scale = 0.3 + z * z / 20, 1 + z * z / 10
+    half = z * math.sqrt(0.3 * 0.7 / 10 + z * z / 400)
+    assert (found.low, found.high) == pytest.approx(((centre - half) / scale, (centre + half) / scale), abs=1e-6)
+    assert s.wilson_interval([0, 0]).low == 0 and s.wilson_interval([1, 1]).high == 1
+
+
 def test_one_seed_has_no_interval():
     found = s.t_interval([0.25])
     assert (found.mean, found.low, found.high, found.kind) == (0.25, None, None, "n/a (1 seed)")

@@ -99,11 +99,64 @@ def test_evaluation_covers_the_panel_and_repeats_exactly(finished):
     assert (run_dir / "episodes.jsonl").read_bytes() == episodes
 
 
+def test_a_lagging_sampler_survives_a_resume(tmp_path):
+    """S = 2: step 2 samples with the weights before step 1, so old and new log-probs differ there; bytes repeat."""
+    overrides = [*SMALL, "train.sync_interval=2", "train.save_every=1", "method_settings.group_size=4"]
+    overrides += ["train.tasks_per_step=6", "train.lr=1e-2"]  # enough groups that vary, and a policy that moves
+
+    def run(steps):
+        return resolve("nano", "alfworld", "grpo", 0, overrides=[*overrides, f"train.steps={steps}"])
+
+    train(run(4), tmp_path / "whole")
+    halves = tmp_path / "halves"
+    train(run(3), halves)
+    for state in halves.glob("checkpoints/*/trainer.json"):  # as if the longer run had been stopped after step 3
+        content = json.loads(state.read_text())
+        state.write_text(json.dumps(content | {"fingerprint": run(4).fingerprint()}))
+    resumed = train(run(4), halves)
+    assert resumed == json.loads((tmp_path / "whole" / "result.json").read_text())
+    ratios = [row.get("clip_fraction", 0) for row in read_jsonl(tmp_path / "whole" / "metrics.jsonl")]
+    assert ratios[0] == ratios[2] == 0 and max(ratios[1], ratios[3]) > 0
+
+
+def test_dynamic_sampling_fills_the_batch_from_further_tasks(tmp_path):
+    overrides = [*SMALL, "train.steps=1", "method_settings.group_size=4", "method_settings.sampling_rounds=3"]
+    train(resolve("nano", "alfworld", "dapo", 0, overrides=overrides), tmp_path)
+    (row,) = read_jsonl(tmp_path / "metrics.jsonl")
+    assert 1 <= row["sampling_rounds"] <= 3
+    assert row["groups/policy"] + row["dropped/groups"] == row["rollouts"] / 4
+    assert row["groups/policy"] <= 2 and row["groups/zero_variance"] == 0
+    assert row["groups/policy"] == 2 or row["sampling_rounds"] == 3
+
+
+def test_every_step_accounts_for_its_tokens(finished):
+    run_dir, result = finished
+    kinds = ("rollout", "reflection", "retry")
+    for row in read_jsonl(run_dir / "metrics.jsonl"):
+        assert row["tokens/generated"] == sum(row.get(f"tokens/{kind}", 0) for kind in kinds)
+        assert row["tokens/trained"] == sum(v for k, v in row.items() if k.startswith("trained/"))
+        assert row["tokens/response"] >= row["tokens/masked"] >= 0 and row["entropy"] > 0
+        assert row["rate/reflection_valid"] == row["reflection/valid"] / row["reflection/count"]
+        assert row["rate/masked"] == row["tokens/masked"] / row["tokens/response"]
+        assert row["seconds/explore"] >= row["seconds/rollout"] + row["seconds/feedback"] + row["seconds/retry"]
+    assert result["budget"]["rollouts"] == sum(r["rollouts"] for r in read_jsonl(run_dir / "metrics.jsonl"))
+    assert not any(key.startswith("seconds") for key in result["budget"])  # a result repeats byte for byte
+
+
+def test_turn_samples_train(tmp_path):
+    overrides = [*SMALL, "train.steps=1", "method_settings.group_size=4", "samples=turn"]
+    train(resolve("nano", "alfworld", "r3l", 0, overrides=overrides), tmp_path)
+    (row,) = read_jsonl(tmp_path / "metrics.jsonl")
+    assert row["rows/used"] + row["rows/idle"] > row["rollouts"]  # a row a turn
+
+
 def test_kl_needs_a_reference_and_changes_the_loss(tmp_path):
     overrides = [*SMALL, "train.steps=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"]
+    overrides += ["train.kl_metric_every=2"]
     run = resolve("nano", "alfworld", "grpo", 0, overrides=[*overrides, "method_settings.group_size=4"])
     train(run, tmp_path)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert "kl_to_start" in rows[1] and rows[1]["kl_to_start"] > 0  # measured after the step, every second one
     assert rows[0]["clip_fraction"] == 0  # on policy: the trainer's ratios to the sampled log-probs are 1
     assert rows[0]["loss/kl"] == pytest.approx(0, abs=1e-5)  # the first step's model is its own reference
     assert Path(tmp_path / "result.json").is_file()

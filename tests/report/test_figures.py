@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from report.runs import write_run
 
+from r3l import workflow
 from r3l.core.errors import DataError
 from r3l.report import figures, records
 
@@ -23,6 +24,13 @@ def test_one_untrained_seed_can_be_drawn(tmp_path):
     assert all(path.stat().st_size > 1000 for path in draw(tmp_path, tmp_path / "out"))
 
 
+def test_scores_of_one_and_of_three_seeds(three_seeds, tmp_path):
+    write_run(tmp_path / "one", "r3l", 0, [1, 1, 0, 0], [0, 0])
+    for root in (three_seeds, tmp_path / "one"):
+        written = figures.scores(records.load(records.find(root)), tmp_path / "out", ["grpo", "r3l"], "t")
+        assert [path.name for path in written] == ["t.pdf", "t.png"] and all(p.stat().st_size > 1000 for p in written)
+
+
 def test_a_figure_shows_one_tier(three_seeds, tmp_path):
     write_run(three_seeds, "r3l", 0, [1], [0], tier="smol")
     with pytest.raises(DataError, match="one tier"):
@@ -32,5 +40,5 @@ def test_a_figure_shows_one_tier(three_seeds, tmp_path):
 def test_a_method_has_one_colour_and_no_two_share_it():
     some = figures.colours(["r3l", "raft"])
     assert some["r3l"] == figures.colours(["dapo", "r3l"])["r3l"]
-    many = figures.colours(["r3l", "grpo", "zero_shot", "raft", "dapo", "gspo", "opmd", "reflect_grpo"])
-    assert len(set(many.values())) == len(many)
+    many = figures.colours(workflow.tables()["table1"].methods)
+    assert len(set(many.values())) == len(many) == 12

@@ -12,7 +12,8 @@ from r3l.report import records, tables
 
 
 def rows_of(root, planned=3):
-    return tables.table1(records.load(records.find(root)), planned)
+    found = records.load(records.find(root))
+    return tables.scores_table(found, ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
 
 
 def pick(rows, method, group):

@@ -327,13 +327,16 @@ def test_java_ends_with_its_process_even_when_that_is_killed() -> None:
         time.sleep(0.1)
 
 
-def test_a_dead_java_costs_the_episode_and_the_next_reset_starts_another() -> None:
+def test_a_dead_java_is_replaced_and_the_task_replayed_once() -> None:
     engine = ScienceWorldEngine()
-    engine.reset(FIND)
+    undisturbed = play(engine, FIND, SOLUTION)
+    seen = play(engine, FIND, SOLUTION[:4])
     dead = engine._jvm.process.pid
     os.kill(dead, signal.SIGKILL)
-    with pytest.raises(EngineError, match="does not answer"):
-        engine.step("look around")
-    assert engine.reset(FIND).reward == 0.08
+    with pytest.warns(UserWarning, match="find-living-thing-0.*played again"):
+        seen += [engine.step(action) for action in SOLUTION[4:]]
+    assert seen == undisturbed
     assert engine._jvm.process.pid != dead and not psutil.pid_exists(dead)
     engine.close()
+    with pytest.raises(EngineError, match="before"):
+        engine.step("look around")

@@ -1,14 +1,16 @@
-"""What a step cost and what it was made of: the metrics that every method reports in the same words."""
+"""What a step cost and what it was made of: the words in which every method and every engine reports it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from r3l.core.trajectory import Group
-from r3l.local.batching import Row
+
+if TYPE_CHECKING:
+    from r3l.local.batching import Row
 
 Metrics = dict[str, float]
 TOTALS = (  # keys that are added up over a run
@@ -33,6 +35,39 @@ TOTALS = (  # keys that are added up over a run
 def is_total(key: str) -> bool:
     """Whether a metric is added up over a run's steps (times are not: a result holds no time)."""
     return key.startswith(TOTALS) and not key.startswith("seconds/")
+
+
+RATES = {  # name: (sum of these keys, per sum of those)
+    "reflection_valid": (("reflection/valid",), ("reflection/count",)),
+    "retry_success": (("retry/success",), ("retry/count",)),
+    "retry_improved": (("retry/improved",), ("retry/count",)),
+    "retry_gain": (("retry/gain",), ("retry/count",)),
+    "pivot_turn": (("pivot/turns",), ("retry/count",)),
+    "pivot_position": (("pivot/turns",), ("pivot/of_turns",)),
+    "pivot_oracle_agreement": (("pivot/oracle_agrees",), ("pivot/with_oracle",)),
+    "masked": (("tokens/masked",), ("tokens/response",)),
+    "imitated": (
+        ("trained/sft", "trained/reflection", "trained/critique", "trained/guided_retry"),
+        ("tokens/trained",),
+    ),
+    "answer_stated": (("leak/answer_stated",), ("leak/guidance",)),
+}
+
+
+def rates(counts: Mapping[str, float]) -> dict[str, float | None]:
+    """Shares and means that the counts of a step, or the totals of a run, amount to; None where nothing was counted.
+
+    ``retry_trigger`` is retries per base rollout. ``retry_gain`` is the mean of (retry's reward - base's);
+    ``pivot_position`` the mean share of an episode before its pivot, longer episodes weighing more.
+    """
+    bases = counts.get("rollouts", 0) - counts.get("retry/count", 0)
+    found = {name: _ratio(counts, part, whole) for name, (part, whole) in RATES.items()}
+    return {"retry_trigger": counts.get("retry/count", 0) / bases if bases else None, **found}
+
+
+def _ratio(counts: Mapping[str, float], part: Sequence[str], whole: Sequence[str]) -> float | None:
+    total = sum(counts.get(key, 0) for key in whole)
+    return sum(counts.get(key, 0) for key in part) / total if total else None
 
 
 def of_groups(groups: Sequence[Group], dropped: Sequence[Sequence[Group]] = ()) -> Metrics:
@@ -84,13 +119,15 @@ def of_rows(rows: Sequence[Row]) -> Metrics:
 
 def _inversions(policy: Sequence[Row]) -> int:
     """Rows that get less than another row of their task with a lower reward (audit A-2)."""
-    best: Counter[tuple[str, float]] = Counter()
+    best: dict[tuple[str, float], float] = {}
     for row in policy:
         key = row.trajectory.task.id, row.trajectory.reward
         best[key] = max(best.get(key, -np.inf), row.advantage)
     return sum(
-        any(task == row.trajectory.task.id and r < row.trajectory.reward and a > row.advantage + 1e-9
-            for (task, r), a in best.items())
+        any(
+            task == row.trajectory.task.id and r < row.trajectory.reward and a > row.advantage + 1e-9
+            for (task, r), a in best.items()
+        )
         for row in policy
     )
 

@@ -1,0 +1,276 @@
+"""What a full-size shop costs: one catalogue on disk shared by workers, against the original's in-memory copies.
+
+``bench`` plays random customers on a panel's tasks and proves that every snapshot restores and every replay repeats.
+``bench_full`` builds a synthetic catalogue of full size, serves sessions from worker processes, and measures memory
+and latencies. Memory is /proc's: RSS counts a shared page once for every process, PSS once in all. The original's copy
+is its loading, done on files of growing size in fresh processes: the line through the resident sizes is extrapolated.
+Its JVM and language model (measured elsewhere at 194 and 157 MB a worker) are not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import psutil
+
+from envs.webshop.catalogue import build, read_meta, size_on_disk
+from envs.webshop.dialogue import instruction
+from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
+from envs.webshop.synthetic import records, sources
+from r3l.core.environment import Observation
+from r3l.core.errors import DataError
+from r3l.core.task import Task
+
+LIMIT_BYTES = 2 * 10**9  # what all processes together may keep resident (our target)
+_GOAL_PRODUCTS = 4029  # with three goals each: 12,087, as many as the original's
+_COPIES = 192  # engines x runners of the original's configuration, each with a copy of its own (audit, section 3.3)
+_SAMPLES = (10_000, 30_000, 100_000)  # products of which copies are measured
+_DROPPED = """
+product_information brand brand_url list_price availability_quantity availability_status total_reviews
+total_answered_questions seller_id seller_name fulfilled_by_amazon fast_track_message aplus_present
+small_description_old
+"""
+Times = dict[str, list[float]]
+
+
+def bench(tasks: Sequence[Task], steps: int, seed: int) -> dict[str, Any]:
+    """Random customers on ``tasks``, at most ``steps`` actions each: speed, and identity on restore and replay."""
+    if not tasks:
+        raise DataError("no WebShop tasks to bench")
+    engine, times = WebshopEngine(), defaultdict[str, list[float]](list)
+    compared = different = 0
+    for task in tasks:
+        rng = random.Random(f"{seed}/{task.id}")
+        seen, marks, actions = [_timed(times, "reset", engine.reset, task)], [engine.snapshot()], list[str]()
+        while not seen[-1].done and len(actions) < steps:
+            actions.append(random_action(seen[-1], rng))
+            seen.append(_timed(times, _verb(actions[-1]), engine.step, actions[-1]))
+            marks.append(engine.snapshot())
+        for pivot, mark in enumerate(marks):
+            again = [_timed(times, "restore", engine.restore, mark), *map(engine.step, actions[pivot:])]
+            compared += len(again)
+            different += sum(one != other for one, other in zip(again, seen[pivot:], strict=True))
+    return {
+        "tasks": len(tasks),
+        "seed": seed,
+        "identity": {"observations_compared": compared, "different": different},
+        "seconds": {name: _summary(values) for name, values in sorted(times.items())},
+        "machine": _machine(),
+    }
+
+
+def bench_full(products: int, sessions: int, workers: int, steps: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Build (or open) the full-size catalogue in ``folder``, serve ``sessions`` from ``workers``, and measure."""
+    began = perf_counter()
+    built = not folder.exists()
+    if built:
+        build(sources(products, seed, full=True, goals_of=_GOAL_PRODUCTS), folder, "bench")
+    build_s, meta = perf_counter() - began, read_meta(folder)
+    if meta.products != products:
+        raise DataError(f"{folder} holds {meta.products} products, not {products}; name another folder")
+    memory, times = _serve(folder, sessions, workers, steps, seed)
+    copies = {str(n): _copy_size(n, seed) for n in _SAMPLES}
+    slope, offset = np.polyfit([int(n) for n in copies], [size["live_bytes"] for size in copies.values()], 1)
+    copy = float(slope * products + offset)
+    total = sum(worker["pss_bytes"] for worker in memory)
+    return {
+        "catalogue": {"id": meta.id, "sha256": meta.sha256, "goals": meta.goals, "files": size_on_disk(folder)},
+        "build_s": build_s if built else None,
+        "build_peak_rss_bytes": _status("VmHWM") if built else None,
+        "sessions": sessions,
+        "workers": memory,
+        "total_pss_bytes": total,
+        "total_rss_bytes_shared_counted_per_worker": sum(worker["rss_bytes"] for worker in memory),
+        "limit_bytes": LIMIT_BYTES,
+        "met": total <= LIMIT_BYTES,
+        "seconds": {name: _summary(values) for name, values in sorted(times.items())},
+        "in_memory_copy": {
+            "measured": copies,
+            "bytes_per_product": float(slope),
+            "extrapolated_bytes": copy,
+            "copies": _COPIES,
+            "ratio": _COPIES * copy / total,
+        },
+        "machine": _machine(),
+    }
+
+
+def random_action(now: Observation, rng: random.Random) -> str:
+    """A random customer: searches for words of the instruction, clicks anything, and errs now and then."""
+    if rng.random() < 0.05:
+        return rng.choice(("", "click[nothing]", "search", "buy[it]", "click[search]"))
+    if SEARCH_ACTION in now.admissible or rng.random() < 0.1:
+        words = instruction(now.text).split() if "Instruction:" in now.text else ["gift"]
+        return f"search[{' '.join(rng.sample(words, min(len(words), rng.randint(1, 6))))}]"
+    return rng.choice(now.admissible)
+
+
+def _serve(folder: Path, sessions: int, workers: int, steps: int, seed: int) -> tuple[list[dict[str, int]], Times]:
+    """Sessions divided among spawned workers, which stay alive until all have been measured."""
+    context = get_context("spawn")
+    pipes, processes = [], []
+    for worker in range(workers):
+        ours, theirs = context.Pipe()
+        share = len(range(worker, sessions, workers))
+        process = context.Process(target=_worker, args=(folder, share, steps, seed + worker, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    times: Times = defaultdict(list)
+    for pipe in pipes:
+        for name, values in pipe.recv().items():
+            times[name] += values
+    for pipe in pipes:  # all workers are at their largest now
+        pipe.send("measure")
+    memory = [pipe.recv() for pipe in pipes]
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.close()
+        process.join(timeout=30)
+    return memory, times
+
+
+def _worker(folder: Path, sessions: int, steps: int, seed: int, pipe: Connection) -> None:
+    """Play ``sessions`` engines in turn, ``steps`` actions each; then report memory when asked."""
+    os.environ["R3L_WEBSHOP"] = str(folder)
+    meta = read_meta(folder)
+    rng, times, engines = random.Random(seed), defaultdict[str, list[float]](list), []
+    for _ in range(sessions):
+        engines.append(WebshopEngine())
+    now = [_timed(times, "reset", engine.reset, _bench_task(meta.id, rng.randrange(meta.goals))) for engine in engines]
+    for _ in range(steps):
+        for k, engine in enumerate(engines):
+            if now[k].done:
+                now[k] = _timed(times, "reset", engine.reset, _bench_task(meta.id, rng.randrange(meta.goals)))
+            action = random_action(now[k], rng)
+            now[k] = _timed(times, _verb(action), engine.step, action)
+    pipe.send(dict(times))
+    pipe.recv()
+    pipe.send(memory_of())
+    try:
+        pipe.recv()
+    except EOFError:
+        return
+
+
+def memory_of() -> dict[str, int]:
+    """This process's resident bytes: all, its fair share of shared pages, and private ones (Linux)."""
+    found = psutil.Process().memory_full_info()
+    return {"rss_bytes": found.rss, "pss_bytes": found.pss, "private_bytes": found.uss}
+
+
+def _copy_size(products: int, seed: int) -> dict[str, int]:
+    """Resident bytes of a fresh process that holds ``products`` as the original does, and of its file."""
+    with tempfile.TemporaryDirectory() as scratch:
+        items, attributes = Path(scratch, "items.json"), Path(scratch, "attrs.json")
+        _write_files(products, seed, items, attributes)
+        ours, theirs = get_context("spawn").Pipe()
+        process = get_context("spawn").Process(target=_hold, args=(items, attributes, theirs), daemon=True)
+        process.start()
+        sizes: dict[str, int] = ours.recv()
+        process.join()
+        return sizes | {"file_bytes": items.stat().st_size}
+
+
+def _write_files(products: int, seed: int, items: Path, attributes: Path) -> None:
+    table = {}
+    with items.open("w", encoding="utf-8") as file:
+        for number, (record, entry, _) in enumerate(records(products, seed, full=True)):
+            file.write(("[" if number == 0 else ",") + json.dumps(record))
+            table[record["asin"]] = entry
+        file.write("]")
+    attributes.write_text(json.dumps(table), encoding="utf-8")
+
+
+def _hold(items: Path, attributes: Path, pipe: Connection) -> None:
+    """Keep what the original keeps: every record as a dict less the dropped keys, plus its derived fields."""
+    before = memory_of()["rss_bytes"]
+    with items.open(encoding="utf-8") as file:
+        held = json.load(file)
+    table = json.loads(attributes.read_text(encoding="utf-8"))
+    for record in held:
+        for key in _DROPPED.split():
+            record.pop(key, None)
+        record["Title"], record["Description"] = record["name"], record["full_description"]
+        record["BulletPoints"], record["Reviews"], record["Rating"] = record["small_description"], [], "N.A."
+        record["pricing"] = [float(record["pricing"].lstrip("$"))]
+        record["Price"] = f"${record['pricing'][0]}"
+        contents = record["customization_options"].items()
+        record["options"] = {name.lower(): [c["value"].strip().lower() for c in values] for name, values in contents}
+        record["option_to_image"] = {c["value"].lower(): c["image"] for _, values in contents for c in values}
+        record["Attributes"] = table[record["asin"]]["attributes"]
+        record["MainImage"] = record["images"][0]
+    by_asin = {record["asin"]: record for record in held}
+    prices = {asin: record["pricing"][0] for asin, record in by_asin.items()}
+    live = memory_of()["rss_bytes"] - before
+    pipe.send({"live_bytes": live, "peak_bytes": _status("VmHWM") - before, "products": len(prices)})
+
+
+def _bench_task(catalogue: str, goal: int) -> Task:
+    return Task(f"{catalogue}/{goal:05d}", "webshop", "bench", "", {"catalogue": catalogue, "goal": goal})
+
+
+def _timed(times: Times, name: str, call: Any, *arguments: Any) -> Any:
+    began = perf_counter()
+    result = call(*arguments)
+    times[name].append(perf_counter() - began)
+    return result
+
+
+def _verb(action: str) -> str:
+    verb = action.split("[")[0]
+    if action == "click[buy now]":
+        return "buy"
+    return verb if verb in ("search", "click") else "invalid"
+
+
+def _summary(seconds: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    rank = min(len(ordered) - 1, int(0.99 * len(ordered)))
+    return {"n": len(ordered), "p50_s": statistics.median(ordered), "p99_s": ordered[rank], "max_s": ordered[-1]}
+
+
+def _status(field: str) -> int:
+    """A size in /proc/self/status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+def _machine() -> dict[str, Any]:
+    return {"python": platform.python_version(), "cpus": os.cpu_count(), "kernel": platform.system()}
+
+
+def main() -> None:
+    """``python -m envs.webshop.bench --out FILE``: the full-size shop, built, served and measured."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--products", type=int, default=1_181_436, help="the original's full catalogue has 1,181,436")
+    parser.add_argument("--sessions", type=int, default=256)
+    parser.add_argument("--workers", type=int, default=2, help="processes that share the sessions")
+    parser.add_argument("--steps", type=int, default=40, help="actions of each session")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, required=True, help="where the catalogue is built, or lies already")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    result = bench_full(
+        options.products, options.sessions, options.workers, options.steps, options.seed, options.folder
+    )
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""How WebShop talks: prompts, the reading of responses, the ending rules. Two styles.
+
+``released`` follows the order and the contents of the original release's prompts (audit, section 3.3) in our own
+words, without its claim that any page can be searched from (defect B-21: its validator allowed it only where there
+is a search bar). ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
+Both read responses by one rule: ``<think>..</think>``, then ``<action>..</action>``, the first of each. An action
+that the page does not have is passed on and changes nothing, so replaying it changes nothing either (B-18); the
+same action twice in a row ends the episode, unless it searches or turns pages (audit, section 3.1). The release
+scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20); here all of them score 0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from string import Template
+from typing import Any
+
+from envs.webshop import pages
+from envs.webshop.engine import SEARCH_ACTION
+from r3l.core.environment import Ended, Message, Observation, Parsed
+from r3l.core.errors import ConfigError
+from r3l.core.task import Task
+
+STYLES = ("released", "compact")
+FORMAT, REPETITION = "format", "repetition"
+
+_RESPONSE = re.compile(r"<think>.*?</think>.*?<action>(.*?)</action>", re.DOTALL)
+_MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
+_BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
+_CLICKED = re.compile(r"You have clicked .*\.")
+_FURNITURE = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES}
+_RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
+
+
+class WebshopDialogue:
+    """The text side of WebShop (a ``Dialogue``); stateless. ``max_turns`` counts actions.
+
+    Raises ConfigError for an unknown style or a turn limit below 1.
+    """
+
+    domain = "WebShop shopping tasks"
+
+    def __init__(self, style: str, max_turns: int = 15) -> None:
+        if style not in STYLES:
+            raise ConfigError(f"WebShop prompt style {style!r} is unknown; it is one of {', '.join(STYLES)}")
+        if max_turns < 1:
+            raise ConfigError(f"WebShop max_turns is {max_turns}; it must be at least 1")
+        self.style = style
+        self.max_turns = max_turns
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        """What stands before the first response."""
+        if self.style == "compact":
+            return [Message("user", f"0: {instruction(first.text)}")]
+        return [Message("system", _fill("system", max_turns=self.max_turns)), self._turn(first)]
+
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """The user turn that shows ``now`` after ``actions``."""
+        if self.style == "compact":
+            return Message("user", f"{len(actions)}: {compact(now.text)}")
+        return self._turn(now)
+
+    def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """The action of a response, or ``format`` or ``repetition``."""
+        found = _RESPONSE.search(response)
+        action = found[1].strip() if found else ""
+        if not action:
+            return Parsed(None, FORMAT)
+        if actions and actions[-1] == action and not any(word in action for word in _MAY_REPEAT):
+            return Parsed(None, REPETITION)
+        return Parsed(action)
+
+    def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
+        """The final feedback on an ended episode."""
+        exceeded = turns >= self.max_turns and not success and error is None
+        limit = f"{'used up' if exceeded else 'within'} the limit of {self.max_turns}"
+        outcome = "completed" if success else "not completed"
+        if self.style == "compact":
+            ended = f" ({error})" if error is not None else ""
+            return f"{outcome}{ended}. reward {reward:.2g}. {turns} steps, {limit}."
+        early = f" The episode was ended early: {_REASONS.get(error, error)}." if error is not None else ""
+        return f"The purchase was {outcome}.{early} Reward: {reward:.4g} of 1. Actions: {turns}, {limit}."
+
+    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+        """The scripted reviewer's report, made from the observed pages alone; None for the original's instructions."""
+        from envs.webshop.demonstrator import review
+        from envs.webshop.synthetic import is_wish
+
+        if not is_wish(instruction(ended.first)):
+            return None
+        return review(ended.first, ended.answers, ended.success, self.max_turns)
+
+    def _turn(self, now: Observation) -> Message:
+        targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
+        available = json.dumps({"has_search_bar": SEARCH_ACTION in now.admissible, "clickables": targets})
+        turn = _fill("turn", observation=now.text.strip(), available=available, contract=_fill("contract"))
+        return Message("user", turn)
+
+
+_REASONS = {
+    FORMAT: "a response did not hold <think>...</think> and then <action>...</action>",
+    REPETITION: "the same action was given twice in a row",
+    "truncated": "a response was longer than allowed and was cut off",
+    "context": "the dialog outgrew the model's context",
+}
+
+
+def instruction(text: str) -> str:
+    """The instruction in an observation."""
+    return text.split("Instruction:", 1)[1].strip().split("\n", 1)[0]
+
+
+def compact(text: str) -> str:
+    """An observation on one line, lower case, without the instruction and the buttons that are always there.
+
+    Results: ``page 1 of 50 results; b0371 ralu headset $22.15; ...``. Product: ``color: black, *blue*; ralu headset;
+    $22.15``, with stars around what is chosen.
+    """
+    parts: list[str] = []
+    fresh = True  # whether the next line begins a part
+    for line in _shown(text):
+        button = _BUTTON.fullmatch(line)
+        if button is None:
+            results = _RESULTS.fullmatch(line)
+            line = f"page {results[1]} of {results[2]} results" if results else line.removeprefix("Price: ")
+            if fresh or not parts:
+                parts.append(line)
+            else:
+                parts[-1] += f" {line}"
+        elif button[1]:  # an option: its heading stands before it
+            value = f"*{button[3]}*" if button[2] else button[3]
+            parts[-1] += f"{',' if ': ' in parts[-1] else ':'} {value}"
+            fresh = True
+        else:  # a product: title and price follow
+            parts.append(button[3])
+            fresh = False
+    return "; ".join(parts).lower() or "search page"
+
+
+def _shown(text: str) -> list[str]:
+    """The lines that a compact prompt keeps."""
+    lines = [line for line in text.split("\n") if line.strip() and not _CLICKED.fullmatch(line)]
+    headings = [k for k, line in enumerate(lines) if line.strip() == "Instruction:"]
+    if headings:
+        del lines[: headings[0] + 2]
+    kept = []
+    for line in lines:
+        button = _BUTTON.fullmatch(line)
+        if not (button and not button[1] and button[3] in _FURNITURE) and line != "Rating: N.A.":
+            kept.append(line)
+    return kept
+
+
+@lru_cache(maxsize=8)
+def _template(name: str) -> Template:
+    source = resources.files("envs.webshop").joinpath("prompts", f"{name}.txt")
+    return Template(source.read_text(encoding="utf-8").rstrip("\n"))
+
+
+def _fill(name: str, **values: object) -> str:
+    return _template(name).substitute(values)

@@ -1,0 +1,197 @@
+"""The shop: sessions over a shared catalogue, with the original's pages, actions and scores (an ``Environment``).
+
+A session is one small immutable value, so a snapshot is the session itself and restoring is O(1).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from envs.webshop import pages
+from envs.webshop.build import locate
+from envs.webshop.catalogue import HITS, Catalogue
+from envs.webshop.goals import Goal
+from envs.webshop.pages import Page, String
+from envs.webshop.reward import score
+from r3l.core.environment import Observation
+from r3l.core.errors import EngineError
+from r3l.core.seeds import seed_of
+from r3l.core.task import Task
+
+_ACTION = re.compile(r"(.+)\[(.+)\]")
+SEARCH_ACTION = "search[keywords]"  # how the admissible list says that there is a search bar
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Where a customer is. ``at``: index, search_results, item_page, item_sub_page or done."""
+
+    goal: int
+    at: str = "index"
+    keywords: tuple[str, ...] = ()
+    page: int = 1
+    asin: str | None = None
+    opened: frozenset[str] = frozenset()
+    options: tuple[tuple[str, str], ...] = ()
+    sub_page: str = ""
+    reward: float = 0.0
+
+    @property
+    def url(self) -> str:
+        """The part of the original's address that its observations depend on."""
+        return f"{'+'.join(self.keywords)}/{self.page}/{json.dumps(dict(self.options))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    load: int
+    session: Session
+
+
+class WebshopEngine:
+    """One live session (an ``Environment``). Engines of a process share the opened catalogue."""
+
+    _goal: Goal  # from the first reset on
+    _page: Page
+
+    def __init__(self) -> None:
+        self._catalogue: Catalogue | None = None
+        self._session: Session | None = None
+        self._loads = 0  # tells marks of different tasks apart
+
+    def reset(self, task: Task) -> Observation:
+        """Start ``task`` (payload: ``catalogue`` and ``goal``, a session number of the original).
+
+        Raises DataError when the catalogue is missing, damaged or another one, or has no such goal.
+        """
+        self._session = None
+        self._catalogue = Catalogue.at(locate(str(task.payload["catalogue"])))
+        self._goal = self._catalogue.goal(int(task.payload["goal"]))
+        self._loads += 1
+        return self._enter(Session(int(task.payload["goal"])))
+
+    def step(self, action: str) -> Observation:
+        """Apply ``search[keywords]`` or ``click[target]``; anything else, or what is not there, changes nothing."""
+        session = self._current()
+        name, argument = _parse(action)
+        if name == "search":
+            return self._enter(self._searched(session, tuple(argument.split(" "))))
+        if name == "click" and argument in self._page.targets and argument != pages.SEARCH.lower():
+            return self._enter(self._clicked(session, argument, self._page.targets[argument]))
+        return self._observe(reward=0.0)
+
+    def snapshot(self) -> _Mark:
+        """A mark of the present state; valid until another reset."""
+        return _Mark(self._loads, self._current())
+
+    def restore(self, snapshot: Any) -> Observation:
+        """Return to ``snapshot``. Raises EngineError for a mark of another task."""
+        if not isinstance(snapshot, _Mark) or snapshot.load != self._loads:
+            raise EngineError("the snapshot belongs to another task than the one now started")
+        return self._enter(snapshot.session)
+
+    def close(self) -> None:
+        """Forget the session; the catalogue stays open for the process's other engines."""
+        self._session = None
+
+    def _current(self) -> Session:
+        if self._session is None:
+            raise EngineError("no session: reset the engine with a task first")
+        return self._session
+
+    def _enter(self, session: Session) -> Observation:
+        self._session, self._page = session, self._render(session)
+        return self._observe(session.reward if session.at == "done" else 0.0)
+
+    def _observe(self, reward: float) -> Observation:
+        session = self._current()
+        done = session.at == "done"
+        text = pages.text_rich(self._page, session.url, session.opened)
+        clicks = [f"click[{target}]" for target in self._page.targets if target != pages.SEARCH.lower()]
+        admissible = ([SEARCH_ACTION] if self._page.bar else []) + clicks
+        return Observation(text, tuple(admissible), reward, done, done and session.reward >= 1.0)
+
+    def _render(self, session: Session) -> Page:
+        if session.at == "index":
+            return pages.search_page(self._goal)
+        if session.at == "search_results":
+            return self._results(session)
+        assert session.asin is not None
+        if session.at == "done":
+            return pages.done_page(session.asin, session.options, session.reward)
+        product = self._shop.product(self._number(session.asin))
+        if session.at == "item_page":
+            return pages.item_page(self._goal, product)
+        return pages.sub_page(self._goal, product, session.sub_page)
+
+    def _results(self, session: Session) -> Page:
+        found, size = self._found(session), self._shop.meta.page_size
+        shown = found[(session.page - 1) * size : session.page * size]
+        return pages.results_page(self._goal, map(self._shop.product, shown), session.page, len(found))
+
+    def _found(self, session: Session) -> Sequence[int]:
+        """Product numbers, best first; ``<r>``, ``<c>``, ``<q>`` are the original's hidden search commands."""
+        command, rest = session.keywords[0], session.keywords[1:]
+        if command == "<r>":  # unseeded in the original; here it belongs to the goal, so that replays agree
+            rng = random.Random(seed_of("webshop", self._shop.meta.id, session.goal))
+            return rng.sample(range(self._shop.meta.products), k=min(HITS, self._shop.meta.products))
+        if command == "<c>" and rest:
+            return self._shop.listed("category", rest[0].strip())
+        if command == "<q>":
+            return self._shop.listed("query", " ".join(rest).strip())
+        return self._shop.search(" ".join(session.keywords))
+
+    def _searched(self, session: Session, keywords: tuple[str, ...], page: int = 1) -> Session:
+        return replace(session, at="search_results", keywords=keywords, page=page, asin=None, options=(), reward=0.0)
+
+    def _clicked(self, session: Session, name: str, target: String) -> Session:
+        """The order of the cases is the original's: a button's meaning goes before an option of the same text."""
+        if name == pages.BUY.lower():
+            return replace(session, at="done", reward=self._score(session))
+        if name == pages.BACK.lower():
+            return Session(session.goal)
+        if session.at == "search_results" and name in (pages.NEXT.lower(), pages.PREVIOUS.lower()):
+            turn = 1 if name == pages.NEXT.lower() else -1
+            return self._searched(session, session.keywords, session.page + turn)
+        if name == pages.PREVIOUS.lower() and session.at == "item_page":
+            return self._searched(session, session.keywords, session.page)
+        for sub_page in pages.SUBPAGES:
+            if name == sub_page.lower():
+                return replace(session, at="item_sub_page", sub_page=sub_page)
+        return self._item(session, target)
+
+    def _item(self, session: Session, target: String) -> Session:
+        there = replace(session, at="item_page", sub_page="")
+        if target.kind == "link":
+            return replace(there, asin=target.text, opened=session.opened | {target.text})
+        if target.kind == "option":
+            chosen = dict(session.options) | {target.group: target.text}
+            return replace(there, options=tuple(chosen.items()))
+        return there
+
+    def _score(self, session: Session) -> float:
+        assert session.asin is not None
+        bought = self._shop.product(self._number(session.asin))
+        chosen = [value for _, value in session.options]
+        return score(self._goal, bought, chosen, self._shop.nouns).reward
+
+    def _number(self, asin: str) -> int:
+        number = self._shop.number(asin)
+        assert number is not None, asin
+        return number
+
+    @property
+    def _shop(self) -> Catalogue:
+        assert self._catalogue is not None
+        return self._catalogue
+
+
+def _parse(action: str) -> tuple[str, str]:
+    """The action's name and its argument in lower case; two empty strings where it is none."""
+    found = _ACTION.match(action)
+    return (found[1], found[2].lower()) if found else ("", "")

@@ -1,0 +1,121 @@
+"""Goals: what a customer asks for, in the original's order, with its price limits drawn once and kept.
+
+The original draws every price limit before it seeds its generator, so the limits (and with them instructions and
+rewards) differ between processes. Ours belong to (asin, number of the instruction) and are written to disk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from envs.webshop.products import Product
+from r3l.core.errors import DataError
+from r3l.core.seeds import seed_of
+
+SHUFFLE_SEED = 233  # the original's; its order of goals follows from it
+NO_LIMIT = 1_000_000.0  # the original's price limit of a goal that states none
+_LIMITS = tuple(10.0 * n for n in range(1, 100))  # the limits a goal can state, in dollars
+_NEAREST = 4  # of those above the price, the limit is drawn from the nearest ones
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A product that would satisfy the customer, and how the wish is put.
+
+    ``options``: the wanted values; for goals made from product records, (name, value) pairs written as the
+    original's fuzzy matcher reads them. ``price_upper`` in dollars.
+    """
+
+    asin: str
+    category: str
+    query: str
+    name: str
+    product_category: str
+    instruction: str
+    attributes: tuple[str, ...]
+    options: tuple[str | tuple[str, str], ...]
+    price_upper: float
+
+    def to_json(self) -> str:
+        """One canonical line; ``from_json`` gives the goal back."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Goal:
+        """Read ``to_json``'s line."""
+        fields = json.loads(line)
+        fields["attributes"] = tuple(fields["attributes"])
+        fields["options"] = tuple(o if isinstance(o, str) else (o[0], o[1]) for o in fields["options"])
+        return cls(**fields)
+
+
+def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], where: str) -> Iterator[Goal]:
+    """The goals that people wrote for ``product``; those without attributes are skipped, as in the original."""
+    for number, entry in enumerate(instructions):
+        try:
+            if not entry["instruction_attributes"]:
+                continue
+            wish, attributes = entry["instruction"].strip("."), tuple(entry["instruction_attributes"])
+            options = tuple(entry["instruction_options"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(
+                f"{where}, asin {product.asin}, entry {number}: {error!r}; an entry needs instruction (text), "
+                "instruction_attributes and instruction_options (lists)"
+            ) from error
+        yield _goal(product, number, wish, attributes, options)
+
+
+def synthetic_goals(product: Product, attributes: Mapping[str, Any]) -> Iterator[Goal]:
+    """The goals made from a record's own instruction: one for every combination of its options."""
+    wish = attributes.get("instruction")
+    if wish is None:
+        return
+    named = sorted(product.options)
+    for combination in itertools.product(*(values for _, values in named)):
+        options = tuple((name, value) for (name, _), value in zip(named, combination, strict=True))
+        listed = ", and ".join(f"{name}: {value}" for name, value in options)
+        text = f"{wish} with {listed}" if listed else wish
+        # One limit for all combinations, as in the original.
+        yield _goal(product, 0, text, tuple(attributes["instruction_attributes"]), options)
+
+
+def in_order(goals: list[Goal]) -> list[Goal]:
+    """The order in which sessions number the goals, from the order of the item file."""
+    ordered = list(goals)
+    random.Random(SHUFFLE_SEED).shuffle(ordered)
+    return ordered
+
+
+def price_limit(asin: str, number: int, price: float) -> float:
+    """The larger of two of the four nearest limits above ``price``; NO_LIMIT where there are fewer than two."""
+    above = [limit for limit in _LIMITS if limit > price][:_NEAREST]
+    if len(above) < 2:
+        return NO_LIMIT
+    return max(random.Random(seed_of("webshop", "price_upper", asin, number)).sample(above, 2))
+
+
+def _goal(
+    product: Product,
+    number: int,
+    wish: str,
+    attributes: tuple[str, ...],
+    options: tuple[str | tuple[str, str], ...],
+) -> Goal:
+    limit = price_limit(product.asin, number, product.price)
+    clause = "" if limit == NO_LIMIT else f", and price lower than {limit:.2f} dollars"
+    return Goal(
+        asin=product.asin,
+        category=product.category,
+        query=product.query,
+        name=product.name,
+        product_category=product.product_category,
+        instruction=wish + clause,
+        attributes=attributes,
+        options=options,
+        price_upper=limit,
+    )

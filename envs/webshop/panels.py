@@ -1,0 +1,201 @@
+"""WebShop's panels: which goals results are measured on, committed as counts, ids and hashes.
+
+``NAME/SPLIT``: goals of a synthetic catalogue, defined in ``configs/panels/webshop_NAME.yaml`` and regenerated;
+``panels/NAME.json`` is the proof that the same ones came out. ``official/SPLIT`` and ``r3l/SPLIT``: goals of the
+original catalogue by session number; the catalogue is the user's own, its size and hash are in every task id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from envs.webshop.build import original, synthetic
+from envs.webshop.catalogue import Catalogue, Meta
+from envs.webshop.goals import Goal
+from envs.webshop.synthetic import is_hard
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.task import Task
+
+COMMITTED = Path(__file__).resolve().parent / "panels"
+DEFINITIONS = Path(__file__).resolve().parents[2] / "configs" / "panels"
+# Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script. The latter
+# trains on the former's test goals, so their numbers are not comparable.
+ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
+    "official": {"test": range(500), "dev": range(500, 1500), "train": None},  # None: from 1500 to the end
+    "r3l": {"train": range(4096), "test": range(4096, 4196)},
+}
+_FIRST_TRAIN = 1500
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CatalogueConfig(_Strict):
+    """The synthetic catalogue that a panel's goals belong to."""
+
+    products: int = Field(ge=1)
+    seed: int = Field(ge=0)
+    page_size: int = Field(ge=1)
+
+
+class Definition(_Strict):
+    """configs/panels/webshop_NAME.yaml. ``splits``: tasks of each group; goals are given out in this order."""
+
+    name: str
+    catalogue: CatalogueConfig
+    splits: Mapping[str, Mapping[str, int]]
+    sources: Mapping[str, str]
+
+
+def tasks(panel: str) -> list[Task]:
+    """The tasks of ``NAME/SPLIT``, sorted by id. Raises DataError where they are not those that were committed."""
+    name, split = _names(panel)
+    if name in ORIGINAL_SPLITS:
+        return _original_tasks(name, split)
+    found = _regenerate(name)[split]
+    expected, path = committed_hash(panel), COMMITTED / f"{name}.json"
+    if sha256_of(found) != expected:
+        raise DataError(
+            f"{path}: split {split} has sha256 {expected}, but the tasks regenerated from {_definition_path(name)} "
+            f"have {sha256_of(found)}. If the change is meant, run: r3l panel build {name} --env webshop"
+        )
+    return found
+
+
+def committed_hash(panel: str) -> str:
+    """The sha256 of a panel: committed for synthetic ones, that of the user's catalogue for the original's."""
+    name, split = _names(panel)
+    if name in ORIGINAL_SPLITS:
+        return sha256_of(_original_tasks(name, split))
+    return str(_read(COMMITTED / f"{name}.json")["splits"][split]["sha256"])
+
+
+def warmstart_task(index: int, name: str = "nano") -> Task:
+    """A goal that is in no split; numbered from 0, starting again at the end."""
+    spare = _regenerate(name)["warmstart"]
+    return spare[index % len(spare)]
+
+
+def build(name: str) -> Path:
+    """Prove every task of a panel solvable and write the file that is committed."""
+    from envs.webshop.lessons import prove
+
+    content: dict[str, Any] = {"panel": name, "catalogue": _catalogue(name).meta.id, "splits": {}}
+    for split in definition(name).splits:
+        found = _regenerate(name)[split]
+        for task in found:
+            prove(task)
+        content["splits"][split] = {
+            "tasks": len(found),
+            "groups": dict(sorted(Counter(task.group for task in found).items())),
+            "sha256": sha256_of(found),
+            "ids": [task.id for task in found],
+        }
+    path = COMMITTED / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def sha256_of(found: Iterable[Task]) -> str:
+    """The hash of a list of tasks: ids (with the catalogue's size and hash), groups and payloads."""
+    lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in found)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def definition(name: str) -> Definition:
+    """Read ``configs/panels/webshop_NAME.yaml``. Raises ConfigError when it is missing or wrong."""
+    path = _definition_path(name)
+    if not path.exists():
+        known = sorted(p.stem.removeprefix("webshop_") for p in DEFINITIONS.glob("webshop_*.yaml"))
+        raise ConfigError(f"WebShop panel {name!r} is unknown; panels: {', '.join([*known, *ORIGINAL_SPLITS])}")
+    try:
+        return Definition.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+@lru_cache(maxsize=2)
+def _regenerate(name: str) -> dict[str, list[Task]]:
+    """Every split's tasks and, under ``warmstart``, all goals that are left."""
+    shop, wanted = _catalogue(name), definition(name)
+    waiting: dict[str, Iterator[int]] = {}
+    numbers: dict[str, list[int]] = {"easy": [], "hard": []}
+    for number in range(shop.meta.goals):
+        numbers["hard" if is_hard(shop.goal(number).options) else "easy"].append(number)
+    waiting = {group: iter(found) for group, found in numbers.items()}
+    splits: dict[str, list[Task]] = {}
+    for split, counts in wanted.splits.items():
+        splits[split] = sorted(
+            (
+                _task(shop.meta, shop.goal(number), number, split, group)
+                for group, count in counts.items()
+                for number in _take(waiting[group], count, f"{_definition_path(name)}: splits.{split}.{group}")
+            ),
+            key=lambda task: task.id,
+        )
+    splits["warmstart"] = [
+        _task(shop.meta, shop.goal(number), number, "warmstart", group)
+        for group, rest in waiting.items()
+        for number in rest
+    ]
+    splits["warmstart"].sort(key=lambda task: int(task.payload["goal"]))  # the groups mixed
+    return splits
+
+
+def _take(numbers: Iterator[int], count: int, where: str) -> list[int]:
+    taken = list(itertools.islice(numbers, count))
+    if len(taken) < count:
+        raise ConfigError(f"{where} is {count}, but the catalogue has only {len(taken)} such goals left")
+    return taken
+
+
+def _catalogue(name: str) -> Catalogue:
+    wanted = definition(name).catalogue
+    return Catalogue.at(synthetic(name, wanted.products, wanted.seed, wanted.page_size)[0])
+
+
+def _original_tasks(name: str, split: str) -> list[Task]:
+    folder, meta = original()
+    shop = Catalogue.at(folder)
+    numbers = ORIGINAL_SPLITS[name][split] or range(_FIRST_TRAIN, meta.goals)
+    return [_task(meta, shop.goal(number), number, split, "") for number in numbers]
+
+
+def _task(meta: Meta, goal: Goal, number: int, split: str, group: str) -> Task:
+    payload = {"catalogue": meta.id, "goal": number, "instruction": goal.instruction}
+    return Task(f"{meta.id}/{number:05d}", "webshop", split, group or goal.category, payload)
+
+
+def _names(panel: str) -> tuple[str, str]:
+    name, _, split = panel.partition("/")
+    known = list(ORIGINAL_SPLITS[name]) if name in ORIGINAL_SPLITS else list(definition(name).splits)
+    if split not in known:
+        raise ConfigError(f"WebShop panel {name!r} has no split {split!r}; it has {', '.join(known)}")
+    return name, split
+
+
+def _definition_path(name: str) -> Path:
+    return DEFINITIONS / f"webshop_{name}.yaml"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is missing or damaged ({error}). Restore it, or run: r3l panel build") from error

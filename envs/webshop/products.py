@@ -1,0 +1,166 @@
+"""Products: the original's item files read one record at a time, and what the shop keeps of a record.
+
+``items_shuffle*.json`` is a list of records, ``items_ins_v2*.json`` maps an asin to ``{"attributes": [...]}`` (and,
+for some, ``instruction`` and ``instruction_attributes``), ``items_human_ins.json`` maps an asin to a list of
+``{"instruction", "instruction_attributes", "instruction_options"}``. Of a record the shop reads ``asin``, ``name``,
+``full_description``, ``small_description``, ``pricing``, ``customization_options``, ``category``, ``query`` and
+``product_category``; every other key is ignored, as in the original.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import ijson
+
+from r3l.core.errors import DataError
+from r3l.core.seeds import seed_of
+
+DEFAULT_PRICE = 100.0  # the original's price of a product that has none
+NO_ATTRIBUTES = ("DUMMY_ATTR",)  # the original's attributes of a product that has none
+_LONGEST_ASIN = 10
+Options = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product as pages, search and reward need it. ``price`` in dollars; ``options`` are (name, values)."""
+
+    asin: str
+    name: str
+    description: str
+    bullets: tuple[str, ...]
+    price: float
+    price_label: str
+    category: str
+    query: str
+    product_category: str
+    attributes: tuple[str, ...]
+    options: Options
+
+    def document(self) -> str:
+        """The text that is searched: name, description, first bullet and options, lower case."""
+        options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options)
+        return " ".join([self.name, self.description, *(self.bullets[:1] or [""]), options]).lower()
+
+    def to_json(self) -> str:
+        """One canonical line; ``from_json`` gives the product back."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Product:
+        """Read ``to_json``'s line."""
+        fields = json.loads(line)
+        for name in ("bullets", "attributes"):
+            fields[name] = tuple(fields[name])
+        fields["options"] = tuple((name, tuple(values)) for name, values in fields["options"])
+        return cls(**fields)
+
+
+def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The records of an item file, streamed. Raises DataError for a file that is missing, cut off or no list."""
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for record in ijson.items(file, "item", use_float=True):
+                if not isinstance(record, dict):
+                    raise DataError(f"{path}: record {number} is {record!r}, not an object with an asin")
+                yield record
+                number += 1
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ijson.JSONError as error:
+        reason = " ".join(str(error).split())  # the parser's message draws a picture over several lines
+        raise DataError(
+            f"{path} is cut off or damaged after {number} products ({reason}). Download it again and compare sizes"
+        ) from error
+    if number == 0:
+        raise DataError(f"{path} holds no product: expected a JSON list of records, each with asin, name, pricing, ...")
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """A JSON object keyed by asin (attributes or human instructions). Raises DataError for anything else."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ValueError as error:
+        raise DataError(f"{path} is cut off or damaged ({error}). Download the file again") from error
+    if not isinstance(table, dict):
+        raise DataError(f"{path} is a JSON {type(table).__name__}; expected an object keyed by asin")
+    return table
+
+
+def product(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
+    """What the shop keeps of ``record``; ``where`` (file and position) is for errors."""
+    try:
+        asin = str(record["asin"])
+        pricing = _pricing(record.get("pricing") or "", f"{where} ({asin})")
+        bullets = record["small_description"]
+        return Product(
+            asin=asin,
+            name=record["name"],
+            description=record["full_description"],
+            bullets=tuple(bullets if isinstance(bullets, list) else [bullets]),
+            price=_price(asin, pricing),
+            price_label=" to ".join(f"${price}" for price in pricing),
+            category=record["category"],
+            query=record["query"].lower().strip(),
+            product_category=record["product_category"],
+            attributes=tuple(attributes.get("attributes", NO_ATTRIBUTES)),
+            options=_options(record["customization_options"]),
+        )
+    except KeyError as error:
+        raise DataError(
+            f"{where}: key {error} is missing; see envs/webshop/products.py for the keys that are read"
+        ) from error
+    except (AttributeError, TypeError) as error:
+        raise DataError(f"{where}: a value has the wrong type ({error}); see envs/webshop/products.py") from error
+
+
+def is_listed(record: Mapping[str, Any], seen: set[str]) -> bool:
+    """Whether the original lists the record: an asin of at most 10 characters that did not come before."""
+    asin = str(record.get("asin", "nan"))
+    return asin != "nan" and len(asin) <= _LONGEST_ASIN and asin not in seen
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read ({error}); give the path of the original file (--items, --attrs, --human)")
+
+
+def _pricing(text: str, where: str) -> list[float]:
+    """One price, or the two ends of a range: ``$34.00`` or ``$12.99$45.00``."""
+    if not text:
+        return [DEFAULT_PRICE]
+    try:
+        prices = [float(re.sub(r"[^\d.]", "", part)) for part in text.split("$")[1:]]
+    except ValueError as error:
+        raise DataError(f"{where}: pricing {text!r} is not of the form '$12.99' or '$12.99$45.00'") from error
+    if not prices:
+        raise DataError(f"{where}: pricing {text!r} holds no dollar amount; leave it empty where there is no price")
+    return prices[:2]
+
+
+def _price(asin: str, pricing: list[float]) -> float:
+    """The price that counts. Of a range, one uniform draw: the original's is unseeded, ours belongs to the asin."""
+    if len(pricing) == 1:
+        return pricing[0]
+    return random.Random(seed_of("webshop", "price", asin)).uniform(*pricing)
+
+
+def _options(customization: Mapping[str, Any] | str | None) -> Options:
+    """Lower-case option names and values; an option without a list is left out."""
+    if not customization:
+        return ()
+    assert not isinstance(customization, str)
+    chosen: dict[str, tuple[str, ...]] = {}
+    for name, contents in customization.items():
+        if contents is not None:
+            chosen[name.lower()] = tuple(c["value"].strip().replace("/", " | ").lower() for c in contents)
+    return tuple(chosen.items())

@@ -1,0 +1,92 @@
+"""Budget parity: what each method's training cost, in the same units, seeds averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from r3l.accounting import rates
+from r3l.report.records import Record, by_method
+
+Row = dict[str, Any]
+SUMS = {  # column: keys of result.json's budget
+    "rollouts": ("rollouts",),
+    "env_steps": ("env_steps",),
+    "prompt_tokens": ("prompt/rollout", "prompt/reflection", "prompt/critique", "prompt/retry"),
+    "rollout_tokens": ("tokens/rollout",),
+    "reflection_tokens": ("tokens/reflection",),
+    "critique_tokens": ("tokens/critique",),
+    "retry_tokens": ("tokens/retry",),
+    "generated_tokens": ("tokens/generated",),
+    "trained_tokens": ("tokens/trained",),
+    "retries": ("retry/count",),
+    "dropped": ("dropped/groups", "dropped/rejected", "dropped/no_oracle_pivot", "dropped/workers"),
+}
+PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/explore", "seconds/train")
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """One row a (tier, env, model, method): budget and the rates that explain it.
+
+    ``relative_generated`` is against the cheapest method of the same bench; rates are those of r3l.accounting.
+    """
+    rows = []
+    for bench in sorted({record.bench for record in records}):
+        for seeds in by_method([r for r in records if r.bench == bench]).values():
+            rows.append(_row(bench, seeds))
+    for row in rows:
+        peers = [r["generated_tokens"] for r in rows if _bench(r) == _bench(row) and r["generated_tokens"]]
+        row["relative_generated"] = round(row["generated_tokens"] / min(peers), 2) if peers else None
+    return rows
+
+
+def _bench(row: Row) -> tuple[str, str, str]:
+    return row["tier"], row["env"], row["model"]
+
+
+def _row(bench: tuple[str, str, str], seeds: list[Record]) -> Row:
+    budgets = [record.result["budget"] for record in seeds]
+    mean = {key: sum(b.get(key, 0) for b in budgets) / len(seeds) for key in sorted(set().union(*budgets))}
+    seconds = {key: sum(m.get(key, 0.0) for s in seeds for m in s.metrics) / len(seeds) for key in PHASES}
+    return {
+        **dict(zip(("tier", "env", "model"), bench, strict=True)),
+        "method": seeds[0]["method"],
+        "label": seeds[0]["method_label"],
+        "seeds": len(seeds),
+        **{name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()},
+        **{name: None if value is None else round(value, 4) for name, value in rates(mean).items()},
+        **{key.replace("/", "_"): round(value, 1) for key, value in seconds.items()},
+    }
+
+
+def render(rows: Sequence[Row]) -> Table:
+    """For a terminal."""
+    shown = Table(
+        title="Budget parity: training only, means over seeds",
+        caption="tokens: generated while rolling out, reflecting, criticising, retrying; x: all of them against the "
+        "cheapest; masked: sampled tokens without gradient; imitated: share of trained tokens; seconds as measured "
+        "(runs side by side share the machine)",
+    )
+    columns = {
+        "env": "env",
+        "method": "label",
+        "rollouts": "rollouts",
+        "env steps": "env_steps",
+        "rollout": "rollout_tokens",
+        "reflect": "reflection_tokens",
+        "critique": "critique_tokens",
+        "retry": "retry_tokens",
+        "x": "relative_generated",
+        "trained": "trained_tokens",
+        "masked": "masked",
+        "imitated": "imitated",
+        "explore s": "seconds_explore",
+        "train s": "seconds_train",
+    }
+    for name in columns:
+        shown.add_column(name, justify="left" if name in ("env", "method") else "right")
+    for row in rows:
+        shown.add_row(*("" if row[key] is None else str(row[key]) for key in columns.values()))
+    return shown

@@ -1,0 +1,227 @@
+"""Catalogues: the original's files, goals in their order, whole folders or none, errors that say what to do."""
+
+import json
+import random
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from envs.webshop import build as command
+from envs.webshop.catalogue import Catalogue, build, original_files, read_meta
+from envs.webshop.goals import NO_LIMIT, price_limit, synthetic_goals
+from envs.webshop.products import Product, product, read_items
+from envs.webshop.synthetic import read_wish, records, sources
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.seeds import seed_of
+
+RECORD = {
+    "asin": "B000000001", "name": "Red Tea Pot", "full_description": "Holds tea.", "small_description": "one line",
+    "pricing": "$12.99$45.00", "images": ["x"], "category": "garden", "query": " Tea Pots ",
+    "product_category": "Home › Kitchen", "average_rating": 4.5,
+    "customization_options": {"Size": [{"value": " 6/8 Cups "}, {"value": "XL"}], "Color": None},
+}  # fmt: skip
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The three files of the original for 60 products."""
+    made = list(records(60, 5))
+    paths = [tmp_path / name for name in ("items.json", "attrs.json", "human.json")]
+    tables = [
+        [record for record, _, _ in made],
+        {record["asin"]: attributes for record, attributes, _ in made},
+        {record["asin"]: wishes for record, _, wishes in made},
+    ]
+    for path, table in zip(paths, tables, strict=True):
+        path.write_text(json.dumps(table), encoding="utf-8")
+    return paths
+
+
+def test_a_record_by_hand():
+    found = product(RECORD, {"attributes": ["hand wash"]}, "test")
+    assert found.options == (("size", ("6 | 8 cups", "xl")),)  # lower case, "/" spaced out, null lists left out
+    assert (found.bullets, found.query, found.attributes) == (("one line",), "tea pots", ("hand wash",))
+    assert found.price_label == "$12.99 to $45.0"
+    assert found.price == random.Random(seed_of("webshop", "price", "B000000001")).uniform(12.99, 45.0)
+    assert found.document() == "red tea pot holds tea. one line size: 6 | 8 cups, xl"
+    assert Product.from_json(found.to_json()) == found
+    bare = product(RECORD | {"pricing": "", "customization_options": "", "small_description": []}, {}, "test")
+    assert (bare.price, bare.price_label, bare.attributes) == (100.0, "$100.0", ("DUMMY_ATTR",))
+    assert product(RECORD | {"pricing": "$1,234.50"}, {}, "test").price == 1234.5
+
+
+def test_price_limits():
+    # 34 dollars: the four nearest limits are 40 to 70, the larger of two of them is 50, 60 or 70.
+    drawn = Counter(price_limit("B1", number, 34.0) for number in range(600))
+    assert set(drawn) == {50.0, 60.0, 70.0}
+    assert 60 < drawn[50.0] < 140 and 150 < drawn[60.0] < 250 and 250 < drawn[70.0] < 350  # 1, 2 and 3 of 6 pairs
+    assert price_limit("B1", 0, 979.0) == 990.0 and price_limit("B1", 0, 980.0) == NO_LIMIT
+    assert price_limit("B1", 0, 40.0) > 40.0 and price_limit("B1", 3, 34.0) == price_limit("B1", 3, 34.0)
+
+
+def test_goals_of_the_originals_files_in_the_originals_order(files, tmp_path):
+    meta = build(original_files(*files), tmp_path / "shop", "original")
+    shop = Catalogue(tmp_path / "shop")
+    assert (meta.products, meta.goals) == (60, 180)
+    # File order, then random.seed(233); random.shuffle, as the original numbers its sessions.
+    expected = [(asin, number) for asin in (f"B{i:04d}" for i in range(60)) for number in range(3)]
+    random.seed(233)
+    random.shuffle(expected)
+    wishes = json.loads(files[2].read_text())
+    for number, (asin, entry) in enumerate(expected):
+        goal, wish = shop.goal(number), wishes[asin][entry]
+        assert (goal.asin, list(goal.options)) == (asin, wish["instruction_options"])
+        assert list(goal.attributes) == wish["instruction_attributes"]
+        assert goal.instruction.startswith(wish["instruction"])
+        assert goal.instruction.endswith(f", and price lower than {goal.price_upper:.2f} dollars")
+
+
+def test_goals_made_from_records():
+    customization = {"Size": [{"value": "s"}, {"value": "l"}], "Color": [{"value": "red"}]}
+    made = product(RECORD | {"customization_options": customization}, {}, "test")
+    goals = list(synthetic_goals(made, {"instruction": "Find me pots", "instruction_attributes": ["red"]}))
+    assert [goal.options for goal in goals] == [(("color", "red"), ("size", "s")), (("color", "red"), ("size", "l"))]
+    assert goals[0].instruction.startswith("Find me pots with color: red, and size: s, and price lower than ")
+    assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(made, {})) == []
+
+
+def test_records_that_the_original_drops(files, tmp_path):
+    listed = json.loads(files[0].read_text())
+    extra = [RECORD | {"asin": "nan"}, RECORD | {"asin": "B" * 11}, listed[0] | {"name": "again"}]
+    files[0].write_text(json.dumps([*listed[:5], *extra, *listed[5:]]))
+    found = [source.product for source in original_files(*files)]
+    assert len(found) == 60 and all(p.name != "again" for p in found)
+    assert len(list(original_files(*files, limit=5))) == 5
+
+
+def test_the_same_source_gives_the_same_bytes_and_another_gives_another_hash(tmp_path):
+    one, two = (build(sources(30, 1), tmp_path / name, "nano", 4) for name in ("one", "two"))
+    assert one == two
+    assert (tmp_path / "one" / "docs.npy").read_bytes() == (tmp_path / "two" / "docs.npy").read_bytes()
+    other_seed = build(sources(30, 2), tmp_path / "seed", "nano", 4)
+    other_page = build(sources(30, 1), tmp_path / "page", "nano", 5)
+    assert len({one.sha256, other_seed.sha256, other_page.sha256}) == 3 and one.id == f"nano-30-{one.sha256[:8]}"
+
+
+def test_wishes_can_be_read_back(shop):
+    for number in range(shop.meta.goals):
+        goal = shop.goal(number)
+        wish = read_wish(goal.instruction)
+        assert (wish.attributes, wish.options, wish.limit) == (goal.attributes, goal.options, goal.price_upper)
+        assert wish.kind in goal.name and all(attribute in goal.name for attribute in wish.attributes)
+    with pytest.raises(ValueError, match="not an instruction"):
+        read_wish("find me a shoe")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("pricing", "12.99", r"record 0 \(B000000001\): pricing '12.99' holds no dollar amount"),
+        ("pricing", "$12.9.9", r"pricing '\$12.9.9' is not of the form"),
+        ("query", None, "a value has the wrong type"),
+        ("name", ..., "key 'name' is missing"),
+        ("customization_options", {"Size": [{"image": None}]}, "key 'value' is missing"),
+    ],
+)
+def test_a_bad_record_is_named(key, value, message):
+    record = {k: v for k, v in (RECORD | {key: value}).items() if v is not ...}
+    with pytest.raises(DataError, match=message):
+        product(record, {}, "items.json, record 0")
+
+
+def test_bad_files_are_named(files, tmp_path):
+    items, attributes, human = files
+    whole = items.read_text()
+    items.write_text(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"items\.json is cut off or damaged after \d+ products.*Download"):
+        list(read_items(items))
+    for text, message in (('{"asin": 1}', "holds no product"), ("[1]", "record 0 is 1"), ("", "damaged after 0")):
+        items.write_text(text)
+        with pytest.raises(DataError, match=message):
+            list(read_items(items))
+    with pytest.raises(DataError, match="--items, --attrs, --human"):
+        list(read_items(tmp_path / "none.json"))
+    items.write_text(whole)
+    attributes.write_text("{")
+    with pytest.raises(DataError, match=r"attrs\.json is cut off or damaged"):
+        list(original_files(items, attributes, human))
+    attributes.write_text("{}")
+    human.write_text(json.dumps({"B0000": [{"instruction": "x"}]}))
+    with pytest.raises(DataError, match=r"human\.json, asin B0000, entry 0: KeyError\('instruction_attributes'\)"):
+        list(original_files(items, attributes, human))
+
+
+def test_no_half_catalogue_is_left_or_opened(tmp_path, files):
+    def torn():
+        yield from list(sources(20, 1))
+        raise DataError("the file ends here")
+
+    with pytest.raises(DataError, match="the file ends here"):
+        build(torn(), tmp_path / "made" / "shop", "nano")
+    assert list((tmp_path / "made").iterdir()) == []
+    build(sources(20, 1), tmp_path / "shop", "nano")
+    with pytest.raises(ConfigError, match="exists; remove it first"):
+        build(sources(20, 1), tmp_path / "shop", "nano")
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(DataError, match="could not be written"):
+        build(sources(20, 1), blocked / "shop", "nano")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    """Files of this process may not grow beyond 64 KB: what a full disk does, without needing one."""
+    import resource
+    import signal
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails instead of killing
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
+    try:
+        with pytest.raises(DataError, match="could not be written .*nothing was kept"):
+            build(sources(400, 1), tmp_path / "shop", "nano")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_catalogue_is_named(tmp_path):
+    folder = tmp_path / "shop"
+    build(sources(20, 1), folder, "nano")
+    meta = (folder / "meta.json").read_text()
+    (folder / "meta.json").write_text(meta.replace('"products": 20', '"products": 21'))
+    with pytest.raises(DataError, match="products end at 19, its meta.json says 21"):
+        Catalogue(folder)
+    (folder / "meta.json").write_text(meta.replace('"schema": 1', '"schema": 0'))
+    with pytest.raises(DataError, match="schema is 0, this release reads 1"):
+        Catalogue(folder)
+    (folder / "meta.json").write_text(meta)
+    database = (folder / "shop.db").read_bytes()
+    (folder / "shop.db").write_bytes(database[: len(database) // 2])
+    with pytest.raises(DataError, match="shop.db is damaged"):
+        shop = Catalogue(folder)
+        [shop.product(number) for number in range(20)]
+    with pytest.raises(DataError, match="holds no catalogue"):
+        read_meta(tmp_path)
+
+
+def test_a_catalogue_is_opened_read_only(shop):
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        shop._database.execute("DELETE FROM goals")
+
+
+def test_the_command_builds_and_reports(files, tmp_path, capsys, monkeypatch):
+    items, attributes, human = map(str, files)
+    out = tmp_path / "shop"
+    command.main(["--items", items, "--attrs", attributes, "--human", human, "--out", str(out)])
+    assert "catalogue original-60-" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--items", items, "--attrs", attributes, "--out", str(out)])
+    assert ended.value.code == 2 and "error: " in capsys.readouterr().err
+    monkeypatch.setenv("R3L_WEBSHOP", str(out))
+    assert command.locate(read_meta(out).id) == Path(out)
+    monkeypatch.delenv("R3L_WEBSHOP")
+    with pytest.raises(DataError, match="R3L_WEBSHOP is not set"):
+        command.locate(read_meta(out).id)

@@ -1,0 +1,108 @@
+"""Prompts and the reading of responses, on the real engine's observations."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.webshop.dialogue import WebshopDialogue, compact, instruction
+from envs.webshop.engine import WebshopEngine
+from r3l.core.environment import Observation, Parsed
+from r3l.core.errors import ConfigError
+
+RELEASED, COMPACT = WebshopDialogue("released", 15), WebshopDialogue("compact", 10)
+ANYWHERE = Observation("", ())
+
+
+def said(action):
+    return f"<think>so</think> then <action>{action}</action>"
+
+
+@pytest.fixture
+def at_item(task, shop):
+    """A goal's product page, with the observations on the way to it."""
+    engine, goal = WebshopEngine(), shop.goal(0)
+    seen = [engine.reset(task(0)), engine.step(f"search[<q> {goal.query}]")]
+    seen.append(engine.step(f"click[{goal.asin.lower()}]"))
+    return engine, goal, seen
+
+
+def test_compact_shows_what_matters_on_one_line(at_item, shop):
+    engine, goal, (first, results, item) = at_item
+    assert [m.content for m in COMPACT.opening(None, first)] == [f"0: {goal.instruction}"]
+    found = [shop.product(number) for number in shop.listed("query", goal.query)]
+    assert COMPACT.following(first, ["x"], results).content == "1: page 1 of 3 results; " + "; ".join(
+        f"{p.asin} {p.name} {p.price_label}".lower() for p in found
+    )
+    product = shop.product(shop.number(goal.asin))
+    (name, values), (other, others) = product.options
+    expected = (
+        f"{name}: {{}}, {values[1]}, {values[2]}; {other}: {', '.join(others)}; {product.name}; {product.price_label}"
+    )
+    assert compact(item.text) == expected.format(values[0]).lower()
+    assert compact(engine.step(f"click[{values[0]}]").text) == expected.format(f"*{values[0]}*").lower()
+    assert compact(engine.step("click[features]").text) == product.bullets[0].lower().join("  ")
+    assert compact(engine.step("click[back to search]").text) == "search page"
+
+
+def test_released_prompts_hold_everything_needed(at_item):
+    _, goal, (first, results, _) = at_item
+    system, user = RELEASED.opening(None, first)
+    assert (system.role, user.role) == ("system", "user") and "at most 15 actions" in system.content
+    assert "only on a page that has a search bar" in system.content  # defect B-21 mended
+    assert goal.instruction in user.content and '{"has_search_bar": true, "clickables": []}' in user.content
+    later = RELEASED.following(first, ["search[x]"], results).content
+    listed = json.loads(next(line for line in later.splitlines() if line.startswith('{"has_search_bar"')))
+    assert listed["has_search_bar"] is False and listed["clickables"][:2] == ["back to search", "next >"]
+    assert goal.asin.lower() in listed["clickables"] and results.text.strip() in later
+    for part in ("<think>", "</think>", "<action>", "</action>"):
+        assert part in later
+    assert "$contract" not in later and instruction(results.text) == goal.instruction
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (said("search[red tea]"), Parsed("search[red tea]")),
+        ("so <think>a</think>\n<action> click[Buy Now] </action> and <action>b</action>", Parsed("click[Buy Now]")),
+        (said("fly"), Parsed("fly")),  # what the page does not have is for the engine: it changes nothing
+        ("<action>click[x]</action><think>a</think>", Parsed(None, "format")),  # the order counts
+        ("<action>click[x]</action>", Parsed(None, "format")),
+        ("<think>a</think><action> </action>", Parsed(None, "format")),
+        ("<think>a</think><action>click[x]", Parsed(None, "format")),
+        ("", Parsed(None, "format")),
+    ],
+)
+def test_responses(response, expected):
+    assert RELEASED.parse(response, ANYWHERE, []) == COMPACT.parse(response, ANYWHERE, []) == expected
+
+
+def test_the_same_action_twice_ends_an_episode_unless_it_turns_pages():
+    assert COMPACT.parse(said("click[red]"), ANYWHERE, ["click[red]"]) == Parsed(None, "repetition")
+    assert COMPACT.parse(said("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"
+    for action in ("click[next >]", "click[< prev]", "search[tea]"):
+        assert COMPACT.parse(said(action), ANYWHERE, [action]).action == action
+
+
+@given(st.text(max_size=80))
+def test_any_response_is_read_or_counted(text):
+    parsed = COMPACT.parse(text, ANYWHERE, [])
+    assert (parsed.action is None) == (parsed.error == "format")
+    assert COMPACT.parse(f"<think>{'a'}</think><action>{'b' + text.replace('<', '')}</action>", ANYWHERE, []).action
+
+
+def test_closing():
+    assert COMPACT.closing(2 / 3, False, 4, None) == "not completed. reward 0.67. 4 steps, within the limit of 10."
+    assert COMPACT.closing(0, False, 10, None) == "not completed. reward 0. 10 steps, used up the limit of 10."
+    assert COMPACT.closing(0, False, 2, "format").startswith("not completed (format).")
+    full = RELEASED.closing(1, True, 5, None)
+    assert full == "The purchase was completed. Reward: 1 of 1. Actions: 5, within the limit of 15."
+    assert "the same action was given twice" in RELEASED.closing(0, False, 5, "repetition")
+
+
+def test_settings_are_checked():
+    with pytest.raises(ConfigError, match="'loud' is unknown; it is one of released, compact"):
+        WebshopDialogue("loud")
+    with pytest.raises(ConfigError, match="max_turns is 0"):
+        WebshopDialogue("compact", 0)

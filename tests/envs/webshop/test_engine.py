@@ -1,0 +1,259 @@
+"""Sessions on the real engine: the original's rules one by one, recorded sessions, snapshots, replay, memory."""
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from envs.webshop.bench import bench, memory_of, random_action
+from envs.webshop.catalogue import Catalogue, Source, build
+from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
+from envs.webshop.goals import human_goals
+from envs.webshop.products import product
+from r3l.core.errors import DataError, EngineError
+from r3l.core.pool import EnvironmentPool, Recorded
+from r3l.core.task import Task
+
+TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
+
+
+@pytest.fixture
+def engine(task):
+    engine = WebshopEngine()
+    engine.reset(task(0))
+    return engine
+
+
+def play(engine, *actions):
+    for action in actions:
+        now = engine.step(action)
+    return now
+
+
+def session(engine):
+    return engine.snapshot().session
+
+
+def test_the_first_page(engine, shop, task):
+    first = engine.reset(task(5))
+    wish = shop.goal(5).instruction
+    assert first.text == f"WebShop\nInstruction: \n{wish}\n[button] Search [button_]\n"
+    assert first.admissible == (SEARCH_ACTION,) and not first.done
+
+
+def test_what_is_not_understood_changes_nothing(engine):
+    before, here = session(engine), engine.restore(engine.snapshot())
+    for action in ("", "search", "search[]", "click[search]", "click[nothing]", "Search[tea]", "buy[tea]", "tea[", "["):
+        assert engine.step(action) == here and session(engine) == before
+
+
+def test_search_from_any_page_and_page_turning(engine):
+    first = play(engine, "search[shirt]")
+    assert "Page 1 (Total results: " in first.text and "click[< prev]" not in first.admissible
+    second = play(engine, "click[Next >]")  # the argument is lowered
+    assert session(engine).page == 2 and "click[< prev]" in second.admissible
+    assert play(engine, "click[< prev]") == first
+    empty = play(engine, *["click[next >]"] * 6)  # past the end there is still Next
+    assert empty.admissible == ("click[back to search]", "click[< prev]", "click[next >]")
+    play(engine, "search[tea]", play(engine, "search[tea]").admissible[2])
+    assert session(engine).at == "item_page"
+    # The original accepts a search where there is no search bar.
+    assert "Page 1" in play(engine, "search[shirt]").text and session(engine).asin is None
+
+
+def test_hidden_search_commands(engine, shop):
+    # 6 of the 30 kinds are beauty products, and there are 3 of each kind.
+    assert "(Total results: 18)" in play(engine, "search[<c> beauty]").text
+    assert "(Total results: 3)" in play(engine, "search[<q> shirts]").text
+    assert "(Total results: 50)" in play(engine, "search[<r>]").text
+    assert play(engine, "search[<r>]") == play(engine, "search[<r>]")
+
+
+def test_options_live_as_long_as_in_the_original(engine, shop):
+    asin = shop.product(shop.listed("query", "shirts")[0]).asin.lower()
+    play(engine, "search[<q> shirts]", f"click[{asin}]")
+    item = shop.product(shop.number(asin.upper()))
+    (color, colors), (size, sizes) = item.options
+    now = play(engine, f"click[{colors[0]}]", f"click[{sizes[0]}]", f"click[{colors[1]}]")
+    assert session(engine).options == ((color, colors[1]), (size, sizes[0]))
+    assert now.text.startswith(f"You have clicked {sizes[0]}.\nYou have clicked {colors[1]}.\nInstruction:\n")
+    # They survive sub pages,
+    features = play(engine, "click[features]")
+    assert f"\n {item.bullets[0]} \n" in features.text and play(engine, "click[< prev]") == now
+    # are cleared on the way back to the results, where the product is marked as opened,
+    results = play(engine, "click[< prev]")
+    assert session(engine).options == () and f"[clicked button] {item.asin} [clicked button_]" in results.text
+    # and everything but the goal is cleared by Back to Search.
+    play(engine, f"click[{asin}]", f"click[{colors[0]}]", "click[back to search]")
+    assert session(engine) == type(session(engine))(goal=0)
+
+
+def test_a_searched_word_in_quotes_marks_an_option_as_clicked(engine, shop):
+    """The original looks for the quoted value in the page's address, where the keywords stand too."""
+    item = shop.product(shop.listed("query", "shirts")[0])
+    value = item.options[0][1][0]
+    now = play(engine, f'search[shirts "{value}"]', "search[<q> shirts]", f"click[{item.asin.lower()}]")
+    assert "clicked" not in now.text
+    now = play(engine, f'search[{item.name} "{value}"]', f"click[{item.asin.lower()}]")
+    assert f"[clicked button] {value} [clicked button_]" in now.text and session(engine).options == ()
+
+
+def test_buying_the_goal_scores_one_and_anything_else_ends_too(engine, shop, task):
+    for number in range(12):
+        goal = shop.goal(number)
+        engine.reset(task(number))
+        play(engine, f"search[<q> {goal.query}]", f"click[{goal.asin.lower()}]")
+        bare = engine.snapshot()
+        bought = play(engine, *(f"click[{value}]" for value in goal.options), "click[buy now]")
+        assert (bought.reward, bought.done, bought.success) == (1.0, True, True)
+        assert bought.admissible == () and "Your score (min 0.0, max 1.0)\n1.0\n" in bought.text
+        engine.restore(bare)
+        without = play(engine, "click[buy now]")
+        wanted = len(goal.attributes) + len(goal.options) + 1
+        assert without.reward == pytest.approx((wanted - len(goal.options)) / wanted)
+        assert without.done and not without.success
+
+
+@pytest.mark.skipif(not TRAJECTORIES.exists(), reason="the recorded sessions are not redistributed")
+@pytest.mark.parametrize("name", sorted(p.name for p in TRAJECTORIES.glob("*.jsonl")))
+def test_the_page_flow_of_recorded_sessions(name, tmp_path, monkeypatch):
+    """Nine people's clicks, replayed on stand-in products that are found in the recorded order."""
+    lines = [json.loads(line) for line in (TRAJECTORIES / name).read_text(encoding="utf-8").splitlines()]
+    pages_of = {}
+    for line in lines:
+        if line["page"] == "search_results":
+            listed = pages_of.setdefault(tuple(line["content"]["keywords"]), {})
+            listed[line["content"]["page"]] = line["content"]["search_result_asins"]
+    bought, found = lines[-1]["content"], {}
+    for keywords, listed in pages_of.items():
+        for rank, asin in enumerate(a for page in sorted(listed) for a in listed[page]):
+            # Longer texts rank lower: the recorded order comes out of the real search.
+            found.setdefault(asin, " ".join(keywords) + " filler" * rank)
+    sources = [Source(_stand_in(asin, text, bought["options"]), ()) for asin, text in found.items()]
+    goal = {"instruction": "anything", "instruction_attributes": ["x"], "instruction_options": []}
+    sources[0] = replace(sources[0], goals=tuple(human_goals(sources[0].product, [goal], "test")))
+    meta = build(sources, tmp_path / "shop", "original")
+    monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
+    engine = WebshopEngine()
+    engine.reset(Task("t", "webshop", "t", "", {"catalogue": meta.id, "goal": 0}))
+    before = lines[0]
+    now = engine.restore(engine.snapshot())
+    for line in lines[1:]:
+        if before["page"] == line["page"] == "index":  # the first page loaded twice
+            continue
+        action = _action(before, line, session(engine))
+        assert action.lower() in now.admissible or action.startswith("search[") and SEARCH_ACTION in now.admissible
+        now = engine.step(action)
+        content, here = line.get("content", {}), session(engine)
+        assert here.at == line["page"]
+        if here.at == "search_results":
+            assert (list(here.keywords), here.page) == (content["keywords"], content["page"])
+        elif here.at != "index":
+            assert (here.asin, dict(here.options)) == (content["asin"], content["options"])
+        before = line
+    assert now.done
+
+
+def _stand_in(asin, text, options):
+    record = {
+        "asin": asin, "name": text, "full_description": "", "small_description": [""], "pricing": "$5.00",
+        "customization_options": {name: [{"value": value}] for name, value in options.items()},
+        "category": "c", "query": "q", "product_category": "p", "images": ["i"],
+    }  # fmt: skip
+    return product(record, {}, asin)
+
+
+def _action(before, line, here):
+    """The click or search that led from one recorded page to the next."""
+    content = line.get("content", {})
+    if line["page"] == "index":
+        return "click[back to search]"
+    if line["page"] == "done":
+        return "click[buy now]"
+    if line["page"] == "item_sub_page":
+        return "click[description]"
+    if line["page"] == "search_results":
+        if before["page"] == "index":
+            return f"search[{' '.join(content['keywords'])}]"
+        return "click[next >]" if before["page"] == "search_results" else "click[< prev]"
+    if before["page"] == "item_sub_page":
+        return "click[< prev]"
+    chosen = [value for name, value in content["options"].items() if dict(here.options).get(name) != value]
+    return f"click[{chosen[0]}]" if chosen else f"click[{content['asin']}]"
+
+
+def test_every_pivot_of_random_episodes_replays_identically(task, shop):
+    """By snapshot, through the pool's recorder; and by replaying the actions from the start."""
+    compared = 0
+    for number in range(40):
+        rng, recorded = random.Random(number), Recorded(WebshopEngine())
+        seen, actions = [recorded.reset(task(number))], []
+        while not seen[-1].done and len(actions) < 15:
+            actions.append(random_action(seen[-1], rng))
+            seen.append(recorded.step(actions[-1]))
+        for pivot in reversed(range(len(seen))):
+            assert recorded.rewind(pivot) == seen[pivot]
+            compared += 1
+        again = WebshopEngine()
+        assert [again.reset(task(number)), *map(again.step, actions)] == seen
+    assert compared > 200
+
+
+def test_two_worker_processes_share_a_catalogue_without_a_server(task, shop):
+    async def main():
+        pool = EnvironmentPool("webshop", workers=2)
+        handles = [pool.open() for _ in range(4)]
+        first = await asyncio.gather(*(handle.reset(task(k)) for k, handle in enumerate(handles)))
+        results = await asyncio.gather(*(handle.step("search[shirt]") for handle in handles))
+        again = await asyncio.gather(*(handle.rewind(0) for handle in handles))
+        pool.close()
+        return first, results, again
+
+    first, results, again = asyncio.run(main())
+    assert again == first and [shop.goal(k).instruction in seen.text for k, seen in enumerate(first)] == [True] * 4
+    assert len({seen.text.split("Page 1")[1] for seen in results}) == 1
+
+
+@pytest.mark.slow
+def test_two_hundred_episodes_replayed_at_every_pivot(task, shop):
+    result = bench([task(number) for number in range(200)], steps=15, seed=1)
+    assert result["identity"]["different"] == 0 and result["identity"]["observations_compared"] > 10_000
+
+
+@pytest.mark.slow
+def test_ten_thousand_episodes_leave_memory_and_threads_flat(task, shop):
+    engine, rng, process = WebshopEngine(), random.Random(0), psutil.Process()
+    sizes = []
+    for episode in range(10_000):
+        now = engine.reset(task(episode % shop.meta.goals))
+        for _ in range(15):
+            if now.done:
+                break
+            now = engine.step(random_action(now, rng))
+        sizes.append(memory_of()["rss_bytes"] if episode % 100 == 0 else 0)
+    measured = [size for size in sizes if size]
+    first, last = max(measured[:10]), max(measured[-10:])
+    print(f"RSS {first / 2**20:.1f} MiB in the first tenth, {last / 2**20:.1f} in the last", process.num_threads())
+    # The caches of searches and products fill up during the run; nothing else may grow.
+    assert last - first < 32 * 2**20 and not process.children()
+
+
+def test_misuse_is_named(task, shop):
+    engine = WebshopEngine()
+    with pytest.raises(EngineError, match="reset the engine"):
+        engine.step("search[tea]")
+    engine.reset(task(0))
+    mark = engine.snapshot()
+    engine.reset(task(1))
+    with pytest.raises(EngineError, match="another task"):
+        engine.restore(mark)
+    with pytest.raises(DataError, match=r"goal 4195 is outside catalogue original-90-.*goals 0 to 269"):
+        engine.reset(task(4195))
+    other = Task("t", "webshop", "t", "", {"catalogue": "original-1181436-00000000", "goal": 0})
+    with pytest.raises(DataError, match=r"holds catalogue original-90-.*belongs to original-1181436-00000000"):
+        engine.reset(other)
+    assert isinstance(Catalogue.at(shop.folder), Catalogue)

@@ -1,0 +1,74 @@
+"""Panels: committed, hashed, disjoint, solvable, and loud when they differ."""
+
+import json
+
+import pytest
+
+from envs.webshop import panels
+from envs.webshop.build import synthetic
+from envs.webshop.catalogue import build
+from envs.webshop.synthetic import sources
+from r3l.core.errors import ConfigError, DataError
+
+
+def test_sizes_groups_and_disjointness():
+    train, test = panels.tasks("nano/train"), panels.tasks("nano/test")
+    assert (len(train), len(test)) == (256, 200)
+    for tasks in (train, test):
+        assert [t.id for t in tasks] == sorted({t.id for t in tasks})
+        assert sum(t.group == "easy" for t in tasks) == len(tasks) / 2
+        wanted = [t.payload["instruction"].split(", in ")[1].split(",")[0] for t in tasks]
+        assert [" and " in options for options in wanted] == [t.group == "hard" for t in tasks]
+    warm = [panels.warmstart_task(i) for i in range(3144)]
+    ids = [{t.id for t in tasks} for tasks in (train, test, warm)]
+    assert len(set.union(*ids)) == 256 + 200 + 3144 == 3600
+    assert panels.warmstart_task(3144) == warm[0] and {t.group for t in warm[:20]} == {"easy", "hard"}
+
+
+def test_ids_carry_the_size_and_hash_of_the_catalogue():
+    meta = synthetic("nano", 1200, 0, 4)[1]
+    assert panels.tasks("nano/test")[0].id.startswith(f"nano-1200-{meta.sha256[:8]}/0")
+
+
+def test_the_committed_file_is_what_building_writes(tmp_path, monkeypatch):
+    committed = json.loads((panels.COMMITTED / "nano.json").read_text())
+    assert panels.sha256_of(panels.tasks("nano/test")) == panels.committed_hash("nano/test")
+    monkeypatch.setattr(panels, "COMMITTED", tmp_path)
+    with pytest.raises(DataError, match=r"nano\.json is missing or damaged.*r3l panel build"):
+        panels.tasks("nano/test")
+    committed["splits"]["test"]["sha256"] = "0" * 64
+    (tmp_path / "nano.json").write_text(json.dumps(committed))
+    with pytest.raises(DataError, match=rf"has sha256 {'0' * 64}, but .* r3l panel build nano --env webshop"):
+        panels.tasks("nano/test")
+
+
+def test_building_proves_every_task_and_writes_the_committed_bytes(tmp_path, monkeypatch):
+    committed = (panels.COMMITTED / "nano.json").read_bytes()
+    monkeypatch.setattr(panels, "COMMITTED", tmp_path)
+    assert panels.build("nano").read_bytes() == committed
+
+
+def test_unknown_panels_are_named():
+    for name in ("micro/test", "nano/dev", "official/valid", "r3l"):
+        with pytest.raises(ConfigError, match=name.partition("/")[0]):
+            panels.tasks(name)
+
+
+def test_the_originals_splits(tmp_path, monkeypatch):
+    monkeypatch.delenv("R3L_WEBSHOP", raising=False)
+    with pytest.raises(DataError, match=r"R3L_WEBSHOP is not set.*envs\.webshop\.build"):
+        panels.tasks("official/test")
+    build(sources(1400, 1), tmp_path / "shop", "original")  # 4,200 goals
+    monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
+    numbers = {
+        name: [t.payload["goal"] for t in panels.tasks(name)]
+        for name in ("official/test", "official/dev", "official/train", "r3l/train", "r3l/test")
+    }
+    assert numbers["official/test"] == list(range(500)) and numbers["official/dev"] == list(range(500, 1500))
+    assert numbers["official/train"] == list(range(1500, 4200))
+    assert numbers["r3l/train"] == list(range(4096)) and numbers["r3l/test"] == list(range(4096, 4196))
+    assert panels.committed_hash("r3l/test") == panels.sha256_of(panels.tasks("r3l/test"))
+    build(sources(5, 1), tmp_path / "small", "original")
+    monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "small"))
+    with pytest.raises(DataError, match="goal 15 is outside catalogue original-5-"):
+        panels.tasks("r3l/train")

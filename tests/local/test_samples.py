@@ -1,0 +1,141 @@
+"""Turn samples: one response in its whole context, for templates that drop earlier thoughts; and the same gradients."""
+
+import asyncio
+import copy
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_trajectory
+
+from baselines.gspo import GSPO
+from r3l.algorithm import R3L
+from r3l.core.environment import Message
+from r3l.core.policy import Sampling
+from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.local.batching import collate, rows_of
+from r3l.local.policy import LocalPolicy
+from r3l.local.trainer import token_logprobs
+
+# As Qwen3's: of earlier answers only what follows "]" is shown.
+FORGETFUL = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{{ m.content.split(']')[-1] if m.role == 'assistant' else m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def talk(policy, turns=3, said=None):
+    """Completions of one dialog; with ``said`` these texts are written instead of sampled."""
+
+    async def one():
+        conversation, found = policy.open(), []
+        for t in range(turns):
+            conversation.add(Message("user", f"You arrive at desk {t}."))
+            if said:
+                found.append(conversation.write(said[t]))
+            else:
+                found.append(await conversation.respond(Sampling(1.0, 6), ("x", t)))
+        return found, conversation
+
+    return asyncio.run(one())
+
+
+def as_trajectory(task, completions, pivot=0):
+    turns = [Turn.of(c, f"see {k}", f"act {k}") for k, c in enumerate(completions)]
+    return Trajectory(task, 0, "base", turns, 1.0, True, "success", "", pivot)
+
+
+def whole_contexts(trajectory):
+    """The same dialog as turn samples of an append-only template have it."""
+    turns, context = [], ()
+    for turn in trajectory.turns:
+        context += turn.prompt_ids
+        turns.append(Turn(**{**turn.__dict__, "prompt_ids": context}))
+        context += turn.response_ids
+    return Trajectory(**{**trajectory.__dict__, "turns": turns})
+
+
+@pytest.mark.parametrize("loss_agg", ["traj_mean", "token_mean", "token_sum"])
+def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(nano, loss_agg):
+    """Every method's token weights and advantages are those of the trajectory."""
+    model, tokenizer = nano
+    method = R3L({"loss_agg": loss_agg})
+    completions, _ = talk(LocalPolicy(model, tokenizer, 512))
+    won = as_trajectory(make_trajectory(1).task, completions, pivot=1)
+    lost = Trajectory(**{**won.__dict__, "turns": won.turns[:2], "reward": 0.0, "pivot": 0})
+    gradients = []
+    for samples, members in (("trajectory", [won, lost]), ("turn", [whole_contexts(won), whole_contexts(lost)])):
+        twin = copy.deepcopy(model).train()
+        rows = rows_of(method, [Group(won.task, members)], samples)
+        assert len(rows) == (2 if samples == "trajectory" else 5)
+        batch = collate([row for row in rows if row.mask.any()], torch.device("cpu"))
+        loss, _ = method.loss(batch, token_logprobs(twin, batch.ids_B_T, batch.mask_B_T))
+        gradients.append(torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True))
+    for a, b in zip(*gradients, strict=True):
+        assert (a is None and b is None) or torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_turns_before_the_pivot_become_rows_without_gradient():
+    trajectory = make_trajectory(4, 1.0, pivot=2)
+    rows = rows_of(R3L({}), [Group(trajectory.task, [trajectory, make_trajectory(1)])], "turn")
+    assert [bool(row.mask.any()) for row in rows] == [False, False, True, True, True]
+    assert [row.advantage for row in rows] == [3.0] * 4 + [-0.5]
+    whole = rows_of(R3L({}), [Group(trajectory.task, [trajectory, make_trajectory(1)])])
+    assert np.isclose(sum(r.weight.sum() for r in rows), sum(r.weight.sum() for r in whole))
+
+
+def test_a_forgetful_template_is_rendered_anew_at_every_turn(nano):
+    model, tokenizer = nano
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = FORGETFUL
+    said = ["mug 1 ] desk 1", "pen 2 ] mug 1", "desk 1"]
+    turn, _ = talk(LocalPolicy(model, tokenizer, 512, samples="turn"), said=said)
+    texts = [tokenizer.decode(c.prompt_ids) for c in turn]
+    assert "desk 1" in texts[1] and "]" not in texts[1] and "]" not in texts[2]
+    appended, _ = talk(LocalPolicy(model, tokenizer, 512), said=said)
+    joined = tokenizer.decode([i for c in appended[:2] for i in (*c.prompt_ids, *c.response_ids)])
+    assert "]" in joined  # which is what appending would have sampled from
+
+
+@pytest.mark.parametrize("template", [None, FORGETFUL])
+def test_turn_sampling_reuses_what_it_can_and_samples_the_same(nano, template):
+    model, tokenizer = nano
+    tokenizer = copy.deepcopy(tokenizer)
+    if template:
+        tokenizer.chat_template = template
+    kept, anew = (LocalPolicy(model, tokenizer, 512, keep_cache=k, samples="turn") for k in (True, False))
+    (a, _), (b, _) = talk(kept), talk(anew)
+    assert [x.response_ids for x in a] == [x.response_ids for x in b]
+    assert [x.prompt_ids for x in a] == [x.prompt_ids for x in b]
+    assert kept.meter["encoded"] < anew.meter["encoded"]
+    for completion in a:  # the log-probs are those of one plain forward pass over the sample
+        ids = torch.tensor([*completion.prompt_ids, *completion.response_ids])
+        with torch.no_grad():
+            logp = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
+        n = len(completion.response_ids)
+        expected = logp[len(ids) - n - 1 : -1].gather(1, ids[-n:, None]).squeeze(1)
+        assert completion.logprobs == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("samples", ["trajectory", "turn"])
+def test_forks_and_adopted_responses(nano, samples):
+    """A fork goes on as the dialog stood; an adopted response gets this dialog's own prompt."""
+    model, tokenizer = nano
+    policy = LocalPolicy(model, tokenizer, 512, samples=samples)
+    completions, conversation = talk(policy)
+    twin = conversation.fork(2)
+    twin.add(Message("user", "You arrive at desk 2."))
+    assert twin.adopt(completions[2]) == completions[2].prompt_ids
+    guided = conversation.fork(2)
+    guided.add(Message("user", "Hint: a mug 1. You arrive at desk 2."))
+    assert guided.adopt(completions[2]) != completions[2].prompt_ids
+
+
+def test_sequence_ratios_are_per_row():
+    batch = collate(
+        rows_of(GSPO({}), [Group(make_trajectory(1).task, [make_trajectory(2, 1.0), make_trajectory(1)])]),
+        torch.device("cpu"),
+    )
+    ratio = GSPO({}).ratio(batch, batch.old_logprobs_B_T + 0.5)
+    assert torch.allclose(ratio[batch.mask_B_T > 0], torch.tensor(0.5).exp())

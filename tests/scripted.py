@@ -1,0 +1,79 @@
+"""A policy that speaks from a script, and an arena around the real ALFWorld engine."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from envs.alfworld import PACKAGE
+from envs.alfworld.houses import generate
+from r3l.core.policy import Completion, Sampling
+from r3l.core.rollout import Arena
+
+TASK = generate("pick_heat_then_place_in_recep", 3, 7, 8)
+WALKTHROUGH = TASK.payload["walkthrough"]
+
+
+class Scripted:
+    """Responses are given, as one list or by what is asked for; token ids count up, so every token is recognisable.
+
+    ``responses`` may be a dict from the kind of request (rollout, reflection, critique, retry) to a list.
+    """
+
+    def __init__(self, responses):
+        by_kind = responses if isinstance(responses, dict) else {"": responses}
+        self.responses = {kind: iter(texts) for kind, texts in by_kind.items()}
+        self.ids = itertools.count()
+        self.asked = []  # (kind, messages since the last response)
+
+    def open(self):
+        return ScriptedDialog(self, 0, [])
+
+    def say(self, address):
+        kind = next((part for part in address if part in self.responses), "")
+        return next(self.responses[kind])
+
+
+class ScriptedDialog:
+    def __init__(self, policy, turns, seen):
+        self.policy, self.turns, self.seen, self.new = policy, turns, seen, []
+
+    def add(self, message):
+        self.new.append(message)
+
+    async def respond(self, sampling, address):
+        self.policy.asked.append((address, list(self.new)))
+        return self._append(self.policy.say(address), self._ids(2), (-1.0, -1.0))
+
+    def adopt(self, completion):
+        return self._append(completion.text, completion.response_ids, completion.logprobs).prompt_ids
+
+    def write(self, text):
+        return self._append(text, self._ids(2), (0.0, 0.0))
+
+    def fork(self, turns):
+        return ScriptedDialog(self.policy, turns, self.seen[:turns])
+
+    def close(self):
+        pass
+
+    def _append(self, text, ids, logprobs):
+        """One prompt token a message: it says which message it stands for."""
+        prompt = tuple(-1 - (hash((m.role, m.content)) % 10**6) for m in self.new)
+        self.seen, self.new, self.turns = [*self.seen, list(self.new)], [], self.turns + 1
+        return Completion(text, prompt, ids, logprobs, "end")
+
+    def _ids(self, count):
+        return tuple(itertools.islice(self.policy.ids, count))
+
+
+def say(action):
+    return f"<think>x</think><action>{action}</action>"
+
+
+def arena(policy, pool, max_turns=15, style="compact"):
+    async def gather(*coroutines):
+        return await asyncio.gather(*coroutines)
+
+    dialogue = PACKAGE.dialogue({"style": style, "max_turns": max_turns})
+    return Arena(policy, pool, dialogue, Sampling(), Sampling(), ("t",), gather)
