@@ -14,19 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from importlib import resources
-from string import Template
 from typing import Any
 
+from envs.dialogue import TaggedDialogue
+from envs.responses import FORMAT, REPETITION
 from envs.webshop import pages
 from envs.webshop.engine import SEARCH_ACTION
 from r3l.core.environment import Ended, Message, Observation, Parsed
-from r3l.core.errors import ConfigError
 from r3l.core.task import Task
-
-STYLES = ("released", "compact")
-FORMAT, REPETITION = "format", "repetition"
 
 _RESPONSE = re.compile(r"<think>.*?</think>.*?<action>(.*?)</action>", re.DOTALL)
 _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
@@ -36,27 +31,21 @@ _FURNITURE = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *
 _RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 
 
-class WebshopDialogue:
-    """The text side of WebShop (a ``Dialogue``); stateless. ``max_turns`` counts actions.
+class WebshopDialogue(TaggedDialogue):
+    """The text side of WebShop (a ``Dialogue``)."""
 
-    Raises ConfigError for an unknown style or a turn limit below 1.
-    """
-
-    domain = "WebShop shopping tasks"
-
-    def __init__(self, style: str, max_turns: int = 15) -> None:
-        if style not in STYLES:
-            raise ConfigError(f"WebShop prompt style {style!r} is unknown; it is one of {', '.join(STYLES)}")
-        if max_turns < 1:
-            raise ConfigError(f"WebShop max_turns is {max_turns}; it must be at least 1")
-        self.style = style
-        self.max_turns = max_turns
+    package, label, domain, undertaking = "webshop", "WebShop", "WebShop shopping tasks", "purchase"
+    released_turns = 15
+    reasons = {
+        FORMAT: "a response did not hold <think>...</think> and then <action>...</action>",
+        REPETITION: "the same action was given twice in a row",
+    }
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """What stands before the first response."""
         if self.style == "compact":
             return [Message("user", f"0: {instruction(first.text)}")]
-        return [Message("system", _fill("system", max_turns=self.max_turns)), self._turn(first)]
+        return [Message("system", self.fill("system", max_turns=self.max_turns)), self._turn(first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         """The user turn that shows ``now`` after ``actions``."""
@@ -74,17 +63,6 @@ class WebshopDialogue:
             return Parsed(None, REPETITION)
         return Parsed(action)
 
-    def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
-        """The final feedback on an ended episode."""
-        exceeded = turns >= self.max_turns and not success and error is None
-        limit = f"{'used up' if exceeded else 'within'} the limit of {self.max_turns}"
-        outcome = "completed" if success else "not completed"
-        if self.style == "compact":
-            ended = f" ({error})" if error is not None else ""
-            return f"{outcome}{ended}. reward {reward:.2g}. {turns} steps, {limit}."
-        early = f" The episode was ended early: {_REASONS.get(error, error)}." if error is not None else ""
-        return f"The purchase was {outcome}.{early} Reward: {reward:.4g} of 1. Actions: {turns}, {limit}."
-
     def review(self, ended: Ended) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, made from the observed pages alone; None for the original's instructions."""
         from envs.webshop.demonstrator import review
@@ -97,16 +75,8 @@ class WebshopDialogue:
     def _turn(self, now: Observation) -> Message:
         targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
         available = json.dumps({"has_search_bar": SEARCH_ACTION in now.admissible, "clickables": targets})
-        turn = _fill("turn", observation=now.text.strip(), available=available, contract=_fill("contract"))
+        turn = self.fill("turn", observation=now.text.strip(), available=available, contract=self.fill("contract"))
         return Message("user", turn)
-
-
-_REASONS = {
-    FORMAT: "a response did not hold <think>...</think> and then <action>...</action>",
-    REPETITION: "the same action was given twice in a row",
-    "truncated": "a response was longer than allowed and was cut off",
-    "context": "the dialog outgrew the model's context",
-}
 
 
 def instruction(text: str) -> str:
@@ -153,13 +123,3 @@ def _shown(text: str) -> list[str]:
         if not (button and not button[1] and button[3] in _FURNITURE) and line != "Rating: N.A.":
             kept.append(line)
     return kept
-
-
-@lru_cache(maxsize=8)
-def _template(name: str) -> Template:
-    source = resources.files("envs.webshop").joinpath("prompts", f"{name}.txt")
-    return Template(source.read_text(encoding="utf-8").rstrip("\n"))
-
-
-def _fill(name: str, **values: object) -> str:
-    return _template(name).substitute(values)

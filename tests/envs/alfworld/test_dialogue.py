@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envs.alfworld import PACKAGE
 from envs.alfworld.dialogue import AlfworldDialogue, task_sentence
 from envs.alfworld.houses import generate
-from r3l.core.environment import Observation, Parsed
+from r3l.core.environment import Ended, Observation, Parsed
 from r3l.core.errors import ConfigError
 
 FIRST = Observation(
@@ -133,3 +136,13 @@ def test_wrong_settings_are_named() -> None:
         AlfworldDialogue("fancy")
     with pytest.raises(ConfigError, match="max_turns is 0"):
         AlfworldDialogue("compact", max_turns=0)
+
+
+def test_the_dialogue_reviews_only_what_it_can_read():
+    task = generate("pick_heat_then_place_in_recep", 3, 7, 8)
+    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 15})
+    first = PACKAGE.create({}).reset(task).text
+    ended = Ended(task, first, (("fly", ""),), False, "inadmissible")
+    assert dialogue.review(ended)["retry_from_step"] == 0
+    crowd = replace(ended, task=replace(task, payload={"goal_text": "warm the cup up, please"}))
+    assert dialogue.review(crowd) is None

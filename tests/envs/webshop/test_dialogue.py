@@ -93,11 +93,11 @@ def test_any_response_is_read_or_counted(text):
 
 
 def test_closing():
-    assert COMPACT.closing(2 / 3, False, 4, None) == "not completed. reward 0.67. 4 steps, within the limit of 10."
-    assert COMPACT.closing(0, False, 10, None) == "not completed. reward 0. 10 steps, used up the limit of 10."
+    assert COMPACT.closing(2 / 3, False, 4, None) == "not completed. reward 0.667. 4 steps, within the limit of 10."
+    assert COMPACT.closing(0, False, 10, None) == "not completed. reward 0. 10 steps, exceeded the limit of 10."
     assert COMPACT.closing(0, False, 2, "format").startswith("not completed (format).")
     full = RELEASED.closing(1, True, 5, None)
-    assert full == "The purchase was completed. Reward: 1 of 1. Actions: 5, within the limit of 15."
+    assert full == "The purchase was completed. Reward: 1. Steps: 5, within the limit of 15."
     assert "the same action was given twice" in RELEASED.closing(0, False, 5, "repetition")
 
 
