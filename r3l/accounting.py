@@ -46,10 +46,7 @@ RATES = {  # name: (sum of these keys, per sum of those)
     "pivot_position": (("pivot/turns",), ("pivot/of_turns",)),
     "pivot_oracle_agreement": (("pivot/oracle_agrees",), ("pivot/with_oracle",)),
     "masked": (("tokens/masked",), ("tokens/response",)),
-    "imitated": (
-        ("trained/sft", "trained/reflection", "trained/critique", "trained/guided_retry"),
-        ("tokens/trained",),
-    ),
+    "imitated": (("trained/sft", "trained/reflection", "trained/critique"), ("tokens/trained",)),
     "answer_stated": (("leak/answer_stated",), ("leak/guidance",)),
 }
 
@@ -58,7 +55,8 @@ def rates(counts: Mapping[str, float]) -> dict[str, float | None]:
     """Shares and means that the counts of a step, or the totals of a run, amount to; None where nothing was counted.
 
     ``retry_trigger`` is retries per base rollout. ``retry_gain`` is the mean of (retry's reward - base's);
-    ``pivot_position`` the mean share of an episode before its pivot, longer episodes weighing more.
+    ``pivot_position`` the mean share of an episode before its pivot, longer episodes weighing more. ``imitated``
+    leaves out guided retries that are trained as groups of one (sft_mode: reward1_singleton).
     """
     bases = counts.get("rollouts", 0) - counts.get("retry/count", 0)
     found = {name: _ratio(counts, part, whole) for name, (part, whole) in RATES.items()}

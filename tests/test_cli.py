@@ -25,7 +25,7 @@ def run(monkeypatch, capsys, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--method", "grp0"], "no method 'grp0'; known: grpo"),
+        (["train", "--method", "grp0"], "no method 'grp0'; known: critique_grpo, dapo, grpo"),
         (["train", "--env", "alfwrld"], "did you mean 'alfworld'?"),
         (["train", "--tier", "nan"], "no tier 'nan'"),
         (["train", "--set", "train.stepz=3"], "unknown key 'stepz' (did you mean 'steps'?)"),
@@ -33,7 +33,7 @@ def run(monkeypatch, capsys, *arguments):
         (["train", "--set", "train.steps"], "must look like key=value"),
         (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),
         (["evaluate", "no/such/run"], "no/such/run does not exist"),
-        (["table", "table9"], "there is no table 'table9'; known: table1"),
+        (["table", "table9"], "there is no table 'table9'; known: alpha, budget, fair"),
         (["figure", "pie"], "there is no figure 'pie'"),
         (["table", "table1", "--results", "/nonexistent"], "make table1"),
         (["panel", "check", "--tier", "huge"], "no tier 'huge'"),

@@ -38,7 +38,7 @@ def table(records: Sequence[Record]) -> list[Row]:
             rows.append(_row(bench, seeds))
     for row in rows:
         peers = [r["generated_tokens"] for r in rows if _bench(r) == _bench(row) and r["generated_tokens"]]
-        row["relative_generated"] = round(row["generated_tokens"] / min(peers), 2) if peers else None
+        row["relative_generated"] = round(row["generated_tokens"] / min(peers), 2) if row["generated_tokens"] else None
     return rows
 
 
