@@ -130,6 +130,7 @@ class LocalConversation:
         twin._ends = self._ends[: turns + 1]
         length = self._ends[turns] if self._policy.samples == "trajectory" else len(self._ids)
         twin._ids = self._ids[:length]
+        twin._last_is_new = self._last_is_new and turns == len(self._ends) - 1  # nobody has encoded it yet
         twin._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
         if self._state is not None and turns:
             twin._state = [layer[:, :, : min(length, self.encoded)] for layer in self._state]

@@ -21,6 +21,9 @@ def talk(policy, dialogs=5, turns=3):
         twin = conversation.fork(1)
         twin.add(Message("user", "again"))
         found.append(await twin.respond(SAMPLING, ("fork", i)))
+        after = conversation.fork(turns)  # as a reflection does: the last sampled token is encoded here first
+        after.add(Message("user", "Reflect."))
+        await after.respond(SAMPLING, ("after", i))
         return found, conversation, twin
 
     async def everyone():
