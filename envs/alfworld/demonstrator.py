@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from envs.alfworld.goals import Goal
+from envs.demonstrator import Answers, Belief, Mistake, Temperament
+from r3l.core.environment import Observation
 
 DEVICES = {"clean": "sinkbasin", "hot": "microwave", "cool": "fridge"}
 VERBS = {"clean": "clean", "hot": "heat", "cool": "cool"}
@@ -30,7 +31,7 @@ def kind_of(name: str) -> str:
 
 
 @dataclass
-class Belief:
+class HouseBelief(Belief):
     """What the texts so far say about the house. Names are as displayed, e.g. ``"drawer 2"``."""
 
     goal: Goal
@@ -43,7 +44,7 @@ class Belief:
     placed: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def at_start(cls, goal: Goal, first: str) -> Belief:
+    def at_start(cls, goal: Goal, first: str) -> HouseBelief:
         """From the first observation, which lists the receptacles."""
         return cls(goal, _ITEM.findall(first.split("Your task is to:")[0]))
 
@@ -98,8 +99,65 @@ class Belief:
     def _already_there(self, item: str, place: str) -> bool:
         return kind_of(place) == self.goal.destination and self.ready(item) and self.goal.count == 2
 
+    def hint(self) -> list[str]:
+        """The plan: it never names what has not been seen."""
+        return plan(self)
 
-def plan(belief: Belief) -> list[str]:
+    def thought(self) -> str:
+        """A short subgoal, e.g. ``find mug``, ``heat mug 1``, ``put mug 1``."""
+        goal, held = self.goal, self.holding
+        if held is None:
+            return f"find {goal.object}"
+        if kind_of(held) != goal.object:
+            return f"drop {held}"
+        if goal.lamp is not None:
+            return f"find {goal.lamp}"
+        if not self.ready(held) and goal.state is not None:
+            return f"{VERBS[goal.state]} {held}"
+        return f"put {held}"
+
+    def choose(self, now: Observation, actions: Sequence[str], who: Temperament, rng: np.random.Generator) -> str:
+        """A right action, or with rate ``slip`` a needless admissible one. Who forgets skips the treatment."""
+        belief = self
+        if who.forgets and self.holding and kind_of(self.holding) == self.goal.object:
+            belief = replace(self, goal=replace(self.goal, state=None))
+        right = [a for a in _in_house_order(belief, right_actions(belief)) if a in now.admissible]
+        if right and rng.random() >= who.slip:
+            return right[0] if rng.random() < who.habit else str(rng.choice(right))
+        habit = _habitual_slip(belief, actions)
+        if habit in now.admissible and rng.random() < who.habit:
+            return habit
+        options = [a for a in _slips(belief, now.admissible) if [*actions[-2:], a] != [a, a, a]]
+        return str(rng.choice(options or sorted(now.admissible)))
+
+    def mistake(self, turn: int, action: str, text: str) -> Mistake | None:
+        """A needless action, or one that was impossible and so ended the episode."""
+        steps = tuple(plan(self))
+        if not text:
+            return Mistake(turn, "not possible there", steps, fatal=True)
+        if action in right_actions(self):
+            return None
+        delivers = bool(steps) and steps[-1].startswith(("move ", "use "))
+        return Mistake(turn, _cause(self, action), steps, complete=delivers)
+
+    def summary(self, answers: Answers) -> str:
+        """Steps and places."""
+        visited = len({action for action, _ in answers if action.startswith("go to ")})
+        return f"{len(answers)} steps, {visited} places"
+
+    def reminded(self, who: Temperament, hint: Sequence[str]) -> Temperament:
+        """A hint that names the treatment is a reminder of it."""
+        treats = any(step.startswith(tuple(f"{verb} " for verb in VERBS.values())) for step in hint)
+        return replace(who, forgets=who.forgets and not treats)
+
+    def blunder(self, now: Observation, rng: np.random.Generator) -> str:
+        """An action that the engine does not admit here."""
+        verbs = [f"take {self.goal.object} {n} from {r}" for n in (1, 2) for r in self.receptacles]
+        verbs += [f"open {r}" for r in self.receptacles]
+        return str(rng.choice([action for action in verbs if action not in now.admissible]))
+
+
+def plan(belief: HouseBelief) -> list[str]:
     """The right actions from here on as far as they are known; ends early where something must be found first."""
     goal, held = belief.goal, belief.holding
     steps: list[str] = []
@@ -131,18 +189,18 @@ def plan(belief: Belief) -> list[str]:
     return steps + _approach(belief, at, target) + [f"move {held} to {target}"]
 
 
-def _approach(belief: Belief, at: str | None, place: str) -> list[str]:
+def _approach(belief: HouseBelief, at: str | None, place: str) -> list[str]:
     steps = [] if at == place else [f"go to {place}"]
     return steps + ([f"open {place}"] if place in belief.closed else [])
 
 
-def _search(belief: Belief) -> list[str]:
+def _search(belief: HouseBelief) -> list[str]:
     if belief.here in belief.closed:
         return [f"open {belief.here}"]
     return [f"go to {r}" for r in belief.unexplored()[:1]]
 
 
-def right_actions(belief: Belief) -> set[str]:
+def right_actions(belief: HouseBelief) -> set[str]:
     """Every next action that a careful agent could take: the plan's first, or any unexplored place."""
     steps = plan(belief)
     if not steps:
@@ -158,55 +216,12 @@ def right_actions(belief: Belief) -> set[str]:
     return {steps[0]}
 
 
-def thought(belief: Belief) -> str:
-    """A short subgoal, e.g. ``find mug``, ``heat mug 1``, ``put mug 1``."""
-    goal, held = belief.goal, belief.holding
-    if held is None:
-        return f"find {goal.object}"
-    if kind_of(held) != goal.object:
-        return f"drop {held}"
-    if goal.lamp is not None:
-        return f"find {goal.lamp}"
-    if not belief.ready(held) and goal.state is not None:
-        return f"{VERBS[goal.state]} {held}"
-    return f"put {held}"
-
-
-@dataclass(frozen=True)
-class Temperament:
-    """How an agent errs. ``slip``: rate of needless actions; ``forgets``: skips heating, cooling, cleaning.
-
-    ``habit``: share of slips that are the same one in the same situation (walking past what should be used,
-    going back to where it came from). Diffuse slips vanish when sampling is cooled; habits must be unlearnt.
-    """
-
-    slip: float
-    habit: float
-    forgets: bool
-
-
-def choose(
-    belief: Belief, admissible: Sequence[str], actions: Sequence[str], who: Temperament, rng: np.random.Generator
-) -> str:
-    """The agent's next action: a right one, or with rate ``slip`` a needless admissible one."""
-    if who.forgets and belief.holding and kind_of(belief.holding) == belief.goal.object:
-        belief = replace(belief, goal=replace(belief.goal, state=None))
-    right = [a for a in _in_house_order(belief, right_actions(belief)) if a in admissible]
-    if right and rng.random() >= who.slip:
-        return right[0] if rng.random() < who.habit else str(rng.choice(right))
-    habit = _habitual_slip(belief, actions)
-    if habit in admissible and rng.random() < who.habit:
-        return habit
-    options = [a for a in _slips(belief, admissible) if [*actions[-2:], a] != [a, a, a]]
-    return str(rng.choice(options or sorted(admissible)))
-
-
-def _in_house_order(belief: Belief, actions: set[str]) -> list[str]:
+def _in_house_order(belief: HouseBelief, actions: set[str]) -> list[str]:
     order = {f"go to {r}": k for k, r in enumerate(belief.receptacles)}
     return sorted(actions, key=lambda a: (order.get(a, -1), a))
 
 
-def _habitual_slip(belief: Belief, actions: Sequence[str]) -> str:
+def _habitual_slip(belief: HouseBelief, actions: Sequence[str]) -> str:
     """Walk past to the next unexplored place where something should be done; else back to the last place."""
     right = right_actions(belief)
     if right and not any(a.startswith("go to ") for a in right):
@@ -217,7 +232,7 @@ def _habitual_slip(belief: Belief, actions: Sequence[str]) -> str:
     return went[-1] if went else ""
 
 
-def _slips(belief: Belief, admissible: Sequence[str]) -> list[str]:
+def _slips(belief: HouseBelief, admissible: Sequence[str]) -> list[str]:
     """Needless actions, those that lose time weighted highest: going somewhere seen, taking the wrong thing."""
     right = right_actions(belief)
     go = [a for a in admissible if a.startswith("go to ") and a not in right]
@@ -227,82 +242,7 @@ def _slips(belief: Belief, admissible: Sequence[str]) -> list[str]:
     return sorted(seen * 3 + go + take + idle[:1])
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A turn whose action was not a right one, and what would have been right there."""
-
-    turn: int
-    cause: str
-    better: tuple[str, ...]
-
-    def rescues(self, max_turns: int) -> bool:
-        """What is better is known up to the delivery and still fits the step limit."""
-        delivers = self.better and self.better[-1].startswith(("move ", "use "))
-        return bool(delivers) and self.turn + len(self.better) <= max_turns
-
-
-def belief_after(goal: Goal, first: str, answers: Sequence[tuple[str, str]]) -> Belief:
-    """The belief of a reader of these (action, observation after it) pairs."""
-    belief = Belief.at_start(goal, first)
-    for action, text in answers:
-        belief.see(action, text)
-    return belief
-
-
-def mistakes(goal: Goal, first: str, answers: Sequence[tuple[str, str]]) -> list[Mistake]:
-    """Every turn of an episode of (action, observation after it) pairs that was not right when it was taken."""
-    belief = Belief.at_start(goal, first)
-    found = []
-    for turn, (action, text) in enumerate(answers):
-        if action not in right_actions(belief):
-            found.append(Mistake(turn, _cause(belief, action), tuple(plan(belief))))
-        belief.see(action, text)
-    return found
-
-
-def review(
-    goal: Goal,
-    first: str,
-    answers: Sequence[tuple[str, str]],
-    success: bool,
-    max_turns: int,
-    blundered: bool = False,
-) -> dict[str, Any]:
-    """The reflection a careful reader writes on an episode of (action, observation after it) pairs.
-
-    Returns the JSON object of r3l.reflection. The pivot is the last mistake from which the rest of the task was
-    known and still fitted the step limit, else the first mistake; a failure without one (time ran out) is
-    retried from its last turn. A blunder (an impossible action that ended the episode) is its own pivot.
-    """
-    found = mistakes(goal, first, answers)
-    if success and not found:
-        return _report(answers, "success", None)
-    if not found:
-        found = [Mistake(len(answers) - 1, "no steps left", ())]
-    if blundered:
-        last = len(answers) - 1
-        belief = belief_after(goal, first, answers[:last])
-        return _report(answers, "failure", Mistake(last, "not possible there", tuple(plan(belief))))
-    decisive = [m for m in found if m.rescues(max_turns)]
-    return _report(
-        answers,
-        "success_but_inefficient" if success else "failure",
-        decisive[-1] if decisive else found[0],
-    )
-
-
-def _report(answers: Sequence[tuple[str, str]], outcome: str, mistake: Mistake | None) -> dict[str, Any]:
-    visited = len({action for action, _ in answers if action.startswith("go to ")})
-    return {
-        "trajectory_summary": f"{len(answers)} steps, {visited} places",
-        "root_cause_analysis": mistake.cause if mistake else "no needless step",
-        "trajectory_outcome": outcome,
-        "improvement_suggestion": (", then ".join(mistake.better) or "look elsewhere") if mistake else None,
-        "retry_from_step": mistake.turn if mistake else None,
-    }
-
-
-def _cause(belief: Belief, action: str) -> str:
+def _cause(belief: HouseBelief, action: str) -> str:
     steps = plan(belief)
     place = action.removeprefix("go to ")
     if steps and steps[0].startswith("take "):

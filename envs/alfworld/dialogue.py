@@ -73,14 +73,14 @@ class AlfworldDialogue(TaggedDialogue):
 
     def review(self, ended: Ended) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, made from the observed texts alone; None for crowd-sourced wordings."""
-        from envs.alfworld.demonstrator import review
+        from envs.alfworld.demonstrator import HouseBelief
+        from envs.demonstrator import review
 
         try:
             goal = parse_goal(str(ended.task.payload.get("goal_text", "")))
         except DataError:
             return None
-        blundered = ended.error is not None
-        return review(goal, ended.first, ended.answers, ended.success, self.max_turns, blundered)
+        return review(HouseBelief.at_start(goal, ended.first), ended.answers, ended.success, self.max_turns)
 
 
 def task_sentence(first: str) -> str:
@@ -101,3 +101,6 @@ def _recent(actions: Sequence[str]) -> str:
     start = max(0, len(actions) - _RECENT)
     shown = "; ".join(f"step {number}: {action}" for number, action in enumerate(actions[start:], start + 1))
     return f"The last {len(actions) - start}: {shown}." if shown else "No action yet."
+
+
+DIALOGUE = AlfworldDialogue  # found by envs.package

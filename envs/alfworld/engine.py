@@ -24,11 +24,12 @@ from envs.alfworld.translate import (
     parse_atom,
     problem_key,
 )
+from envs.options import Options, read_options
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
 
-__all__ = ["AlfworldEngine", "check_versions"]
+__all__ = ["AlfworldEngine", "check_versions", "create"]
 
 # Loading the 33 MB library costs 30 ms and its memory: closed engines leave theirs to the next one.
 _IDLE_LIBRARIES: list[Any] = []
@@ -213,6 +214,12 @@ class AlfworldEngine:
         types = tuple(self._problem.objects[argument] for argument in row)
         opposite = name.removeprefix("not_") if name.startswith("not_") else "not_" + name
         return (name, types), (opposite, types), row
+
+
+def create(options: Mapping[str, Any]) -> AlfworldEngine:
+    """A new engine; it has no options. Raises EngineError when the installed packages are not the proved releases."""
+    read_options(Options, "alfworld", options)
+    return AlfworldEngine()
 
 
 def _with(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:

@@ -45,12 +45,16 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     def review(self, ended: Ended) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, for problems with a stored solution; None for others."""
-        from envs.scienceworld.demonstrator import review
+        from envs.demonstrator import review
+        from envs.scienceworld.demonstrator import ScienceBelief
 
         solution = ended.task.payload.get("solution")
         if solution is None:
             return None
-        return review(solution, ended.first, ended.answers, ended.success, self.max_turns)
+        return review(ScienceBelief.at_start(solution, ended.first), ended.answers, ended.success, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
         return Message("user", self.fill("turn", observation=now.text.strip(), contract=self.fill("contract")))
+
+
+DIALOGUE = ScienceWorldDialogue  # found by envs.package

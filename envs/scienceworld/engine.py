@@ -10,18 +10,19 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from envs.options import Options, read_options
 from envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
 from r3l.core.environment import Observation
-from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
 
 T = TypeVar("T")
 FULL_SCORE = 100  # the simulator's score runs from -100 (failed) to 100 (solved)
 
 
-class Options(BaseModel):
+class ScienceWorldOptions(Options):
     """Settings of the environment.
 
     ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0. ``max_delta_released`` is the
@@ -29,21 +30,8 @@ class Options(BaseModel):
     ``step_limit`` counts the simulator's time, not actions: looking and impossible actions take none, ``wait`` 11.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     reward: Literal["score", "max_delta_released"] = "score"
     step_limit: int = Field(default=30, ge=1, description="released code: envStepLimit=30 (audit 3.4)")
-
-
-def read_options(options: Mapping[str, Any]) -> Options:
-    """``options`` checked. Raises ConfigError naming the key, its value and what is allowed."""
-    try:
-        return Options.model_validate(dict(options))
-    except ValidationError as error:
-        found = "; ".join(
-            f"scienceworld.{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg'].lower()}" for e in error.errors()
-        )
-        raise ConfigError(f"{found}; known keys: {', '.join(Options.model_fields)}") from error
 
 
 class SimulatorLost(EngineError):
@@ -57,8 +45,8 @@ class ScienceWorldEngine:
     Raises EngineError when Java or the package is missing or unsuitable.
     """
 
-    def __init__(self, options: Options | None = None) -> None:
-        self.options = options or Options()
+    def __init__(self, options: ScienceWorldOptions | None = None) -> None:
+        self.options = options or ScienceWorldOptions()
         self._jvm: Jvm = shared_jvm()
         self._simulator: Simulator | None = None
         self._tainted = False  # by a gold path
@@ -207,6 +195,11 @@ class ScienceWorldEngine:
         if self._simulator is not None:
             self._simulator.discard()
         self._simulator, self._tainted = None, False
+
+
+def create(options: Mapping[str, Any]) -> ScienceWorldEngine:
+    """A new engine under ``options``; engines of a process share one Java process."""
+    return ScienceWorldEngine(read_options(ScienceWorldOptions, "scienceworld", options))
 
 
 def _warn(task: Task, lost: SimulatorLost) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from envs.demonstrator import Answers, Belief, Mistake, Temperament
 from envs.webshop import pages
 from envs.webshop.dialogue import instruction
 from envs.webshop.synthetic import Wish, read_wish
+from r3l.core.environment import Observation
 
 PREVIOUS, NEXT, BACK, BUY = (f"click[{b.lower()}]" for b in (pages.PREVIOUS, pages.NEXT, pages.BACK, pages.BUY))
 _LAST_PAGE = 3  # a patient customer looks no further and searches anew
@@ -36,7 +37,7 @@ class Offer:
 
 
 @dataclass
-class Belief:
+class ShopBelief(Belief):
     """What the pages so far say. ``at``: index, results, item or sub."""
 
     wish: Wish
@@ -51,7 +52,7 @@ class Belief:
     rejected: set[str] = field(default_factory=set)
 
     @classmethod
-    def at_start(cls, first: str) -> Belief:
+    def at_start(cls, first: str) -> ShopBelief:
         """From the first observation, which holds the instruction."""
         return cls(read_wish(instruction(first)))
 
@@ -106,8 +107,55 @@ class Belief:
         """The search that names everything that is wanted."""
         return " ".join((*self.wish.attributes, self.wish.kind, *self.wish.options))
 
+    def hint(self) -> list[str]:
+        """The plan: it names only what pages have shown."""
+        return plan(self)
 
-def plan(belief: Belief) -> list[str]:
+    def thought(self) -> str:
+        """A short subgoal for the plan's first action."""
+        step = plan(self)[0]
+        known = {PREVIOUS: "not right", NEXT: "look further", BACK: "search again", BUY: "buy"}
+        if self.at == "index":
+            return f"find {self.wish.kind}"
+        if self.at == "sub":
+            return "go back"
+        return known.get(step) or ("pick" if self.at == "results" else "choose") + f" {step[len('click[') : -1]}"
+
+    def choose(self, now: Observation, actions: Sequence[str], who: Temperament, rng: np.random.Generator) -> str:
+        """A right action, or with rate ``slip`` another that the page has. Who forgets does not look at prices.
+
+        The habitual slips: a vague search, the first product, buying too early.
+        """
+        belief = replace(self, wish=replace(self.wish, limit=None)) if who.forgets else self
+        if rng.random() >= who.slip:
+            return plan(belief)[0]
+        habit = _habitual_slip(belief, rng)
+        if rng.random() < who.habit and not is_right(belief, habit):
+            return habit
+        others = [action for action in now.admissible if action.startswith("click[") and not is_right(belief, action)]
+        return str(rng.choice(others)) if others else habit
+
+    def mistake(self, turn: int, action: str, text: str) -> Mistake | None:
+        """An action that a careful customer would not take."""
+        if is_right(self, action):
+            return None
+        steps = plan(self)
+        return Mistake(turn, _cause(self, action), tuple(steps), complete=steps[-1] == BUY)
+
+    def summary(self, answers: Answers) -> str:
+        """Steps, and whether anything was bought."""
+        return f"{len(answers)} steps, {'bought' if answers[-1][0] == BUY else 'nothing bought'}"
+
+    def possible(self, action: str, now: Observation) -> bool:
+        """What the page has, or any search."""
+        return action in now.admissible or action.startswith("search[")
+
+    def out_of_time(self) -> list[str]:
+        """The plan that there was no time for."""
+        return plan(self)
+
+
+def plan(belief: ShopBelief) -> list[str]:
     """The right actions from here on as far as they are known."""
     if belief.at == "index":
         return [f"search[{belief.search}]"]
@@ -120,7 +168,7 @@ def plan(belief: Belief) -> list[str]:
     return [PREVIOUS, *(_from_results(belief) if belief.candidates else [])]
 
 
-def right_actions(belief: Belief) -> set[str]:
+def right_actions(belief: ShopBelief) -> set[str]:
     """Every next action that a careful customer could take."""
     steps = plan(belief)
     if belief.at == "results" and belief.candidates:
@@ -130,51 +178,14 @@ def right_actions(belief: Belief) -> set[str]:
     return set(steps[:1])
 
 
-def is_right(belief: Belief, action: str) -> bool:
+def is_right(belief: ShopBelief, action: str) -> bool:
     """Whether ``action`` is right; a search is, whatever the order of its words."""
     if belief.at == "index" and action.startswith("search["):
         return set(belief.search.split()) <= set(action[len("search[") : -1].split())
     return action in right_actions(belief)
 
 
-def thought(belief: Belief) -> str:
-    """A short subgoal for the plan's first action."""
-    step = plan(belief)[0]
-    known = {PREVIOUS: "not right", NEXT: "look further", BACK: "search again", BUY: "buy"}
-    if belief.at == "index":
-        return f"find {belief.wish.kind}"
-    if belief.at == "sub":
-        return "go back"
-    return known.get(step) or ("pick" if belief.at == "results" else "choose") + f" {step[len('click[') : -1]}"
-
-
-@dataclass(frozen=True)
-class Temperament:
-    """How a customer errs. ``slip``: rate of actions that are not right.
-
-    ``habit``: share of slips that are the typical one (a vague search, the first product, buying too early).
-    ``forgets``: does not look at prices.
-    """
-
-    slip: float
-    habit: float
-    forgets: bool
-
-
-def choose(belief: Belief, admissible: Sequence[str], who: Temperament, rng: np.random.Generator) -> str:
-    """The customer's next action: a right one, or with rate ``slip`` another that the page has."""
-    if who.forgets:
-        belief = replace(belief, wish=replace(belief.wish, limit=None))
-    if rng.random() >= who.slip:
-        return plan(belief)[0]
-    habit = _habitual_slip(belief, rng)
-    if rng.random() < who.habit and not is_right(belief, habit):
-        return habit
-    others = [action for action in admissible if action.startswith("click[") and not is_right(belief, action)]
-    return str(rng.choice(others)) if others else habit
-
-
-def _habitual_slip(belief: Belief, rng: np.random.Generator) -> str:
+def _habitual_slip(belief: ShopBelief, rng: np.random.Generator) -> str:
     if belief.at == "index":
         vague = (belief.wish.kind, *belief.wish.attributes[:1])
         return f"search[{' '.join(vague[: int(rng.integers(1, len(vague) + 1))])}]"
@@ -183,66 +194,7 @@ def _habitual_slip(belief: Belief, rng: np.random.Generator) -> str:
     return BUY if belief.at == "item" else PREVIOUS
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A turn whose action was not a right one, and what would have been right there."""
-
-    turn: int
-    cause: str
-    better: tuple[str, ...]
-
-    def rescues(self, max_turns: int) -> bool:
-        """What is better is known up to the purchase and still fits the step limit."""
-        return self.better[-1] == BUY and self.turn + len(self.better) <= max_turns
-
-
-def belief_after(first: str, answers: Sequence[tuple[str, str]]) -> Belief:
-    """The belief of a reader of these (action, observation after it) pairs."""
-    belief = Belief.at_start(first)
-    for action, text in answers:
-        belief.see(action, text)
-    return belief
-
-
-def mistakes(first: str, answers: Sequence[tuple[str, str]]) -> list[Mistake]:
-    """Every turn of an episode of (action, observation after it) pairs that was not right when it was taken."""
-    belief = Belief.at_start(first)
-    found = []
-    for turn, (action, text) in enumerate(answers):
-        if not is_right(belief, action):
-            found.append(Mistake(turn, _cause(belief, action), tuple(plan(belief))))
-        belief.see(action, text)
-    return found
-
-
-def review(first: str, answers: Sequence[tuple[str, str]], success: bool, max_turns: int) -> dict[str, Any]:
-    """The reflection a careful reader writes on an episode; returns the JSON object of r3l.reflection.
-
-    The pivot is the last mistake from which the rest was known and still fitted the step limit, else the first
-    mistake; a failure without one is retried from its last turn.
-    """
-    found = mistakes(first, answers)
-    if success and not found:
-        return _report(answers, "success", None)
-    if not found:
-        last = len(answers) - 1
-        found = [Mistake(last, "no steps left", tuple(plan(belief_after(first, answers[:last]))))]
-    decisive = [mistake for mistake in found if mistake.rescues(max_turns)]
-    outcome = "success_but_inefficient" if success else "failure"
-    return _report(answers, outcome, decisive[-1] if decisive else found[0])
-
-
-def _report(answers: Sequence[tuple[str, str]], outcome: str, mistake: Mistake | None) -> dict[str, Any]:
-    return {
-        "trajectory_summary": f"{len(answers)} steps, {'bought' if answers[-1][0] == BUY else 'nothing bought'}",
-        "root_cause_analysis": mistake.cause if mistake else "no needless step",
-        "trajectory_outcome": outcome,
-        "improvement_suggestion": ", then ".join(mistake.better) if mistake else None,
-        "retry_from_step": mistake.turn if mistake else None,
-    }
-
-
-def _from_results(belief: Belief) -> list[str]:
+def _from_results(belief: ShopBelief) -> list[str]:
     if belief.candidates:
         options = (f"click[{option}]" for option in belief.wish.options)
         return [f"click[{belief.candidates[0]}]", *options, BUY]
@@ -250,7 +202,7 @@ def _from_results(belief: Belief) -> list[str]:
     return [NEXT if complete and belief.page < _LAST_PAGE and belief.listed else BACK]
 
 
-def _cause(belief: Belief, action: str) -> str:
+def _cause(belief: ShopBelief, action: str) -> str:
     limit = belief.wish.limit
     offer = belief.item if belief.at == "item" else belief.listed.get(action[len("click[") : -1])
     if belief.at == "index":

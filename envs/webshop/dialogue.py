@@ -6,7 +6,7 @@ is a search bar). ``compact`` is a bare numbered transcript for small models tha
 Both read responses by one rule: ``<think>..</think>``, then ``<action>..</action>``, the first of each. An action
 that the page does not have is passed on and changes nothing, so replaying it changes nothing either (B-18); the
 same action twice in a row ends the episode, unless it searches or turns pages (audit, section 3.1). The release
-scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20); here all of them score 0.
+scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20): see the engine's ``penalty``.
 """
 
 from __future__ import annotations
@@ -65,12 +65,13 @@ class WebshopDialogue(TaggedDialogue):
 
     def review(self, ended: Ended) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, made from the observed pages alone; None for the original's instructions."""
-        from envs.webshop.demonstrator import review
+        from envs.demonstrator import review
+        from envs.webshop.demonstrator import ShopBelief
         from envs.webshop.synthetic import is_wish
 
         if not is_wish(instruction(ended.first)):
             return None
-        return review(ended.first, ended.answers, ended.success, self.max_turns)
+        return review(ShopBelief.at_start(ended.first), ended.answers, ended.success, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
         targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
@@ -123,3 +124,6 @@ def _shown(text: str) -> list[str]:
         if not (button and not button[1] and button[3] in _FURNITURE) and line != "Rating: N.A.":
             kept.append(line)
     return kept
+
+
+DIALOGUE = WebshopDialogue  # found by envs.package

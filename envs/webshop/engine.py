@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import Field
+
+from envs.options import Options, read_options
 from envs.webshop import pages
 from envs.webshop.build import locate
 from envs.webshop.catalogue import HITS, Catalogue
@@ -25,6 +28,16 @@ from r3l.core.task import Task
 
 _ACTION = re.compile(r"(.+)\[(.+)\]")
 SEARCH_ACTION = "search[keywords]"  # how the admissible list says that there is a search bar
+
+
+class WebshopOptions(Options):
+    """Settings of the environment.
+
+    ``penalty`` is taken off for a last action that the page does not have and for a response that ends the episode
+    (malformed, repeated). The released code takes 0.1 and so ranks them below using up the limit, 0 (audit B-20).
+    """
+
+    penalty: float = Field(default=0.0, ge=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,8 @@ class WebshopEngine:
     _goal: Goal  # from the first reset on
     _page: Page
 
-    def __init__(self) -> None:
+    def __init__(self, options: WebshopOptions | None = None) -> None:
+        self.options = options or WebshopOptions()
         self._catalogue: Catalogue | None = None
         self._session: Session | None = None
         self._loads = 0  # tells marks of different tasks apart
@@ -83,7 +97,7 @@ class WebshopEngine:
             return self._enter(self._searched(session, tuple(argument.split(" "))))
         if name == "click" and argument in self._page.targets and argument != pages.SEARCH.lower():
             return self._enter(self._clicked(session, argument, self._page.targets[argument]))
-        return self._observe(reward=0.0)
+        return self._observe(0.0 - self.options.penalty)
 
     def snapshot(self) -> _Mark:
         """A mark of the present state; valid until another reset."""
@@ -114,7 +128,8 @@ class WebshopEngine:
         text = pages.text_rich(self._page, session.url, session.opened)
         clicks = [f"click[{target}]" for target in self._page.targets if target != pages.SEARCH.lower()]
         admissible = ([SEARCH_ACTION] if self._page.bar else []) + clicks
-        return Observation(text, tuple(admissible), reward, done, done and session.reward >= 1.0)
+        success = done and session.reward >= 1.0
+        return Observation(text, tuple(admissible), reward, done, success, forfeit=0.0 - self.options.penalty)
 
     def _render(self, session: Session) -> Page:
         if session.at == "index":
@@ -189,6 +204,11 @@ class WebshopEngine:
     def _shop(self) -> Catalogue:
         assert self._catalogue is not None
         return self._catalogue
+
+
+def create(options: Mapping[str, Any]) -> WebshopEngine:
+    """A new engine under ``options``."""
+    return WebshopEngine(read_options(WebshopOptions, "webshop", options))
 
 
 def _parse(action: str) -> tuple[str, str]:

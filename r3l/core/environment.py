@@ -17,7 +17,8 @@ from r3l.core.task import Task
 class Observation:
     """What the engine answers. ``admissible`` is empty where an environment has no such list.
 
-    ``success`` comes from the engine's own won/score field, never from ``done``.
+    ``success`` comes from the engine's own won/score field, never from ``done``. ``forfeit`` is the episode's reward
+    if a rule of the dialogue ends it here (an unusable response).
     """
 
     text: str
@@ -25,6 +26,7 @@ class Observation:
     reward: float = 0.0
     done: bool = False
     success: bool = False
+    forfeit: float = 0.0
 
 
 class Environment(Protocol):
@@ -119,7 +121,10 @@ class Dialogue(Protocol):
 class EnvironmentPackage(Protocol):
     """What an environment package exports as ``PACKAGE`` (found by name: ``envs.<name>``)."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name of its folder and config."""
+        ...
 
     def create(self, options: Mapping[str, Any]) -> Environment:
         """A new engine under ``options`` (configs/envs/<name>.yaml); called inside a worker process.

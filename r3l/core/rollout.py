@@ -108,9 +108,10 @@ async def continue_episode(
     """Play on from ``now`` until the episode ends; fills the episode's trajectory in place.
 
     ``decorate`` turns the messages of the first turn played here into (messages shown, messages without guidance).
-    Ending rules: the engine says done; the response cannot be read or used (reward 0); ``max_turns``;
-    the dialog outgrows the model's context (reward 0). Under ``released_lenient`` an unusable response costs a
-    turn and is answered by its error instead (the original's retries in ALFWorld, audit B-7).
+    Ending rules: the engine says done; the response cannot be read or used, or the dialog outgrows the model's
+    context (the reward is then the observation's ``forfeit``, 0 by default); ``max_turns``. Under
+    ``released_lenient`` an unusable response costs a turn and is answered by its error instead (the original's
+    retries in ALFWorld, audit B-7).
     """
     trajectory = episode.trajectory
     arena.counters["rollouts"] += 1
@@ -181,10 +182,10 @@ def _engine_reason(now: Observation, turns: int, max_turns: int) -> str | None:
 
 
 def _finish(arena: Arena, trajectory: Trajectory, now: Observation, reason: str) -> None:
-    ended_by_rule = reason in ("success", "done", "max_turns")
+    ended_in_engine = reason in ("success", "done", "max_turns")
     trajectory.stop_reason = reason
-    trajectory.reward = now.reward if ended_by_rule else 0.0
-    trajectory.success = now.success and ended_by_rule
-    error = None if ended_by_rule else reason
+    trajectory.reward = now.reward if ended_in_engine else now.forfeit
+    trajectory.success = now.success and ended_in_engine
+    error = None if ended_in_engine else reason
     trajectory.feedback = arena.dialogue.closing(trajectory.reward, trajectory.success, len(trajectory.turns), error)
     arena.counters[f"stop/{reason}"] += 1

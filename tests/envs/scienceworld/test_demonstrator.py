@@ -1,21 +1,20 @@
-"""The scripted agent on the real simulator: it wins when careful, and its reviews say only what the text shows."""
+"""The scripted agent of ScienceWorld on the real simulator (what holds everywhere: tests/envs/test_lessons.py)."""
 
 import json
 
 import pytest
 
-from envs.scienceworld import ScienceWorldPackage, panels
-from envs.scienceworld.demonstrator import Belief, known_plan, plan, review
+from envs.demonstrator import review
+from envs.lessons import CAREFUL, Manner, demonstrate
+from envs.scienceworld import PACKAGE, panels
+from envs.scienceworld.demonstrator import ScienceBelief, plan
 from envs.scienceworld.dialogue import ScienceWorldDialogue
 from envs.scienceworld.engine import ScienceWorldEngine
-from envs.scienceworld.lessons import Manner, demonstrate
-from r3l.core.environment import Ended
+from envs.scienceworld.lessons import CURRICULUM
 from r3l.core.pool import Recorded
 from r3l.local.nano import build_tokenizer
-from r3l.reflection import Report, parse_reflection
 
-CAREFUL = Manner(slip_low=0, slip_high=0, habit=1, forget=0, blunder=0, max_turns=12)
-ERRING = Manner(slip_low=0.3, slip_high=0.6, habit=0.8, forget=0.6, blunder=0.3, max_turns=12)
+ERRING = Manner(slip_low=0.3, slip_high=0.6, habit=0.8, forget=0.6, blunder=0.3)
 FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
 GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
 SOLUTION = [
@@ -29,12 +28,12 @@ SOLUTION = [
 
 
 def test_plan_follows_what_has_been_done():
-    belief = Belief.at_start(SOLUTION, FIRST)
+    belief = ScienceBelief.at_start(SOLUTION, FIRST)
     assert plan(belief) == SOLUTION
-    assert known_plan(belief) == SOLUTION[:2]  # no text has shown the egg yet
+    assert belief.hint() == SOLUTION[:2]  # no text has shown the egg yet
     belief.see("teleport to outside", "You teleport to the outside.")
     belief.see("look around", GARDEN)
-    assert plan(belief) == known_plan(belief) == SOLUTION[2:]
+    assert plan(belief) == belief.hint() == SOLUTION[2:]
     belief.see("teleport to kitchen", "You teleport to the kitchen.")
     assert plan(belief) == ["teleport to outside", *SOLUTION[2:]]
     belief.see("teleport to outside", "You teleport to the outside.")
@@ -50,7 +49,7 @@ def test_review_finds_the_turn_by_hand():
         ("look around", GARDEN),
         ("focus on axe", "You focus on the axe."),
     ]
-    assert review(SOLUTION, FIRST, answers, False, 12) == {
+    assert review(ScienceBelief.at_start(SOLUTION, FIRST), answers, False, 12) == {
         "trajectory_summary": "3 steps, 1 places",
         "root_cause_analysis": "axe is wrong",
         "trajectory_outcome": "failure",
@@ -74,28 +73,18 @@ def tasks():
 
 @pytest.fixture(scope="module")
 def erring(engine, tasks):
-    return [demonstrate(engine, task, variant, ERRING) for variant, task in enumerate([*tasks, *tasks[:2]])]
+    return [
+        demonstrate(CURRICULUM, engine, task, variant, ERRING, 12) for variant, task in enumerate([*tasks, *tasks[:2]])
+    ]
 
 
 def test_a_careful_agent_solves_every_task_type(engine, tasks):
     assert len(tasks) == 7
     for task in tasks:
-        d = demonstrate(engine, task, 0, CAREFUL)
+        d = demonstrate(CURRICULUM, engine, task, 0, CAREFUL, 12)
         assert d.success and d.reward == 1 and d.retry == ()
         assert [step.action for step in d.steps] == task.payload["solution"]
         assert d.review["trajectory_outcome"] == "success" and d.review["retry_from_step"] is None
-
-
-def test_reviews_are_valid_reflections_and_the_dialogue_gives_the_same(erring):
-    dialogue = ScienceWorldDialogue("compact", 12)
-    for d in erring:
-        report = parse_reflection(json.dumps(dict(d.review)), len(d.steps))
-        assert isinstance(report, Report)
-        assert d.success == (report.outcome != "failure")
-        texts = [*(step.now.text for step in d.steps[1:]), ""]
-        answers = tuple((step.action, text) for step, text in zip(d.steps, texts, strict=True))
-        again = dialogue.review(Ended(d.task, d.first.text, answers, d.success, None))
-        assert again is not None and again["retry_from_step"] == d.review["retry_from_step"]
 
 
 def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
@@ -112,26 +101,12 @@ def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(errin
     assert checked >= 2
 
 
-def test_a_retry_starts_where_the_pivot_was_and_begins_with_the_hint(erring):
-    retried = [d for d in erring if d.retry]
-    assert len(retried) >= 4
-    for d in retried:
-        pivot = d.review["retry_from_step"]
-        assert d.retry[0].now == d.steps[pivot].now
-        assert d.retry[0].action == d.review["improvement_suggestion"].split(", then ")[0] != d.steps[pivot].action
-
-
-def test_retries_correct_failures(erring):
-    failed = [d for d in erring if not d.success and d.retry]
-    assert failed and sum(d.retry_success for d in failed) / len(failed) > 0.3
-
-
-def test_demonstrations_are_deterministic_and_blunders_are_not_imitated():
+def test_a_blunder_names_a_thing_that_is_in_no_task_and_costs_a_turn():
     manner = {"slip_low": 0.2, "slip_high": 0.4, "habit": 0.5, "forget": 0.5, "blunder": 1.0}
-    once, twice = ([*ScienceWorldPackage().demonstrations(range(1), 2, 12, manner)] for _ in range(2))
-    assert once == twice and once[0].steps != once[1].steps
-    (blunder,) = [step for step in once[0].steps if not step.imitate]
+    (played,) = PACKAGE.demonstrations(range(1), 1, 12, manner)
+    (blunder,) = [step for step in played.steps if not step.imitate]
     assert blunder.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
+    assert played.error is None
 
 
 def test_an_episode_fits_into_800_tokens_of_a_small_tokenizer(erring):

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from envs.scienceworld import java, jvm
-from envs.scienceworld.engine import Options, ScienceWorldEngine, read_options
+from envs.scienceworld.engine import ScienceWorldEngine, ScienceWorldOptions, create
 from envs.scienceworld.official import OfficialEnvironment
 from envs.scienceworld.selection import VARIATIONS, official_variations, problem
 from r3l.core.environment import Observation
@@ -73,7 +73,7 @@ def test_solution_earns_the_simulators_points(engine: ScienceWorldEngine) -> Non
 
 
 def test_released_reward_is_the_largest_single_gain() -> None:
-    engine = ScienceWorldEngine(Options(reward="max_delta_released"))
+    engine = ScienceWorldEngine(ScienceWorldOptions(reward="max_delta_released"))
     seen = play(engine, FIND, SOLUTION)
     assert [now.reward for now in seen] == [0.08, 0.09, 0.09, 0.5, 0.5, 0.5, 0.5]  # gains 8, 9, 0, 50, 8, 8, 17
     assert seen[-1].success  # by the simulator's score, whatever the reward
@@ -99,7 +99,7 @@ def test_what_is_not_understood_changes_nothing_and_takes_no_time(engine: Scienc
 def test_time_limit_counts_the_simulators_time(engine: ScienceWorldEngine) -> None:
     seen = play(engine, problem("lifespan-longest-lived", 0, ""), ["wait", "wait", "wait"])
     assert [now.done for now in seen] == [False, False, False, True]  # 11, 22, 33 > 30
-    patient = ScienceWorldEngine(Options(step_limit=33))
+    patient = ScienceWorldEngine(ScienceWorldOptions(step_limit=33))
     assert not play(patient, problem("lifespan-longest-lived", 0, ""), ["wait", "wait", "wait"])[-1].done
     patient.close()
 
@@ -237,9 +237,9 @@ def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEn
 
 def test_bad_options_name_key_value_and_what_is_known() -> None:
     with pytest.raises(ConfigError, match=r"scienceworld\.reward is 'delta'.*'score' or 'max_delta_released'"):
-        read_options({"reward": "delta"})
+        create({"reward": "delta"})
     with pytest.raises(ConfigError, match=r"scienceworld\.rewards is .*known keys: reward, step_limit"):
-        read_options({"rewards": "score"})
+        create({"rewards": "score"})
 
 
 def test_step_before_reset_is_refused() -> None:

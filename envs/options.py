@@ -1,0 +1,31 @@
+"""The settings of an environment's engine (``options`` of configs/envs/<name>.yaml), read by one rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from r3l.core.errors import ConfigError
+
+
+class Options(BaseModel):
+    """Base of an engine's settings; as it stands, of an engine that has none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Kind = TypeVar("Kind", bound=Options)
+
+
+def read_options(kind: type[Kind], env: str, options: Mapping[str, Any]) -> Kind:
+    """``options`` checked. Raises ConfigError naming the key, its value and what is allowed."""
+    try:
+        return kind.model_validate(dict(options))
+    except ValidationError as error:
+        found = "; ".join(
+            f"{env}.{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg'].lower()}" for e in error.errors()
+        )
+        known = ", ".join(kind.model_fields) or f"none, {env} has no options"
+        raise ConfigError(f"{found}; known keys: {known}") from error
