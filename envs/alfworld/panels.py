@@ -9,31 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from envs.alfworld.houses import generate, prove
+from envs.panels import Strict, check, commit, committed, definition_path, read_definition, split_hash
 from r3l.core.environment import Environment
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
 
 OFFICIAL = ("train", "valid_seen", "valid_unseen")
-COMMITTED = Path(__file__).resolve().parent / "panels"
-DEFINITIONS = Path(__file__).resolve().parents[2] / "configs" / "panels"
+ENV = "alfworld"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Group(_Strict):
+class Group(Strict):
     """A stratum of houses that results are reported by."""
 
     families: tuple[str, ...] = Field(min_length=1)
@@ -41,14 +35,14 @@ class Group(_Strict):
     objects: int
 
 
-class Split(_Strict):
+class Split(Strict):
     """Seeds ``first_seed`` onwards; ``counts`` tasks of each group, its families taking turns."""
 
     first_seed: int = Field(ge=0)
     counts: Mapping[str, int]
 
 
-class Definition(_Strict):
+class Definition(Strict):
     """configs/panels/alfworld_NAME.yaml."""
 
     name: str
@@ -69,14 +63,7 @@ def load(panel: str, split: str) -> list[Task]:
     Raises DataError where they are not those that were committed, ConfigError for an unknown panel or split.
     """
     tasks = _regenerate(definition(panel), split)
-    path = COMMITTED / f"{panel}.json"
-    expected = committed_hash(f"{panel}/{split}")
-    found = sha256_of(tasks)
-    if found != expected:
-        raise DataError(
-            f"{path}: split {split} has sha256 {expected}, but the tasks regenerated from "
-            f"{_definition_path(panel)} have {found}. If the change is meant, run: r3l panel build"
-        )
+    check(ENV, panel, split, sha256_of(tasks))
     return tasks
 
 
@@ -84,13 +71,12 @@ def load_official(split: str, root: str | Path | None = None) -> list[Task]:
     """The published games of a split, sorted by id. Raises DataError when they are not there or others."""
     from envs.alfworld.games import ids_sha256, load_games
 
-    path = COMMITTED / f"{_official(split)}.json"
-    expected = _read(path)
+    expected = committed(ENV, _official(split))
     tasks = list(load_games(split, root, int(expected["count"])))
     found = ids_sha256(task.id for task in tasks)
     if found != expected["sha256"]:
         raise DataError(
-            f"{path}: expected ids with sha256 {expected['sha256']}, found {found}: these are other games. "
+            f"{split}: expected ids with sha256 {expected['sha256']}, found {found}: these are other games. "
             "Fetch the published ones with alfworld-download -f."
         )
     return tasks
@@ -106,10 +92,10 @@ def committed_hash(panel: str) -> str:
     """The sha256 committed for ``NAME/SPLIT`` or for a published split; reads no task."""
     name, slash, split = panel.partition("/")
     if not slash:
-        return str(_read(COMMITTED / f"{_official(name)}.json")["sha256"])
+        return str(committed(ENV, _official(name))["sha256"])
     if split not in definition(name).splits:
         raise ConfigError(f"ALFWorld panel {name} has no split {split!r}; it has {', '.join(definition(name).splits)}")
-    return str(_read(COMMITTED / f"{name}.json")["splits"].get(split, {}).get("sha256", "nothing"))
+    return split_hash(ENV, name, split)
 
 
 def warmstart_task(index: int, panel: str = "nano") -> Task:
@@ -145,7 +131,7 @@ def build(panel: str, engine: Environment | None = None) -> Path:
             "rejected_draws": dict(sorted(rejected.items())),
             "ids": [task.id for task in proved],
         }
-    return _write(COMMITTED / f"{panel}.json", {"panel": panel, "splits": splits})
+    return commit(ENV, panel, {"panel": panel, "splits": splits})
 
 
 def build_official(split: str, ids: Sequence[str]) -> Path:
@@ -153,7 +139,7 @@ def build_official(split: str, ids: Sequence[str]) -> Path:
     from envs.alfworld.games import ids_sha256
 
     content = {"panel": _official(split), "count": len(ids), "sha256": ids_sha256(ids)}
-    return _write(COMMITTED / f"{split}.json", content)
+    return commit(ENV, split, content)
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
@@ -168,18 +154,8 @@ def sha256_of(tasks: Iterable[Task]) -> str:
 @lru_cache(maxsize=8)
 def definition(panel: str) -> Definition:
     """Read a panel's definition. Raises ConfigError where it is unknown, malformed, or its seeds overlap."""
-    path = _definition_path(panel)
-    if not path.is_file():
-        known = sorted(p.stem.removeprefix("alfworld_") for p in DEFINITIONS.glob("alfworld_*.yaml"))
-        raise ConfigError(
-            f"ALFWorld panel {panel!r} is unknown; houses: {', '.join(f'{k}/SPLIT' for k in known)}; "
-            f"published games: {', '.join(OFFICIAL)}"
-        )
-    try:
-        defined = Definition.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    _check(defined, path)
+    defined = read_definition(Definition, ENV, panel, "the published games, " + ", ".join(OFFICIAL))
+    _check(defined, definition_path(ENV, panel))
     return defined
 
 
@@ -220,25 +196,3 @@ def _official(split: str) -> str:
             f"ALFWorld panel {split!r} is unknown; published games: {', '.join(OFFICIAL)}; houses: NAME/SPLIT"
         )
     return split
-
-
-def _definition_path(panel: str) -> Path:
-    return DEFINITIONS / f"alfworld_{panel}.yaml"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing. Restore it (git checkout), or run: r3l panel build") from error
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}). Restore it (git checkout), or run: r3l panel build") from error
-    return dict(content)
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-    return path

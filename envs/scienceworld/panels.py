@@ -14,38 +14,33 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from envs.panels import Strict, check, commit, definition_path, read_definition, split_hash
 from envs.scienceworld.gold import solution, solved
 from envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 
-COMMITTED = Path(__file__).resolve().parent / "panels"
-DEFINITIONS = Path(__file__).resolve().parents[2] / "configs" / "panels"
+ENV = "scienceworld"
 OfficialSplit = Literal["train", "dev", "test"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Group(_Strict):
+class Group(Strict):
     """A stratum of task types that results are reported by."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-class Split(_Strict):
+class Split(Strict):
     """``counts`` problems of each group, its task types taking turns, out of ScienceWorld's own splits ``from``."""
 
     source: tuple[OfficialSplit, ...] = Field(alias="from")
     counts: Mapping[str, int]
 
 
-class Definition(_Strict):
+class Definition(Strict):
     """configs/panels/scienceworld_NAME.yaml.
 
     ``solve``: how many problems of each task type are solved, by official split. ``max_actions``: the longest
@@ -68,25 +63,14 @@ def tasks(panel: str) -> list[Task]:
     """
     name, split = _parts(panel)
     found = _chosen(name, split)
-    expected, hashed = committed_hash(panel), sha256_of(found)
-    if hashed != expected:
-        raise DataError(
-            f"{COMMITTED / name}.json: split {split} has sha256 {expected}, but the problems selected now have "
-            f"{hashed}. If the change is meant, run: r3l panel build {name} --env scienceworld"
-        )
+    check(ENV, name, split, sha256_of(found))
     return found
 
 
 def committed_hash(panel: str) -> str:
     """The sha256 committed for ``NAME/SPLIT``; selects nothing."""
     name, split = _parts(panel)
-    path = COMMITTED / f"{name}.json"
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["splits"][split]["sha256"])
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing. Restore it (git checkout), or run: {_build(name)}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged ({error!r}). Restore it (git checkout), or run: {_build(name)}") from error
+    return split_hash(ENV, name, split)
 
 
 def warmstart_task(index: int, panel: str = "nano") -> Task:
@@ -107,9 +91,7 @@ def build(panel: str) -> Path:
         if panel not in SPLITS:
             _prove(found)
             content["splits"][split]["ids"] = [task.id for task in found]
-    path = COMMITTED / f"{panel}.json"
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return path
+    return commit(ENV, panel, content)
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
@@ -123,18 +105,9 @@ def sha256_of(tasks: Iterable[Task]) -> str:
 @lru_cache(maxsize=8)
 def definition(panel: str) -> Definition:
     """Read a panel's definition. Raises ConfigError where it is unknown or malformed, or its splits overlap."""
-    path = DEFINITIONS / f"scienceworld_{panel}.yaml"
-    if not path.is_file():
-        known = sorted(p.stem.removeprefix("scienceworld_") for p in DEFINITIONS.glob("scienceworld_*.yaml"))
-        raise ConfigError(
-            f"ScienceWorld panel {panel!r} is unknown; it is one of {', '.join(f'{k}/SPLIT' for k in known)}, "
-            + ", ".join(f"{key}/{split}" for key, splits in SPLITS.items() for split in splits)
-        )
-    try:
-        defined = Definition.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    _check(defined, path)
+    others = ", ".join(f"{key}/{split}" for key, splits in SPLITS.items() for split in splits)
+    defined = read_definition(Definition, ENV, panel, others)
+    _check(defined, definition_path(ENV, panel))
     return defined
 
 
@@ -222,7 +195,3 @@ def _parts(panel: str) -> tuple[str, str]:
     if name in SPLITS and split not in SPLITS[name]:
         raise ConfigError(f"ScienceWorld panel {name} has no split {split!r}; it has {', '.join(SPLITS[name])}")
     return name, split
-
-
-def _build(name: str) -> str:
-    return f"r3l panel build {name} --env scienceworld"

@@ -10,25 +10,23 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from envs.panels import Strict, check, commit, definition_path, read_definition, split_hash
 from envs.webshop.build import original, synthetic
 from envs.webshop.catalogue import Catalogue, Meta
 from envs.webshop.goals import Goal
 from envs.webshop.synthetic import is_hard
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
-COMMITTED = Path(__file__).resolve().parent / "panels"
-DEFINITIONS = Path(__file__).resolve().parents[2] / "configs" / "panels"
+ENV = "webshop"
 # Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script. The latter
 # trains on the former's test goals, so their numbers are not comparable.
 ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
@@ -38,11 +36,7 @@ ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
 _FIRST_TRAIN = 1500
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class CatalogueConfig(_Strict):
+class CatalogueConfig(Strict):
     """The synthetic catalogue that a panel's goals belong to."""
 
     products: int = Field(ge=1)
@@ -50,7 +44,7 @@ class CatalogueConfig(_Strict):
     page_size: int = Field(ge=1)
 
 
-class Definition(_Strict):
+class Definition(Strict):
     """configs/panels/webshop_NAME.yaml. ``splits``: tasks of each group; goals are given out in this order."""
 
     name: str
@@ -65,12 +59,7 @@ def tasks(panel: str) -> list[Task]:
     if name in ORIGINAL_SPLITS:
         return _original_tasks(name, split)
     found = _regenerate(name)[split]
-    expected, path = committed_hash(panel), COMMITTED / f"{name}.json"
-    if sha256_of(found) != expected:
-        raise DataError(
-            f"{path}: split {split} has sha256 {expected}, but the tasks regenerated from {_definition_path(name)} "
-            f"have {sha256_of(found)}. If the change is meant, run: r3l panel build {name} --env webshop"
-        )
+    check(ENV, name, split, sha256_of(found))
     return found
 
 
@@ -79,7 +68,7 @@ def committed_hash(panel: str) -> str:
     name, split = _names(panel)
     if name in ORIGINAL_SPLITS:
         return sha256_of(_original_tasks(name, split))
-    return str(_read(COMMITTED / f"{name}.json")["splits"][split]["sha256"])
+    return split_hash(ENV, name, split)
 
 
 def warmstart_task(index: int, name: str = "nano") -> Task:
@@ -103,12 +92,7 @@ def build(name: str) -> Path:
             "sha256": sha256_of(found),
             "ids": [task.id for task in found],
         }
-    path = COMMITTED / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-    return path
+    return commit(ENV, name, content)
 
 
 def sha256_of(found: Iterable[Task]) -> str:
@@ -120,14 +104,8 @@ def sha256_of(found: Iterable[Task]) -> str:
 @lru_cache(maxsize=8)
 def definition(name: str) -> Definition:
     """Read ``configs/panels/webshop_NAME.yaml``. Raises ConfigError when it is missing or wrong."""
-    path = _definition_path(name)
-    if not path.exists():
-        known = sorted(p.stem.removeprefix("webshop_") for p in DEFINITIONS.glob("webshop_*.yaml"))
-        raise ConfigError(f"WebShop panel {name!r} is unknown; panels: {', '.join([*known, *ORIGINAL_SPLITS])}")
-    try:
-        return Definition.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+    others = ", ".join(f"{key}/{split}" for key, splits in ORIGINAL_SPLITS.items() for split in splits)
+    return read_definition(Definition, ENV, name, others)
 
 
 @lru_cache(maxsize=2)
@@ -145,7 +123,7 @@ def _regenerate(name: str) -> dict[str, list[Task]]:
             (
                 _task(shop.meta, shop.goal(number), number, split, group)
                 for group, count in counts.items()
-                for number in _take(waiting[group], count, f"{_definition_path(name)}: splits.{split}.{group}")
+                for number in _take(waiting[group], count, f"{definition_path(ENV, name)}: splits.{split}.{group}")
             ),
             key=lambda task: task.id,
         )
@@ -188,14 +166,3 @@ def _names(panel: str) -> tuple[str, str]:
     if split not in known:
         raise ConfigError(f"WebShop panel {name!r} has no split {split!r}; it has {', '.join(known)}")
     return name, split
-
-
-def _definition_path(name: str) -> Path:
-    return DEFINITIONS / f"webshop_{name}.yaml"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is missing or damaged ({error}). Restore it, or run: r3l panel build") from error

@@ -1,0 +1,102 @@
+"""What the environments' panels share: definitions in ``configs/panels``, and committed proofs that tasks are the same.
+
+A definition (``configs/panels/<env>_NAME.yaml``) says which tasks; the committed file (``envs/<env>/panels/NAME.json``)
+holds their count, ids and sha256, so that whoever regenerates them knows that they are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from r3l.core.errors import ConfigError, DataError
+
+HERE = Path(__file__).resolve().parent
+DEFINITIONS = HERE.parent / "configs" / "panels"
+
+
+class Strict(BaseModel):
+    """Base of what a definition is made of: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def definition_path(env: str, panel: str) -> Path:
+    """Where a panel is defined."""
+    return DEFINITIONS / f"{env}_{panel}.yaml"
+
+
+def read_definition(kind: type[Kind], env: str, panel: str, others: str) -> Kind:
+    """A panel's definition. ``others`` names the panels that need none, for the error.
+
+    Raises ConfigError where it is unknown or malformed.
+    """
+    path = definition_path(env, panel)
+    if not path.is_file():
+        known = sorted(p.stem.removeprefix(f"{env}_") for p in DEFINITIONS.glob(f"{env}_*.yaml"))
+        listed = ", ".join(f"{name}/SPLIT" for name in known)
+        raise ConfigError(f"{env} panel {panel!r} is unknown; in configs/panels: {listed}; beside them: {others}")
+    try:
+        return kind.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def committed_path(env: str, panel: str) -> Path:
+    """Where a panel's proof is committed."""
+    return HERE / env / "panels" / f"{panel}.json"
+
+
+def committed(env: str, panel: str) -> dict[str, Any]:
+    """The committed file of a panel. Raises DataError where it is missing or damaged."""
+    path = committed_path(env, panel)
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path} is missing or damaged ({error}). {_mend(env, panel)}") from error
+
+
+def split_hash(env: str, panel: str, split: str) -> str:
+    """The sha256 committed for a split. Raises DataError where there is none."""
+    try:
+        return str(committed(env, panel)["splits"][split]["sha256"])
+    except (KeyError, TypeError) as error:
+        path = committed_path(env, panel)
+        raise DataError(f"{path} is damaged: no sha256 of split {split!r}. {_mend(env, panel)}") from error
+
+
+def check(env: str, panel: str, split: str, found: str) -> None:
+    """Raise DataError unless ``found`` is the sha256 committed for a split."""
+    expected = split_hash(env, panel, split)
+    if found != expected:
+        raise DataError(
+            f"{committed_path(env, panel)}: split {split} has sha256 {expected}, but the tasks made from "
+            f"{definition_path(env, panel)} now have {found}. If the change is meant, run: {_build(env, panel)}"
+        )
+
+
+def commit(env: str, panel: str, content: Mapping[str, Any]) -> Path:
+    """Write the file to commit, whole or not at all; its path."""
+    path = committed_path(env, panel)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def _mend(env: str, panel: str) -> str:
+    return f"Restore it (git checkout), or run: {_build(env, panel)}"
+
+
+def _build(env: str, panel: str) -> str:
+    return f"r3l panel build {panel} --env {env}"

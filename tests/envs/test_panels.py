@@ -1,0 +1,69 @@
+"""Panels of every environment: hashed, proved, and loud when the committed file or a name is wrong."""
+
+import json
+import shutil
+
+import pytest
+
+import envs.panels
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.pool import find_package
+
+
+@pytest.fixture(params=["alfworld", "scienceworld", "webshop"])
+def env(request):
+    return request.param
+
+
+@pytest.fixture
+def copied(env, tmp_path, monkeypatch):
+    """The committed nano file, where it may be damaged."""
+    original = envs.panels.committed_path(env, "nano")
+    copy = tmp_path / env / "panels" / "nano.json"
+    copy.parent.mkdir(parents=True)
+    shutil.copy(original, copy)
+    monkeypatch.setattr(envs.panels, "HERE", tmp_path)
+    return copy
+
+
+def module(env):
+    return pytest.importorskip(f"envs.{env}.panels")
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_the_committed_hash_is_that_of_the_tasks(env, split):
+    panels = module(env)
+    assert panels.sha256_of(panels.tasks(f"nano/{split}")) == panels.committed_hash(f"nano/{split}")
+
+
+def test_a_missing_file_says_how_to_make_it(env, copied):
+    copied.unlink()
+    with pytest.raises(DataError, match=rf"nano\.json is missing.*r3l panel build nano --env {env}"):
+        find_package(env).tasks("nano/test")
+
+
+def test_other_tasks_than_the_committed_ones_are_refused(env, copied):
+    content = json.loads(copied.read_text())
+    content["splits"]["test"]["sha256"] = "0" * 64
+    copied.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"has sha256 {'0' * 64}, but .* r3l panel build nano --env {env}"):
+        find_package(env).tasks("nano/test")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"splits": {}}', '{"splits": {"test": {}}}'])
+def test_a_damaged_file_says_how_to_mend_it(env, copied, text):
+    copied.write_text(text)
+    with pytest.raises(DataError, match=rf"is (missing or )?damaged.*r3l panel build nano --env {env}"):
+        find_package(env).tasks("nano/test")
+
+
+@pytest.mark.parametrize("panel", ["micro/test", "nano/dev"])
+def test_unknown_panels_are_named(env, panel):
+    with pytest.raises(ConfigError, match=panel.partition("/")[0]):
+        find_package(env).tasks(panel)
+
+
+@pytest.mark.slow
+def test_building_proves_every_task_and_writes_the_committed_bytes(env, copied):
+    before = copied.read_bytes()
+    assert module(env).build("nano") == copied and copied.read_bytes() == before
