@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from envs.options import Options, read_options
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
 
@@ -23,10 +24,15 @@ class Package:
     """An ``EnvironmentPackage`` whose parts lie in the modules of ``envs/<name>``."""
 
     name: str
+    options: type[Options] = Options
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise ConfigError, naming key, value and what is allowed, where ``options`` are wrong."""
+        read_options(self.options, self.name, options)
 
     def create(self, options: Mapping[str, Any]) -> Environment:
         """A new engine under ``options``. Raises ConfigError for an unknown option, EngineError for a wrong install."""
-        engine: Environment = self._part("engine").create(options)
+        engine: Environment = self._part("engine").create(read_options(self.options, self.name, options))
         return engine
 
     def dialogue(self, settings: Mapping[str, Any]) -> Dialogue:

@@ -88,6 +88,10 @@ class TierConfig(Strict):
     sources: dict[str, str]
 
 
+PROFILES = ("paper", "released_code", "fair")
+ProfileName = Literal["paper", "released_code", "fair"]
+
+
 class EnvTierConfig(Strict):
     """What an environment uses in one tier."""
 
@@ -104,11 +108,8 @@ class EnvConfig(Strict):
     env: str
     label: str
     tiers: dict[str, EnvTierConfig]
+    profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
     sources: dict[str, str]
-
-
-PROFILES = ("paper", "released_code", "fair")
-ProfileName = Literal["paper", "released_code", "fair"]
 
 
 class MethodConfig(Strict):
@@ -300,6 +301,8 @@ def resolve(
     if profile not in PROFILES:
         raise ConfigError(f"method {method!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
     settings = m.settings_in(profile, tier) | chosen
+    env_settings = e.tiers[tier].model_dump()
+    env_settings["options"] |= e.profiles.get(profile, {})
     dotted = [f"{key}={json.dumps(value)}" for key, value in settings.items() if "." in key]
     content = t.model_dump(exclude={"engine", "sources"}) | {
         "env": env,
@@ -308,13 +311,14 @@ def resolve(
         "profile": profile,
         "model": model or e.tiers[tier].model or t.model,
         "seed": seed,
-        "env_settings": e.tiers[tier].model_dump(),
+        "env_settings": env_settings,
         "method_code": m.code,
         "method_settings": {key: value for key, value in settings.items() if "." not in key},
     }
     for override in [*dotted, *(overrides or [])]:
         _apply(content, override)
     run = validate(Run, content, f"{tier}/{env}/{method}")
+    find_package(env).check(run.env_settings.options)
     build_method(run)  # bad settings are an error now, not after the model has loaded
     return run
 
@@ -334,7 +338,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
         if not isinstance(target, dict) or part not in target:
             raise ConfigError(f"override {override!r}: unknown key {part!r}{_hint(part, list(target))}")
         target = target[part]
-    free_form = path == ["method_settings"]
+    free_form = path in (["method_settings"], ["env_settings", "options"])
     if not isinstance(target, dict) or (last not in target and not free_form):
         raise ConfigError(f"override {override!r}: unknown key {last!r}{_hint(last, list(target))}")
     target[last] = value

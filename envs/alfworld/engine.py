@@ -24,7 +24,7 @@ from envs.alfworld.translate import (
     parse_atom,
     problem_key,
 )
-from envs.options import Options, read_options
+from envs.options import Options
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
@@ -216,9 +216,8 @@ class AlfworldEngine:
         return (name, types), (opposite, types), row
 
 
-def create(options: Mapping[str, Any]) -> AlfworldEngine:
-    """A new engine; it has no options. Raises EngineError when the installed packages are not the proved releases."""
-    read_options(Options, "alfworld", options)
+def create(options: Options) -> AlfworldEngine:
+    """A new engine, which has no options."""
     return AlfworldEngine()
 
 

@@ -7,31 +7,17 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from pydantic import Field
-
-from envs.options import Options, read_options
 from envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
+from envs.scienceworld.options import ScienceWorldOptions
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
 
 T = TypeVar("T")
 FULL_SCORE = 100  # the simulator's score runs from -100 (failed) to 100 (solved)
-
-
-class ScienceWorldOptions(Options):
-    """Settings of the environment.
-
-    ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0. ``max_delta_released`` is the
-    largest increase of a single step / 100, as the released code has it by mistake (audit B-9).
-    ``step_limit`` counts the simulator's time, not actions: looking and impossible actions take none, ``wait`` 11.
-    """
-
-    reward: Literal["score", "max_delta_released"] = "score"
-    step_limit: int = Field(default=30, ge=1, description="released code: envStepLimit=30 (audit 3.4)")
 
 
 class SimulatorLost(EngineError):
@@ -197,9 +183,9 @@ class ScienceWorldEngine:
         self._simulator, self._tainted = None, False
 
 
-def create(options: Mapping[str, Any]) -> ScienceWorldEngine:
+def create(options: ScienceWorldOptions) -> ScienceWorldEngine:
     """A new engine under ``options``; engines of a process share one Java process."""
-    return ScienceWorldEngine(read_options(ScienceWorldOptions, "scienceworld", options))
+    return ScienceWorldEngine(options)
 
 
 def _warn(task: Task, lost: SimulatorLost) -> None:

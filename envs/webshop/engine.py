@@ -8,17 +8,15 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import Field
-
-from envs.options import Options, read_options
 from envs.webshop import pages
 from envs.webshop.build import locate
 from envs.webshop.catalogue import HITS, Catalogue
 from envs.webshop.goals import Goal
+from envs.webshop.options import WebshopOptions
 from envs.webshop.pages import Page, String
 from envs.webshop.reward import score
 from r3l.core.environment import Observation
@@ -28,16 +26,6 @@ from r3l.core.task import Task
 
 _ACTION = re.compile(r"(.+)\[(.+)\]")
 SEARCH_ACTION = "search[keywords]"  # how the admissible list says that there is a search bar
-
-
-class WebshopOptions(Options):
-    """Settings of the environment.
-
-    ``penalty`` is taken off for a last action that the page does not have and for a response that ends the episode
-    (malformed, repeated). The released code takes 0.1 and so ranks them below using up the limit, 0 (audit B-20).
-    """
-
-    penalty: float = Field(default=0.0, ge=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +194,9 @@ class WebshopEngine:
         return self._catalogue
 
 
-def create(options: Mapping[str, Any]) -> WebshopEngine:
+def create(options: WebshopOptions) -> WebshopEngine:
     """A new engine under ``options``."""
-    return WebshopEngine(read_options(WebshopOptions, "webshop", options))
+    return WebshopEngine(options)
 
 
 def _parse(action: str) -> tuple[str, str]:

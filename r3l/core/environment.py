@@ -126,6 +126,10 @@ class EnvironmentPackage(Protocol):
         """The name of its folder and config."""
         ...
 
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise ConfigError for an unknown or wrong option; needs no engine."""
+        ...
+
     def create(self, options: Mapping[str, Any]) -> Environment:
         """A new engine under ``options`` (configs/envs/<name>.yaml); called inside a worker process.
 

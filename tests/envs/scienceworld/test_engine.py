@@ -14,9 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from envs.scienceworld import java, jvm
-from envs.scienceworld.engine import ScienceWorldEngine, ScienceWorldOptions, create
+from envs.scienceworld import PACKAGE, java, jvm
+from envs.scienceworld.engine import ScienceWorldEngine
 from envs.scienceworld.official import OfficialEnvironment
+from envs.scienceworld.options import ScienceWorldOptions
 from envs.scienceworld.selection import VARIATIONS, official_variations, problem
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, DataError, EngineError
@@ -237,9 +238,9 @@ def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEn
 
 def test_bad_options_name_key_value_and_what_is_known() -> None:
     with pytest.raises(ConfigError, match=r"scienceworld\.reward is 'delta'.*'score' or 'max_delta_released'"):
-        create({"reward": "delta"})
+        PACKAGE.check({"reward": "delta"})
     with pytest.raises(ConfigError, match=r"scienceworld\.rewards is .*known keys: reward, step_limit"):
-        create({"rewards": "score"})
+        PACKAGE.check({"rewards": "score"})
 
 
 def test_step_before_reset_is_refused() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from envs.webshop import PACKAGE
 from envs.webshop.bench import bench, memory_of, random_action
 from envs.webshop.catalogue import Catalogue, Source, build
-from envs.webshop.engine import SEARCH_ACTION, WebshopEngine, create
+from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from envs.webshop.goals import human_goals
 from envs.webshop.products import product
 from r3l.core.errors import ConfigError, DataError, EngineError
@@ -261,13 +262,13 @@ def test_misuse_is_named(task, shop):
 
 def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(task):
     """B-20: a page's missing button costs 0.1 where it ends the episode; by default it costs nothing."""
-    engine = create({"penalty": 0.1})
+    engine = PACKAGE.create({"penalty": 0.1})
     first = engine.reset(task(0))
     assert (first.reward, first.forfeit) == (0.0, -0.1)
     assert engine.step("click[nothing]").reward == -0.1
     valid = engine.step("search[gift]")
     assert (valid.reward, valid.forfeit) == (0.0, -0.1)
-    plain = create({})
+    plain = PACKAGE.create({})
     plain.reset(task(0))
     after = plain.step("click[nothing]")
     assert (after.reward, after.forfeit) == (0.0, 0.0)
@@ -275,6 +276,6 @@ def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(ta
 
 def test_bad_options_name_key_value_and_what_is_known():
     with pytest.raises(ConfigError, match=r"webshop\.penalty is -1.*greater than or equal to 0.*known keys: penalty"):
-        create({"penalty": -1})
+        PACKAGE.check({"penalty": -1})
     with pytest.raises(ConfigError, match=r"alfworld\.speed is 3.*none, alfworld has no options"):
-        find_package("alfworld").create({"speed": 3})
+        find_package("alfworld").check({"speed": 3})

@@ -1,0 +1,17 @@
+"""The settings of WebShop's engine."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from envs.options import Options
+
+
+class WebshopOptions(Options):
+    """Settings of the environment.
+
+    ``penalty`` is taken off for a last action that the page does not have and for a response that ends the episode
+    (malformed, repeated). The released code takes 0.1 and so ranks them below using up the limit, 0 (audit B-20).
+    """
+
+    penalty: float = Field(default=0.0, ge=0)
