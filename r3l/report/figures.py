@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r3l.config import EnvConfig, load
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.evaluation import statistics
 from r3l.report.records import Record, by_method, groups
@@ -37,61 +38,77 @@ def colours(methods: Sequence[str]) -> dict[str, str]:
 
 
 def training_curves(records: Sequence[Record], out: Path) -> list[Path]:
-    """``out``/training_curves.{pdf,png}: training success by step and by tokens, retries, final test success."""
-    _one_bench(records)
+    """``out``/training_curves.{pdf,png}: a row an environment.
+
+    In a row: training success by step and by tokens, reflections and retries, final test success.
+    """
+    benches = _benches(records)
     pyplot, style = _pyplot()
     with pyplot.rc_context(style):
-        figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), layout="constrained")
-        methods = by_method(records)
-        colour = colours(list(methods))
-        _curves(axes[0, 0], methods, colour, lambda row: 1.0, "step", 1)
-        _curves(
-            axes[0, 1],
-            methods,
-            colour,
-            lambda row: row.get("tokens/generated", 0),
-            "generated tokens (k)",
-            1000,
-        )
-        _retries(axes[1, 0], methods, colour)
-        _final(axes[1, 1], methods, colour)
+        size = (14, 3.1 * len(benches) + 0.9)
+        figure, axes = pyplot.subplots(len(benches), 4, figsize=size, layout="constrained", squeeze=False)
+        colour = colours(list(by_method(records)))
+        for row, found in zip(axes, benches, strict=True):
+            methods = by_method(found)
+            _curves(row[0], methods, colour, lambda line: 1.0, "step", 1)
+            _curves(row[1], methods, colour, lambda line: line.get("tokens/generated", 0), "generated tokens (k)", 1000)
+            _retries(row[2], methods, colour)
+            _final(row[3], methods, colour)
+            row[0].set_ylabel(f"{_label(found[0])}\n{row[0].get_ylabel()}")
         _title(figure, records)
-        handles, labels = axes[1, 1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+        handles, labels = axes[0, 3].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize=8)
         paths = _save(figure, out / "training_curves")
         pyplot.close(figure)
     return paths
 
 
 def scores(records: Sequence[Record], out: Path, methods: Sequence[str] = (), name: str = "scores") -> list[Path]:
-    """``out``/<name>.{pdf,png}: test success of every method, a line each and a panel a task group, best seen whole.
+    """``out``/<name>.{pdf,png}: test success of every method, a row an environment, a panel a task group.
 
     Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn dashed:
     they say how exactly one run was measured, not how another would end.
     """
-    _one_bench(records)
-    pyplot, style = _pyplot()
-    runs = {method: seeds for method, seeds in by_method(records, methods).items() if seeds}
+    benches = [
+        {method: seeds for method, seeds in by_method(found, methods).items() if seeds} for found in _benches(records)
+    ]
     names = groups(records)
+    pyplot, style = _pyplot()
+    colour = colours([method for runs in benches for method in runs])
     with pyplot.rc_context(style):
-        size = (3.2 * len(names) + 1.5, 0.32 * len(runs) + 1.6)
+        heights = [len(runs) + 2 for runs in benches]
         figure, axes = pyplot.subplots(
-            1, len(names), figsize=size, layout="constrained", sharex=True, sharey=True, squeeze=False
+            len(benches),
+            len(names),
+            figsize=(3.2 * len(names) + 1.5, 0.32 * sum(heights) + 1.0),
+            layout="constrained",
+            sharex=True,
+            sharey="row",
+            squeeze=False,
+            height_ratios=heights,
         )
-        for panel, group in zip(axes[0], names, strict=True):
-            for y, (method, seeds) in enumerate(runs.items()):
-                _score(panel, y, seeds, group, colours(list(runs))[method])
-            panel.set(title=group, xlabel="test success (last checkpoint)", xlim=(0, None))
-            panel.grid(axis="x", alpha=0.3)
-        axes[0, 0].set_yticks(range(len(runs)), [seeds[0]["method_label"] for seeds in runs.values()])
-        axes[0, 0].invert_yaxis()
+        for row, runs in zip(axes, benches, strict=True):
+            _score_row(row, runs, names, colour)
+        for panel in axes[-1]:
+            panel.set(xlabel="test success (last checkpoint)", xlim=(0, None))
         _title(figure, records)
-        several = any(len(seeds) > 1 for seeds in runs.values())
+        several = any(len(seeds) > 1 for runs in benches for seeds in runs.values())
         note = "solid: 95 % t-interval over seeds; " if several else ""
         figure.supxlabel(f"{note}dashed: one seed, 95 % Wilson interval over its test episodes", fontsize=7)
         paths = _save(figure, out / name)
         pyplot.close(figure)
     return paths
+
+
+def _score_row(row: Any, runs: dict[str, list[Record]], names: Sequence[str], colour: dict[str, str]) -> None:
+    label = _label(next(iter(runs.values()))[0])
+    for panel, group in zip(row, names, strict=True):
+        for y, (method, seeds) in enumerate(runs.items()):
+            _score(panel, y, seeds, group, colour[method])
+        panel.set_title(f"{label}, {group}", fontsize=9)
+        panel.grid(axis="x", alpha=0.3)
+    row[0].set_yticks(range(len(runs)), [seeds[0]["method_label"] for seeds in runs.values()])
+    row[0].set_ylim(len(runs) - 0.5, -0.5)  # the first method on top
 
 
 def _score(axes: Axes, y: int, seeds: list[Record], group: str, colour: str) -> None:
@@ -104,13 +121,21 @@ def _score(axes: Axes, y: int, seeds: list[Record], group: str, colour: str) -> 
     axes.plot(found.mean, y, "D", color=colour, markersize=5)
 
 
-def _one_bench(records: Sequence[Record]) -> None:
-    benches = sorted({record.bench for record in records})
-    if len(benches) != 1:
+def _benches(records: Sequence[Record]) -> list[list[Record]]:
+    """The records of each environment, by name. Raises DataError where an environment has two tiers or models."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        found.setdefault(record.bench, []).append(record)
+    if len({bench[0] for bench in found}) > 1 or len({bench[1] for bench in found}) < len(found):
+        listed = ", ".join("/".join(bench) for bench in sorted(found))
         raise DataError(
-            f"a figure shows one tier, environment and model, found {len(benches)}: "
-            f"{', '.join('/'.join(b) for b in benches)}; name the evaluation.json files to draw"
+            f"a figure shows one tier, and one model an environment; found {listed}; name the evaluation.json files"
         )
+    return [found[bench] for bench in sorted(found)]
+
+
+def _label(record: Record) -> str:
+    return load("envs", record["env"], EnvConfig).label
 
 
 def _pyplot() -> tuple[Any, dict[Any, Any]]:
@@ -125,10 +150,9 @@ def _pyplot() -> tuple[Any, dict[Any, Any]]:
 def _title(figure: Figure, records: Sequence[Record]) -> None:
     first = records[0]
     seeds = sorted({record["seed"] for record in records})
+    panels = sorted({f"{r['env']} {r['panel']['name']} ({r['panel']['sha256'][:12]})" for r in records})
     figure.suptitle(
-        f"{first['env']}, tier {first['label']}\nseeds {', '.join(map(str, seeds))}; "
-        f"test panel {first['panel']['name']} ({first['panel']['sha256'][:12]})",
-        fontsize=10,
+        f"tier {first['label']}\nseeds {', '.join(map(str, seeds))}; test panels {', '.join(panels)}", fontsize=9
     )
 
 

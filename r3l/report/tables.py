@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from r3l.config import ROOT, EnvConfig, load, load_method, variant
@@ -197,8 +198,38 @@ def write_csv(rows: Sequence[Row], out: Path) -> None:
         raise RunDirectoryError(f"{out} cannot be written ({error.strerror}); choose another with --out") from error
 
 
-def render(rows: Sequence[Row]) -> Table:
-    """The table for a terminal: one line a row, short numbers; what is the same in all rows stands outside."""
+def render(rows: Sequence[Row]) -> RenderableType:
+    """The table for a terminal; with several environments an overview, methods x environments, stands before it."""
+    several = len({(row["tier"], row["env"], row["model"]) for row in rows}) > 1
+    return Group(_overview(rows), _detailed(rows)) if several else _detailed(rows)
+
+
+def _overview(rows: Sequence[Row]) -> Table:
+    """Success over all tasks: a line a method, a column an environment."""
+    columns = {(row["tier"], row["env"], row["model"]): row["env"] for row in rows}
+    labels = {row["method"]: row["label"] for row in rows}
+    cells = {(row["method"], row["tier"], row["env"], row["model"]): row for row in rows if row["group"] == "all"}
+    shown = Table(
+        title=f"{rows[0]['table']}, success over all tasks, tier {'; '.join(sorted({r['tier_label'] for r in rows}))}",
+        caption="+- is the 95 % interval over training seeds; (done/planned seeds) where some are missing",
+    )
+    shown.add_column("method")
+    for env in columns.values():
+        shown.add_column(load("envs", env, EnvConfig).label, justify="right")
+    for method, label in labels.items():
+        shown.add_row(label, *(_overview_cell(cells.get((method, *column))) for column in columns))
+    return shown
+
+
+def _overview_cell(row: Row | None) -> str:
+    if row is None or not row["seeds_done"]:
+        return "no run"
+    complete = row["seeds_done"] == row["seeds_planned"]
+    return _plus_minus(row, "") + ("" if complete else f" ({row['seeds_done']}/{row['seeds_planned']})")
+
+
+def _detailed(rows: Sequence[Row]) -> Table:
+    """One line a row, short numbers; what is the same in all rows stands outside."""
     labels = sorted({row["tier_label"] for row in rows})
     baseline = next((row["label"] for row in rows if row["method"] == row["baseline"]), rows[0]["baseline"])
     panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})

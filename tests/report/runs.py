@@ -7,17 +7,24 @@ from pathlib import Path
 
 
 def write_run(
-    root: Path, method: str, seed: int, easy: list[int], hard: list[int], tier: str = "nano", model: str = "nano"
+    root: Path,
+    method: str,
+    seed: int,
+    easy: list[int],
+    hard: list[int],
+    tier: str = "nano",
+    model: str = "nano",
+    env: str = "alfworld",
 ) -> Path:
     """One finished run: a success bit per task; returns its evaluation.json."""
-    folder = root / tier / "alfworld" / model / method / f"seed{seed}"
+    folder = root / tier / env / model / method / f"seed{seed}"
     folder.mkdir(parents=True)
     common = {
         "schema": 1,
-        "cell": f"{tier}/alfworld/{model}/{method}",
+        "cell": f"{tier}/{env}/{model}/{method}",
         "tier": tier,
         "label": f"{tier} (test)",
-        "env": "alfworld",
+        "env": env,
         "method": method,
         "method_label": {"r3l": "R3L", "grpo": "GRPO"}.get(method, method),
         "model": model,

@@ -31,6 +31,20 @@ def test_scores_of_one_and_of_three_seeds(three_seeds, tmp_path):
         assert [path.name for path in written] == ["t.pdf", "t.png"] and all(p.stat().st_size > 1000 for p in written)
 
 
+def test_environments_are_rows_of_one_figure(three_seeds, tmp_path, monkeypatch):
+    write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
+    drawn = []
+    monkeypatch.setattr(figures, "_save", lambda figure, stem: drawn.append(figure) or [])
+    found = records.load(records.find(three_seeds))
+    figures.training_curves(found, tmp_path)
+    figures.scores(found, tmp_path, ["grpo", "r3l"])
+    curves, scores = drawn
+    assert [ax.get_ylabel().split("\n")[0] for ax in curves.axes[::4]] == ["ALFWorld", "WebShop"]
+    assert [ax.get_title() for ax in scores.axes][::3] == ["ALFWorld, easy", "WebShop, easy"]
+    ticks = [[label.get_text() for label in ax.get_yticklabels()] for ax in scores.axes[::3]]
+    assert ticks == [["GRPO", "R3L"], ["GRPO"]]
+
+
 def test_a_figure_shows_one_tier(three_seeds, tmp_path):
     write_run(three_seeds, "r3l", 0, [1], [0], tier="smol")
     with pytest.raises(DataError, match="one tier"):

@@ -103,6 +103,19 @@ def test_terminal_table_names_tier_and_panel(three_seeds):
     assert "nano (test)" in text and "abababababab" in text and "0.750 +- 0.621" in text
 
 
+def test_several_environments_get_a_column_each(three_seeds):
+    write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
+    console = Console(width=200, record=True)
+    console.print(tables.render(rows_of(three_seeds)))
+    overview = console.export_text().split("+- is the 95 % interval over training seeds;")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")] for line in overview]
+    assert ["method", "ALFWorld", "WebShop"] in cells
+    (grpo,) = [line for line in cells if line[0] == "GRPO"]
+    assert grpo[2] == "0.250 (1/3)" and "+-" in grpo[1]
+    (r3l,) = [line for line in cells if line[0] == "R3L"]
+    assert r3l[2] == "no run"
+
+
 def test_mixed_panels_are_refused(three_seeds):
     path = three_seeds / "nano/alfworld/nano/r3l/seed2/evaluation.json"
     path.write_text(path.read_text().replace("ab" * 32, "cd" * 32))
