@@ -18,6 +18,8 @@ from rich.table import Table
 from r3l.core.errors import ConfigError, DataError, R3LError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from r3l.config import Run
 
 app = typer.Typer(
@@ -125,7 +127,8 @@ def table(
     _known("table", name, {*known, "budget"})
     found = records.load(evaluations or records.find(results))
     if name == "budget":
-        made, shown = budget.table(found), budget.render
+        made = budget.table(found)
+        shown: RenderableType = budget.render(made)
     else:
         config = workflow.load()
         run = {record["method"] for record in found}
@@ -133,13 +136,13 @@ def table(
         methods = rows.split(",") if rows else wanted
         planned = len(config.seeds) if seeds_planned is None else seeds_planned
         made = tables.scores_table(found, methods, known[name].baseline, planned, known[name].title)
-        shown = tables.render
+        shown = tables.render(made)
     if out:
         tables.write_csv(made, out)
     if as_json:
         print(json.dumps({"rows": made}))
     else:
-        _console().print(shown(made))
+        _console().print(shown)
 
 
 @app.command()

@@ -41,8 +41,9 @@ def folder(tmp_path):
 def test_job_counts_of_one_and_of_three_seeds(folder):
     code, text = snakemake(folder)
     assert code == 0, text
-    assert jobs(text) == {"panel": 1, "train": 3, "evaluate": 3, "table": 1, "figure": 1, "all": 1, "total": 10}
-    _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]")
+    # three environments x three methods
+    assert jobs(text) == {"panel": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 1, "all": 1, "total": 24}
+    _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]", "envs=[webshop]")
     assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table": 1, "total": 20}
 
 
@@ -70,8 +71,9 @@ def content(**changes):
 
 
 def test_runs_are_cells_by_seeds():
-    found = workflow.runs(workflow.load(content(seeds=[0, 5], methods=["grpo"])), TABLE1)
-    assert list(found) == ["nano/alfworld/nano/grpo/seed0", "nano/alfworld/nano/grpo/seed5"]
+    found = workflow.runs(workflow.load(content(seeds=[0, 5], methods=["grpo"], envs=["alfworld", "webshop"])), TABLE1)
+    cells = ("nano/alfworld/nano/grpo", "nano/webshop/nano_webshop/grpo")  # an environment may have its own start model
+    assert list(found) == [f"{cell}/seed{seed}" for cell in cells for seed in (0, 5)]
 
 
 def test_only_meaning_changes_the_fingerprint():
@@ -80,7 +82,7 @@ def test_only_meaning_changes_the_fingerprint():
 
     assert prints() == prints(set=["workers=7"])
     assert prints() != prints(set=["train.steps=7"])
-    assert len(set(prints(seeds=[0, 1]))) == 6
+    assert len(set(prints(seeds=[0, 1]))) == 18
 
 
 def test_options_are_quoted_for_the_shell():
