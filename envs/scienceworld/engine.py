@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
+from envs.scienceworld.memory import Memory, RememberingEngine
 from envs.scienceworld.options import ScienceWorldOptions
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
@@ -183,9 +184,12 @@ class ScienceWorldEngine:
         self._simulator, self._tainted = None, False
 
 
-def create(options: ScienceWorldOptions) -> ScienceWorldEngine:
-    """A new engine under ``options``; engines of a process share one Java process."""
-    return ScienceWorldEngine(options)
+_memories: dict[ScienceWorldOptions, Memory] = {}
+
+
+def create(options: ScienceWorldOptions) -> RememberingEngine:
+    """A new engine under ``options``; engines of a process share one Java process and what it has said."""
+    return RememberingEngine(ScienceWorldEngine(options), _memories.setdefault(options, Memory()))
 
 
 def _warn(task: Task, lost: SimulatorLost) -> None:

@@ -1,0 +1,121 @@
+"""What was said once is not computed again, and is the same: on the real simulator."""
+
+import random
+
+import pytest
+
+from envs.scienceworld import panels
+from envs.scienceworld.engine import ScienceWorldEngine
+from envs.scienceworld.memory import Memory, RememberingEngine
+from r3l.core.environment import Observation
+from r3l.core.errors import EngineError, ReplayMismatch
+from r3l.core.task import Task
+
+
+class Counting:
+    """The real engine, and how often it was asked."""
+
+    def __init__(self):
+        self.engine = ScienceWorldEngine()
+        self.resets = self.steps = 0
+
+    def reset(self, task):
+        self.resets += 1
+        return self.engine.reset(task)
+
+    def step(self, action):
+        self.steps += 1
+        return self.engine.step(action)
+
+    def close(self):
+        self.engine.close()
+
+
+@pytest.fixture(scope="module")
+def task():
+    return panels.tasks("nano/test")[0]
+
+
+@pytest.fixture
+def counting():
+    engine = Counting()
+    yield engine
+    engine.close()
+
+
+def test_repeated_attempts_ask_the_simulator_once(task, counting):
+    engine, solution = RememberingEngine(counting, Memory()), task.payload["solution"]
+    said = [[engine.reset(task), *map(engine.step, solution)] for _ in range(5)]
+    assert said[0][-1].success and all(one == said[0] for one in said)
+    assert (counting.resets, counting.steps) == (1, len(solution))
+
+
+def test_a_new_branch_replays_its_prefix_once(task, counting):
+    engine, solution = RememberingEngine(counting, Memory()), task.payload["solution"]
+    engine.reset(task)
+    marks = [engine.snapshot()]
+    for action in solution:
+        engine.step(action)
+        marks.append(engine.snapshot())
+    engine.restore(marks[1])
+    engine.step("inventory")  # new: the simulator starts over and replays one action
+    engine.step("look around")  # goes on from there
+    assert (counting.resets, counting.steps) == (2, len(solution) + 3)
+
+
+def test_random_walks_are_those_of_the_bare_engine(task, counting):
+    """Engines that share a memory, branching at random, say what a bare one says along the same path."""
+    rng, memory = random.Random(0), Memory()
+    actions = [*task.payload["solution"], "look around", "inventory", "teleport to kitchen", "focus on nothing"]
+    engines = [RememberingEngine(counting, memory), RememberingEngine(Counting(), memory)]
+    bare = ScienceWorldEngine()
+    for _ in range(6):
+        engine = rng.choice(engines)
+        expected, found = [bare.reset(task)], [engine.reset(task)]
+        for _ in range(5):
+            action = rng.choice(actions)
+            expected.append(bare.step(action))
+            found.append(engine.step(action))
+        assert found == expected
+    for engine in (*engines, bare):
+        engine.close()
+
+
+class Drifting:
+    """Says something else at each reset."""
+
+    def __init__(self):
+        self.count = 0
+
+    def reset(self, task):
+        self.count += 1
+        return Observation(f"reset {self.count}")
+
+    def step(self, action):
+        return Observation(action)
+
+    def close(self):
+        pass
+
+
+def test_an_engine_that_does_not_repeat_itself_is_found_out():
+    engine = RememberingEngine(Drifting(), Memory())
+    engine.reset(Task("t", "scienceworld", "s", "", {}))
+    engine.step("a")
+    engine.restore(())
+    with pytest.raises(ReplayMismatch, match="says 'reset 2' where it said 'reset 1'"):
+        engine.step("b")
+
+
+def test_the_least_recently_started_tasks_are_forgotten():
+    memory = Memory(limit=3)
+    first, second, third = (Task(f"t{k}", "scienceworld", "s", "", {}) for k in range(3))
+    memory.of(first).update({(str(n),): Observation(str(n)) for n in range(2)})
+    memory.of(second).update({(str(n),): Observation(str(n)) for n in range(3)})
+    memory.of(third)  # five observations are more than three
+    assert (len(memory.of(second)), len(memory.of(first))) == (3, 0)
+
+
+def test_a_step_needs_a_reset():
+    with pytest.raises(EngineError, match="before a successful reset"):
+        RememberingEngine(Drifting(), Memory()).step("look")
