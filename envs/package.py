@@ -49,6 +49,10 @@ class Package:
         """The committed sha256 of a panel."""
         return str(self._part("panels").committed_hash(panel))
 
+    def caution(self, panel: str) -> str:
+        """What a reader of scores on a panel must know (``panels.CAUTIONS``); usually nothing."""
+        return str(getattr(self._part("panels"), "CAUTIONS", {}).get(panel, ""))
+
     def demonstrations(
         self, indices: Sequence[int], variants: int, max_turns: int, manner: Mapping[str, float]
     ) -> Iterator[Demonstration]:

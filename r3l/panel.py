@@ -8,6 +8,11 @@ from r3l.core.pool import find_package
 
 
 def describe(env: str, panel: str) -> dict[str, Any]:
-    """Name, size and committed hash of a panel; loading its tasks checks that they have that hash."""
+    """Name, size and committed hash of a panel; loading its tasks checks that they have that hash.
+
+    ``caution``, where there is one, says what a reader of its scores must know; tables show it.
+    """
     package = find_package(env)
-    return {"name": panel, "sha256": package.panel_hash(panel), "tasks": len(package.tasks(panel))}
+    found = {"name": panel, "sha256": package.panel_hash(panel), "tasks": len(package.tasks(panel))}
+    caution = package.caution(panel)
+    return found | ({"caution": caution} if caution else {})

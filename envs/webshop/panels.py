@@ -27,13 +27,16 @@ from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
 ENV = "webshop"
-# Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script. The latter
-# trains on the former's test goals, so their numbers are not comparable.
+# Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script.
 ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
     "official": {"test": range(500), "dev": range(500, 1500), "train": None},  # None: from 1500 to the end
     "r3l": {"train": range(4096), "test": range(4096, 4196)},
 }
 _FIRST_TRAIN = 1500
+CAUTIONS: Mapping[str, str] = {
+    "r3l/train": "trains on all of official/test and official/dev",
+    "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
+}
 
 
 class CatalogueConfig(Strict):

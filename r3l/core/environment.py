@@ -148,3 +148,7 @@ class EnvironmentPackage(Protocol):
     def panel_hash(self, panel: str) -> str:
         """The committed sha256 of a panel; needs no task data."""
         ...
+
+    def caution(self, panel: str) -> str:
+        """What a reader of scores on a panel must know, e.g. that its tasks are another split's; usually nothing."""
+        ...

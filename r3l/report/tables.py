@@ -72,6 +72,7 @@ def _place(record: Record, group: str) -> Row:
         "group": group,
         "panel": record["panel"]["name"],
         "panel_sha256": record["panel"]["sha256"],
+        "caution": record["panel"].get("caution", ""),
     }
 
 
@@ -233,6 +234,7 @@ def _detailed(rows: Sequence[Row]) -> Table:
     labels = sorted({row["tier_label"] for row in rows})
     baseline = next((row["label"] for row in rows if row["method"] == row["baseline"]), rows[0]["baseline"])
     panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})
+    cautions = sorted({f"; {row['panel']}: {row['caution']}" for row in rows if row["caution"]})
     cells = [_cells(row) for row in rows]
     if all(row["verdict"] == "not comparable" for row in rows):
         note = f"; not comparable with the paper ({rows[0]['verdict_reason']})"
@@ -243,7 +245,7 @@ def _detailed(rows: Sequence[Row]) -> Table:
         title=f"{rows[0]['table']}, tier {'; '.join(labels)}",
         caption=f"success of the last checkpoint on {', '.join(panels)}; +- is the 95 % interval over training "
         f"seeds; difference is paired with {baseline}; unread: episodes ended by a response without a usable "
-        f"action; rollouts and tokens (generated, trained) are means of the training runs{note}",
+        f"action; rollouts and tokens (generated, trained) are means of the training runs{note}{''.join(cautions)}",
     )
     for column in cells[0]:
         shown.add_column(column, justify="left" if column in TEXT else "right", no_wrap=column in INTERVALS)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 
 import pytest
@@ -114,6 +115,18 @@ def test_several_environments_get_a_column_each(three_seeds):
     assert grpo[2] == "0.250 (1/3)" and "+-" in grpo[1]
     (r3l,) = [line for line in cells if line[0] == "R3L"]
     assert r3l[2] == "no run"
+
+
+def test_a_panels_caution_stands_under_the_table(three_seeds):
+    for path in three_seeds.glob("*/*/*/*/seed*/evaluation.json"):
+        content = json.loads(path.read_text())
+        content["panel"]["caution"] = "seen in training"
+        path.write_text(json.dumps(content))
+    rows = rows_of(three_seeds)
+    assert {row["caution"] for row in rows} == {"seen in training"}
+    console = Console(width=200, record=True)
+    console.print(tables.render(rows))
+    assert "nano/test: seen in training" in " ".join(console.export_text().split())
 
 
 def test_mixed_panels_are_refused(three_seeds):

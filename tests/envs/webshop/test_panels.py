@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.webshop import panels
+from envs.webshop import PACKAGE, panels
 from envs.webshop.build import synthetic
 from envs.webshop.catalogue import build
 from envs.webshop.synthetic import sources
@@ -52,3 +52,11 @@ def test_the_originals_splits(tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "small"))
     with pytest.raises(DataError, match="goal 15 is outside catalogue original-5-"):
         panels.tasks("r3l/train")
+
+
+def test_cautions_say_what_the_split_numbers_say():
+    splits = panels.ORIGINAL_SPLITS
+    train, test, official = set(splits["r3l"]["train"]), set(splits["r3l"]["test"]), set(splits["official"]["test"])
+    assert official <= train and set(splits["official"]["dev"]) <= train and min(test) >= 1500
+    assert "official/test" in PACKAGE.caution("r3l/train") and "official/train" in PACKAGE.caution("r3l/test")
+    assert PACKAGE.caution("nano/test") == PACKAGE.caution("official/test") == ""
