@@ -6,8 +6,10 @@ Every verb imports what it needs when it runs, so ``r3l --help`` needs neither t
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +33,9 @@ app = typer.Typer(
 )
 panel_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measure the parts: environment engines, rollouts.", no_args_is_help=True)
+catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
 app.add_typer(panel_app, name="panel")
+app.add_typer(catalogue_app, name="catalogue")
 app.add_typer(bench_app, name="bench")
 
 RESULTS = Path("results")
@@ -287,32 +291,63 @@ def panel_build(
     _print({"env": env, "panel": panel, "file": str(path)}, as_json, str(path))
 
 
+@catalogue_app.command("build")
+def catalogue_build(
+    items: Annotated[Path, typer.Option(help="items_shuffle.json or items_shuffle_1000.json.")],
+    attrs: Annotated[Path, typer.Option(help="items_ins_v2.json or items_ins_v2_1000.json.")],
+    out: Annotated[Path, typer.Option(help="The folder to make; then name it in R3L_WEBSHOP.")],
+    human: Annotated[Path | None, typer.Option(help="items_human_ins.json; else goals are made from ATTRS.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first products.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build WebShop's catalogue from the original's files, whole or not at all (all: some 15 minutes, 6 GB).
+
+    The files, key by key: docs/webshop.md.
+
+    Example: `r3l catalogue build --items items_shuffle.json --attrs items_ins_v2.json --out shop`
+    """
+    meta = _env_module("webshop", "build").make_original(items, attrs, human, out, limit)
+    line = f"{out}: catalogue {meta.id}, {meta.products} products, {meta.goals} goals; next: export R3L_WEBSHOP={out}"
+    _print({"folder": str(out), "id": meta.id, **vars(meta)}, as_json, line)
+
+
 @bench_app.command("env")
 def bench_env(
     env: Annotated[str, typer.Argument(help="Environment.")] = "alfworld",
     tier: Tier = "nano",
-    packed: Annotated[Path | None, typer.Option(help="Packed games; default: the test panel.")] = None,
-    games: Annotated[int, typer.Option(min=0, help="Only the first N games; 0: all.")] = 0,
-    steps: Annotated[int, typer.Option(min=0, help="Random steps after each walkthrough.")] = 20,
+    tasks: Annotated[int | None, typer.Option(min=0, help="Tasks, spread over the test panel; 0: all.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Random steps of each task.")] = None,
     seed: Seed = 0,
+    packed: Annotated[Path | None, typer.Option(help="Tasks of a packed file, not of the panel.")] = None,
+    envs: Annotated[int | None, typer.Option(min=1, help="Environments that live together.")] = None,
+    products: Annotated[int | None, typer.Option(min=1, help="Size of a catalogue to build and serve.")] = None,
+    sessions: Annotated[int | None, typer.Option(min=1, help="Customers of that catalogue.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that serve them.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where that catalogue is built, or lies already.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Our engine against the package's own path on the same games: identity and speed.
+    """Our engine against the original's own path: steps/s, reset ms, memory, and identity of what they answer.
 
-    Example: `r3l bench env alfworld --games 20`
+    Not every option belongs to every environment; one that does not is an error that lists those that do.
+
+    Example: `r3l bench env scienceworld --envs 8 --out bench.json`
     """
-    from r3l.config import EnvConfig, load
-    from r3l.core.pool import find_package
+    from r3l import workflow
+    from r3l.tracking import write_json_atomic
 
-    bench = _env_module(env, "bench")
-    config = load("envs", env, EnvConfig)
-    if tier not in config.tiers:
-        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
-    if packed:
-        tasks = _env_module(env, "games").load_packed(packed)
-    else:
-        tasks = find_package(env).tasks(config.tiers[tier].test_panel)
-    _print_report(bench.bench(tasks[: games or None], steps, seed), as_json)
+    measure = _env_module(env, "bench").run
+    own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
+    own |= {"sessions": sessions, "workers": workers, "folder": folder}
+    given = {name: value for name, value in own.items() if value is not None}
+    _belong(env, given, inspect.signature(measure).parameters)
+    report = measure(workflow.env_settings(tier, env).test_panel, seed=seed, **given)
+    try:
+        if out:
+            with workflow.writable(out):
+                write_json_atomic(out, report)
+    finally:  # an hour's measurement is shown even where it cannot be kept
+        _print_report(report, as_json)
 
 
 @bench_app.command("rollout")
@@ -365,6 +400,16 @@ def _env_module(env: str, name: str) -> Any:
         raise ConfigError(f"environment {env!r} has no {name} (envs/{env}/{name}.py)") from error
 
 
+def _belong(env: str, given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Raises ConfigError for an option that is not among the keywords of an environment's function."""
+    known = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"r3l bench env {env} has no option --{name}; it has --{', --'.join(known)}. Remove --{name}"
+            )
+
+
 def _known(kind: str, name: str, known: Any) -> None:
     if name not in known:
         raise ConfigError(f"there is no {kind} {name!r}; known: {', '.join(sorted(known))}")
@@ -379,7 +424,7 @@ def _print(content: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def _print_report(content: dict[str, Any], as_json: bool) -> None:
-    print(json.dumps(content, sort_keys=True, indent=None if as_json else 2))
+    print(json.dumps(content, indent=None if as_json else 2))
 
 
 def _print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:

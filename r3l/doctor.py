@@ -7,40 +7,35 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.table import Table
 
-from r3l.config import ROOT, EnvConfig, TierConfig, load, names
-from r3l.core.errors import R3LError
+from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, load, names
+from r3l.core.check import Check, guarded, verdict
 
 PYTHONS = ((3, 11), (3, 12))
 MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and logs under 1 GB
 INSTALL = "make setup (or: pip install -e '.[dev]')"
 
 
-@dataclass(frozen=True)
-class Check:
-    """One finding; ``fix`` is empty where ``ok``."""
-
-    name: str
-    ok: bool
-    found: str
-    fix: str = ""
-
-
 def examine(tier: str) -> list[Check]:
-    """Every check of ``tier``. Raises ConfigError for an unknown tier."""
+    """Every check of ``tier`` and of the environments that it has. Raises ConfigError for an unknown tier."""
     config = load("tiers", tier, TierConfig)
-    checks = [_python(), *_packages(), _memory(), _disk(), _writable(), _model(config.model)]
-    for name in names("envs"):
-        if tier in (env := load("envs", name, EnvConfig)).tiers:
-            panel = env.tiers[tier].test_panel
-            checks.append(_guarded(f"{env.label} engine", _env_starts, name, panel))
-    return checks
+    envs = [env for name in names("envs") if tier in (env := load("envs", name, EnvConfig)).tiers]
+    return [
+        _python(),
+        *_packages(),
+        _memory(),
+        _disk(),
+        _writable(),
+        *_models({env.label: env.tiers[tier].model or config.model for env in envs}),
+        *(check for env in envs for check in _environment(env.env, env.label, env.tiers[tier])),
+    ]
 
 
 def render(checks: list[Check]) -> Table:
@@ -55,7 +50,7 @@ def render(checks: list[Check]) -> Table:
 
 def _python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
-    return Check("python", *_verdict(sys.version_info[:2] in PYTHONS, found, "use Python 3.11 or 3.12: make setup"))
+    return verdict("python", sys.version_info[:2] in PYTHONS, found, "use Python 3.11 or 3.12: make setup")
 
 
 def _packages() -> Iterator[Check]:
@@ -76,19 +71,19 @@ def _package(requirement: str) -> Check:
         found = version(name)
     except PackageNotFoundError:
         return Check(name, False, "not installed", INSTALL)
-    return Check(name, *_verdict(SpecifierSet(wanted).contains(found, prereleases=True), found, f"{wanted}: {INSTALL}"))
+    return verdict(name, SpecifierSet(wanted).contains(found, prereleases=True), found, f"{wanted}: {INSTALL}")
 
 
 def _memory() -> Check:
     import psutil
 
     free = psutil.virtual_memory().available / 2**30
-    return Check("free memory", *_verdict(free >= MEMORY_GB, f"{free:.1f} GB", f"free {MEMORY_GB:.0f} GB"))
+    return verdict("free memory", free >= MEMORY_GB, f"{free:.1f} GB", f"free {MEMORY_GB:.0f} GB")
 
 
 def _disk() -> Check:
     free = shutil.disk_usage(_existing(Path("results"))).free / 2**30
-    return Check("free disk", *_verdict(free >= DISK_GB, f"{free:.1f} GB", f"free {DISK_GB:.0f} GB"))
+    return verdict("free disk", free >= DISK_GB, f"{free:.1f} GB", f"free {DISK_GB:.0f} GB")
 
 
 def _writable() -> Check:
@@ -104,42 +99,42 @@ def _existing(path: Path) -> Path:
     return path if path.exists() else path.absolute().parent
 
 
-def _model(model: str) -> Check:
+def _models(models: Mapping[str, str]) -> Iterator[Check]:
+    """The start model of each environment (by its label); one that several have is checked once."""
+    for model in dict.fromkeys(models.values()):
+        yield _model(model, [label for label, name in models.items() if name == model])
+
+
+def _model(model: str, users: list[str]) -> Check:
     from r3l.local.checkpoint import locate
 
     where = Path(locate(model))
     present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
     found = _short(where) if present else f"no weights in {_short(where)}"
-    return Check(
-        f"start model {model!r}",
-        *_verdict(present, found, f"git checkout results/stored, or r3l warmstart {model}"),
-    )
+    fix = f"git checkout results/stored, or r3l warmstart {model}"
+    return verdict(f"start model {model!r} ({', '.join(users)})", present, found, fix)
 
 
 def _short(path: Path) -> str:
     return os.path.relpath(path, ROOT) if path.is_absolute() else str(path)
 
 
-def _guarded(name: str, check: Callable[..., str], *arguments: str) -> Check:
-    """A check that starts foreign code: whatever typed error or missing import it raises is the finding."""
-    try:
-        return Check(name, True, check(*arguments))
-    except (R3LError, ImportError, OSError) as error:
-        return Check(name, False, f"{type(error).__name__}: {error}", INSTALL)
+def _environment(name: str, label: str, settings: EnvTierConfig) -> Iterator[Check]:
+    """What the environment itself checks, then that its engine starts."""
+    own = f"envs.{name}.doctor"
+    if find_spec(own) is not None:
+        yield from import_module(own).checks()
+    yield guarded(f"{label} engine", lambda: _starts(name, settings), INSTALL)
 
 
-def _env_starts(name: str, panel: str) -> str:
-    """Start the panel's first task and take one step."""
+def _starts(name: str, settings: EnvTierConfig) -> str:
+    """Start the panel's first task and take one step; shows the longest line that the task begins with."""
     from r3l.core.pool import find_package
 
     package = find_package(name)
-    task = package.tasks(panel)[0]
-    engine = package.create({})
+    task = package.tasks(settings.test_panel)[0]
+    engine = package.create(settings.options)
     first = engine.reset(task)
-    answer = engine.step(first.admissible[0] if first.admissible else "look")
+    engine.step(first.admissible[0] if first.admissible else "look around")
     engine.close()
-    return f"{task.id}: {answer.text.split('.')[0].strip()[:60]!r}"
-
-
-def _verdict(ok: bool, found: str, fix: str) -> tuple[bool, str, str]:
-    return ok, found, "" if ok else fix
+    return f"{task.id}: {max(first.text.splitlines(), key=len).strip()[:60]!r}"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from r3l.config import CONFIGS, ROOT, EnvConfig, Run, Strict, TierConfig, names, resolve, validate
+from r3l.config import CONFIGS, ROOT, EnvConfig, EnvTierConfig, Run, Strict, TierConfig, names, resolve, validate
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.tracking import read_json
@@ -107,16 +107,22 @@ def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
     return target
 
 
+def env_settings(tier: str, env: str) -> EnvTierConfig:
+    """What an environment uses in a tier. Raises ConfigError where either is unknown or they do not go together."""
+    load_config("tiers", tier, TierConfig)
+    config = load_config("envs", env, EnvConfig)
+    if tier not in config.tiers:
+        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
+    return config.tiers[tier]
+
+
 def check_panels(tier: str, env: str) -> dict[str, Any]:
     """Describe an environment's panels in a tier. Raises DataError where hashes differ or tasks overlap."""
     from r3l.core.pool import find_package
     from r3l.panel import describe
 
-    load_config("tiers", tier, TierConfig)
-    config = load_config("envs", env, EnvConfig)
-    if tier not in config.tiers:
-        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
-    used = {"train": config.tiers[tier].train_panel, "test": config.tiers[tier].test_panel}
+    settings = env_settings(tier, env)
+    used = {"train": settings.train_panel, "test": settings.test_panel}
     tasks = {split: find_package(env).tasks(name) for split, name in used.items()}
     both = {t.id for t in tasks["train"]} & {t.id for t in tasks["test"]}
     if both:

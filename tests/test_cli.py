@@ -7,19 +7,11 @@ import sys
 
 import pytest
 import yaml
+from program import run
 from report.runs import write_three_seeds
 from typer.testing import CliRunner
 
 from r3l import cli, config
-
-
-def run(monkeypatch, capsys, *arguments):
-    """(exit code, stdout, stderr) of the program as a user starts it."""
-    monkeypatch.setattr(sys, "argv", ["r3l", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    captured = capsys.readouterr()
-    return ended.value.code or 0, captured.out, captured.err
 
 
 @pytest.mark.parametrize(
@@ -39,6 +31,17 @@ def run(monkeypatch, capsys, *arguments):
         (["panel", "check", "--tier", "huge"], "no tier 'huge'"),
         (["panel", "build", "nowhere"], "nowhere"),
         (["bench", "env", "chess"], "no env 'chess'"),
+        (["bench", "env", "--tier", "huge"], "no tier 'huge'"),
+        (
+            ["bench", "env", "--envs", "8"],
+            "r3l bench env alfworld has no option --envs; it has --tasks, --steps, --seed,",
+        ),
+        (["bench", "env", "webshop", "--envs", "8"], "r3l bench env webshop has no option --envs; it has --tasks"),
+        (["bench", "env", "webshop", "--sessions", "8"], "add --products N"),
+        (["bench", "env", "webshop", "--products", "8"], "--products needs --folder DIR"),
+        (["bench", "env", "webshop", "--products", "8", "--tasks", "1"], "leave it out, or leave out --products"),
+        (["bench", "env", "scienceworld", "--tasks", "9999"], "--tasks is 9999, but the panel has"),
+        (["catalogue", "build", "--items", "i", "--attrs", "a", "--out", "shop"], "a cannot be read"),
         (["doctor", "--tier", "huge"], "no tier 'huge'"),
     ],
 )
@@ -83,7 +86,7 @@ def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
 
 
 VERBS = ["train", "evaluate", "table", "figure", "methods", "envs", "doctor", "warmstart"]
-VERBS += ["panel check", "panel build", "bench env", "bench rollout"]
+VERBS += ["panel check", "panel build", "bench env", "bench rollout", "catalogue build"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

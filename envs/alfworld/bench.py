@@ -4,15 +4,11 @@ Both sides play one action sequence per game: the stored walkthrough, then rando
 that are none. Compared at every step: text, admissible list, reward, done, success. Timed: starting a game
 (ours from the disk cache; both with their library already open), a step with its admissible commands, and
 coming back to the state after PIVOT steps (ours: restore; theirs: reset and replay). Filling the disk cache,
-once per problem and machine, is reported apart.
+once per problem and machine, is reported apart. Our side is then played once more by itself, for its memory.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import random
 import statistics
 from collections.abc import Callable, Sequence
@@ -24,7 +20,9 @@ from typing import Any, TypeVar
 from envs.alfworld.engine import AlfworldEngine
 from envs.alfworld.games import ids_sha256, load_packed
 from envs.alfworld.official import OfficialEnvironment
+from envs.alfworld.panels import tasks as tasks_of
 from envs.alfworld.translate import installed_versions
+from envs.measure import HEADLINE, Script, alone, machine, play, spread
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError
 from r3l.core.task import Task
@@ -47,21 +45,28 @@ class _Times:
     first: list[float] = field(default_factory=list)  # ours: filling the cache
 
 
+def run(panel: str, *, tasks: int = 0, steps: int = 20, seed: int = 0, packed: Path | None = None) -> dict[str, Any]:
+    """``bench`` on so many games (0: all) of ``panel`` or of the file ``packed``. Called by ``r3l bench env``."""
+    return bench(spread(load_packed(packed) if packed else tasks_of(panel), tasks), steps, seed)
+
+
 def bench(games: Sequence[Task], steps: int, seed: int, restarts: int = 20) -> dict[str, Any]:
     """Play ``games`` on both paths: walkthrough, then ``steps`` more (seeded by ``seed``).
 
-    ``restarts``: on how many games (spread evenly) the slow replay of the packages is timed. Returns seconds
-    (means and medians), the ratios of means, and how many observations were compared and how many differed.
+    ``restarts``: on how many games (spread evenly) the slow replay of the packages is timed. Returns ours in the
+    words of ``envs.measure``, seconds (means and medians), the ratios of means, and how many observations were
+    compared and how many differed.
     """
     if not games:
         raise DataError("no ALFWorld games to bench")
-    times, differences = _Times(), []
+    times, differences, scripts = _Times(), [], list[Script]()
     compared = won = returned = 0
     stride = max(1, len(games) // max(1, restarts))
     official = OfficialEnvironment()
     for index, task in enumerate(games):
         replays = official if index % stride == 0 and index // stride < restarts else None
         pairs, same_after = _play(task, official, replays, steps, random.Random(f"{seed}/{task.id}"), times)
+        scripts.append((task, [action for action, _, _ in pairs[1:]]))
         compared += len(pairs)
         won += any(theirs.success for _, _, theirs in pairs)
         returned += same_after
@@ -71,7 +76,9 @@ def bench(games: Sequence[Task], steps: int, seed: int, restarts: int = 20) -> d
             if ours != theirs
         ]
     official.close()
+    ours = alone(_ours, scripts)
     return {
+        **{name: ours[name] for name in HEADLINE},
         "games": len(games),
         "panel_sha256": ids_sha256(task.id for task in games),
         "seed": seed,
@@ -86,9 +93,13 @@ def bench(games: Sequence[Task], steps: int, seed: int, restarts: int = 20) -> d
         **{name: _compare(times.ours[name], times.official[name], TARGETS[name]) for name in TARGETS},
         "first_translation": _summary(times.first) if times.first else None,
         "restore_at_step": PIVOT,
-        "versions": {"python": platform.python_version(), **installed_versions()},
-        "cpu": {"model": _cpu_model(), "count": os.cpu_count()},
+        "versions": installed_versions(),
+        "machine": machine(),
     }
+
+
+def _ours(scripts: list[Script]) -> dict[str, Any]:
+    return play(AlfworldEngine, scripts)
 
 
 def _play(
@@ -167,33 +178,3 @@ def _compare(ours: list[float], official: list[float], target: float) -> dict[st
 
 def _summary(seconds: list[float]) -> dict[str, float]:
     return {"mean_s": statistics.fmean(seconds), "median_s": statistics.median(seconds), "n": len(seconds)}
-
-
-def _cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def main() -> None:
-    """``python -m envs.alfworld.bench PACKED.jsonl.xz OUT.json``: bench a packed file (or a sample of it)."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("packed", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--games", type=int, default=0, help="a random sample of so many games (0: all)")
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    games = load_packed(arguments.packed)
-    if arguments.games:
-        games = random.Random(arguments.seed).sample(games, arguments.games)
-    result = bench(games, arguments.steps, arguments.seed)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,10 +9,8 @@ Its JVM and language model (measured elsewhere at 194 and 157 MB a worker) are n
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import random
 import statistics
 import tempfile
@@ -27,12 +25,15 @@ from typing import Any
 import numpy as np
 import psutil
 
-from envs.webshop.catalogue import build, read_meta, size_on_disk
+from envs.measure import HEADLINE, Script, alone, headline, machine, play, spread
+from envs.webshop.build import make
+from envs.webshop.catalogue import read_meta, size_on_disk
 from envs.webshop.dialogue import instruction
 from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
+from envs.webshop.panels import tasks as tasks_of
 from envs.webshop.synthetic import records, sources
 from r3l.core.environment import Observation
-from r3l.core.errors import DataError
+from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
 
 LIMIT_BYTES = 2 * 10**9  # what all processes together may keep resident (our target)
@@ -47,11 +48,38 @@ small_description_old
 Times = dict[str, list[float]]
 
 
+def run(
+    panel: str,
+    *,
+    tasks: int | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    products: int | None = None,
+    sessions: int | None = None,
+    workers: int | None = None,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """``bench`` on so many tasks (default: all) of ``panel``, or with ``products`` ``bench_full``: 256 sessions in 2
+    workers. Called by ``r3l bench env``, which offers the keywords. Raises ConfigError for a mixture of the two.
+    """
+    full = {"--sessions": sessions, "--workers": workers, "--folder": folder}
+    given = [name for name, value in full.items() if value is not None]
+    if products is None:
+        if given:
+            raise ConfigError(f"{given[0]} belongs to the bench of a full-size catalogue; add --products N")
+        return bench(spread(tasks_of(panel), tasks or 0), steps or 15, seed)
+    if tasks is not None:
+        raise ConfigError("--tasks belongs to the bench of a panel; leave it out, or leave out --products")
+    if folder is None:
+        raise ConfigError("--products needs --folder DIR, where the catalogue is built, or lies already")
+    return bench_full(products, sessions or 256, workers or 2, steps or 40, seed, folder)
+
+
 def bench(tasks: Sequence[Task], steps: int, seed: int) -> dict[str, Any]:
     """Random customers on ``tasks``, at most ``steps`` actions each: speed, and identity on restore and replay."""
     if not tasks:
         raise DataError("no WebShop tasks to bench")
-    engine, times = WebshopEngine(), defaultdict[str, list[float]](list)
+    engine, times, scripts = WebshopEngine(), defaultdict[str, list[float]](list), list[Script]()
     compared = different = 0
     for task in tasks:
         rng = random.Random(f"{seed}/{task.id}")
@@ -60,16 +88,19 @@ def bench(tasks: Sequence[Task], steps: int, seed: int) -> dict[str, Any]:
             actions.append(random_action(seen[-1], rng))
             seen.append(_timed(times, _verb(actions[-1]), engine.step, actions[-1]))
             marks.append(engine.snapshot())
+        scripts.append((task, actions))
         for pivot, mark in enumerate(marks):
             again = [_timed(times, "restore", engine.restore, mark), *map(engine.step, actions[pivot:])]
             compared += len(again)
             different += sum(one != other for one, other in zip(again, seen[pivot:], strict=True))
+    ours = alone(_ours, scripts)
     return {
+        **{name: ours[name] for name in HEADLINE},
         "tasks": len(tasks),
         "seed": seed,
         "identity": {"observations_compared": compared, "different": different},
         "seconds": {name: _summary(values) for name, values in sorted(times.items())},
-        "machine": _machine(),
+        "machine": machine(),
     }
 
 
@@ -78,16 +109,17 @@ def bench_full(products: int, sessions: int, workers: int, steps: int, seed: int
     began = perf_counter()
     built = not folder.exists()
     if built:
-        build(sources(products, seed, full=True, goals_of=_GOAL_PRODUCTS), folder, "bench")
+        make(sources(products, seed, full=True, goals_of=_GOAL_PRODUCTS), folder, "bench")
     build_s, meta = perf_counter() - began, read_meta(folder)
     if meta.products != products:
         raise DataError(f"{folder} holds {meta.products} products, not {products}; name another folder")
     memory, times = _serve(folder, sessions, workers, steps, seed)
-    copies = {str(n): _copy_size(n, seed) for n in _SAMPLES}
+    copies = {str(n): _copy_size(n, seed) for n in _samples(products)}
     slope, offset = np.polyfit([int(n) for n in copies], [size["live_bytes"] for size in copies.values()], 1)
     copy = float(slope * products + offset)
     total = sum(worker["pss_bytes"] for worker in memory)
     return {
+        **_headline(times, workers, total),
         "catalogue": {"id": meta.id, "sha256": meta.sha256, "goals": meta.goals, "files": size_on_disk(folder)},
         "build_s": build_s if built else None,
         "build_peak_rss_bytes": _status("VmHWM") if built else None,
@@ -105,8 +137,24 @@ def bench_full(products: int, sessions: int, workers: int, steps: int, seed: int
             "copies": _COPIES,
             "ratio": _COPIES * copy / total,
         },
-        "machine": _machine(),
+        "machine": machine(),
     }
+
+
+def _ours(scripts: list[Script]) -> dict[str, Any]:
+    return play(WebshopEngine, scripts)
+
+
+def _headline(times: Times, workers: int, total_bytes: int) -> dict[str, float]:
+    """All workers together: they play side by side, so that a second of each is one second."""
+    starts, steps = times["reset"], [value for name, values in times.items() if name != "reset" for value in values]
+    found = headline(len(starts), sum(starts), len(steps), sum(steps), total_bytes / 1e6)
+    return found | {"steps_per_s": workers * found["steps_per_s"]}
+
+
+def _samples(products: int) -> tuple[int, ...]:
+    """Sizes of copies to measure; for a small catalogue parts of it."""
+    return _SAMPLES if products >= _SAMPLES[-1] else (products // 10 + 1, products // 3 + 2, products + 3)
 
 
 def random_action(now: Observation, rng: random.Random) -> str:
@@ -248,29 +296,3 @@ def _status(field: str) -> int:
     """A size in /proc/self/status, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
-
-
-def _machine() -> dict[str, Any]:
-    return {"python": platform.python_version(), "cpus": os.cpu_count(), "kernel": platform.system()}
-
-
-def main() -> None:
-    """``python -m envs.webshop.bench --out FILE``: the full-size shop, built, served and measured."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--products", type=int, default=1_181_436, help="the original's full catalogue has 1,181,436")
-    parser.add_argument("--sessions", type=int, default=256)
-    parser.add_argument("--workers", type=int, default=2, help="processes that share the sessions")
-    parser.add_argument("--steps", type=int, default=40, help="actions of each session")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, required=True, help="where the catalogue is built, or lies already")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    result = bench_full(
-        options.products, options.sessions, options.workers, options.steps, options.seed, options.folder
-    )
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,22 +1,25 @@
-"""Where catalogues lie, and the command that builds one: ``python -m envs.webshop.build --help``.
+"""Where catalogues lie, and how they come there.
 
 Named synthetic catalogues are built on first use and kept under ``$R3L_CACHE/webshop`` (default
-``~/.cache/r3l/webshop``). The original's catalogue is built once from its files; ``$R3L_WEBSHOP`` names its folder.
+``~/.cache/r3l/webshop``). The original's catalogue is built once from its files (``r3l catalogue build``);
+``$R3L_WEBSHOP`` names its folder.
 """
 
 from __future__ import annotations
 
-import argparse
+import glob
 import os
-import sys
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from envs.webshop.catalogue import Meta, build, original_files, read_meta
+from envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
 from envs.webshop.synthetic import sources
-from r3l.core.errors import ConfigError, DataError, R3LError
+from r3l.core.errors import ConfigError, DataError
 
 ORIGINAL = "original"  # the name of a catalogue of the original's files
 _VARIABLE = "R3L_WEBSHOP"
@@ -32,7 +35,7 @@ def original() -> tuple[Path, Meta]:
     folder = os.environ.get(_VARIABLE)
     if not folder:
         raise DataError(
-            f"{_VARIABLE} is not set: build the catalogue of the original files (python -m envs.webshop.build --help) "
+            f"{_VARIABLE} is not set: build the catalogue of the original files (r3l catalogue build --help) "
             f"and set {_VARIABLE} to its folder"
         )
     return Path(folder), read_meta(Path(folder))
@@ -42,20 +45,52 @@ def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path
     """The named synthetic catalogue, built if it is not there yet (some seconds for 1,000 products)."""
     folder = cache_directory() / f"{name}-{products}-{seed}-{page_size}"
     if not folder.exists():
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{folder}.lock"):  # several workers may come at once
-                if not folder.exists():
-                    build(sources(products, seed), folder, name, page_size)
-        except OSError as error:
-            raise DataError(f"{folder} cannot be written ({error}). Set R3L_CACHE to a writable directory") from error
+        with _claimed(folder, wait=True):  # several workers may come at once
+            if not folder.exists():
+                build(sources(products, seed), folder, name, page_size)
     return folder, read_meta(folder)
+
+
+def make(found: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
+    """``catalogue.build`` where nobody else is building. Raises ConfigError where somebody is, or has built."""
+    with _claimed(folder, wait=False):
+        return build(found, folder, name, page_size)
+
+
+def make_original(items: Path, attributes: Path, human: Path | None, folder: Path, limit: int | None = None) -> Meta:
+    """Build the catalogue of the original's files (see ``catalogue.original_files``) in ``folder``."""
+    return make(original_files(items, attributes, human, limit), folder, ORIGINAL)
 
 
 def cache_directory() -> Path:
     """Where synthetic catalogues are kept."""
     root = os.environ.get("R3L_CACHE") or str(Path.home() / ".cache" / "r3l")
     return Path(root) / "webshop"
+
+
+@contextmanager
+def _claimed(folder: Path, wait: bool) -> Iterator[None]:
+    """The right to build ``folder``, and what a killed builder left there removed (its lock went with it)."""
+    lock = FileLock(f"{folder}.lock")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=-1 if wait else 0)
+    except Timeout as error:
+        raise ConfigError(
+            f"{folder} is being built by another process, which holds {lock.lock_file}; wait for it, or build into "
+            "another folder"
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written ({error}); choose another folder (R3L_CACHE for caches)"
+        ) from error
+    try:
+        for left in folder.parent.glob(glob.escape(partial_prefix(folder)) + "*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)  # while held; filelock sees that a waiter's file has gone
+        lock.release()
 
 
 @lru_cache(maxsize=32)
@@ -74,31 +109,3 @@ def _located(catalogue: str, variable: str, cache: str) -> Path:
     if meta.id != catalogue:
         raise DataError(f"{folder} holds catalogue {meta.id}, the task belongs to {catalogue}; build or name that one")
     return folder
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Build a catalogue of the original's files (1,181,436 products: some 15 minutes, 6 GB of disk)."""
-    parser = argparse.ArgumentParser(prog="python -m envs.webshop.build", description=main.__doc__)
-    parser.add_argument("--items", type=Path, required=True, help="items_shuffle.json or items_shuffle_1000.json")
-    parser.add_argument("--attrs", type=Path, required=True, help="items_ins_v2.json or items_ins_v2_1000.json")
-    parser.add_argument("--human", type=Path, help="items_human_ins.json; without it, goals are made from --attrs")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to make; name it in R3L_WEBSHOP")
-    parser.add_argument("--limit", type=int, help="only the first products (the original's num_products)")
-    options = parser.parse_args(arguments)
-    try:
-        if options.limit is not None and options.limit < 1:
-            raise ConfigError(f"--limit is {options.limit}; it must be at least 1")
-        found = original_files(options.items, options.attrs, options.human, options.limit)
-        meta = build(found, options.out, ORIGINAL)
-    except R3LError as error:
-        sys.exit(_usage_error(error))
-    print(f"{options.out}: catalogue {meta.id}, {meta.products} products, {meta.goals} goals, sha256 {meta.sha256}")
-
-
-def _usage_error(error: R3LError) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return 2
-
-
-if __name__ == "__main__":
-    main()

@@ -72,8 +72,8 @@ def original_files(items: Path, attributes: Path, human: Path | None, limit: int
 
     Without ``human``, goals are made from the records' own instructions. ``limit``: only the first products.
     """
-    known = read_table(attributes)
-    instructions = read_table(human) if human is not None else {}
+    known = read_table(attributes, dict)
+    instructions = read_table(human, list) if human is not None else {}
     seen: set[str] = set()
     for number, record in enumerate(read_items(items)):
         if number == limit:
@@ -85,7 +85,7 @@ def original_files(items: Path, attributes: Path, human: Path | None, limit: int
         if human is not None:
             goals = human_goals(listed, instructions.get(listed.asin, ()), str(human))
         else:
-            goals = synthetic_goals(listed, known.get(listed.asin, {}))
+            goals = synthetic_goals(listed, known.get(listed.asin, {}), str(attributes))
         yield Source(listed, tuple(goals))
 
 
@@ -98,7 +98,7 @@ def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = P
         raise ConfigError(f"{folder} exists; remove it first, or build into another folder")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+        partial = Path(tempfile.mkdtemp(prefix=partial_prefix(folder), dir=folder.parent))
         try:
             meta = _write(sources, partial, name, page_size)
             _sync(partial)
@@ -108,6 +108,11 @@ def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = P
     except (OSError, sqlite3.Error) as error:
         raise DataError(f"catalogue {folder} could not be written ({error}); nothing was kept. Free space") from error
     return meta
+
+
+def partial_prefix(folder: Path) -> str:
+    """How the name of a catalogue begins while it is written, beside its final place."""
+    return f".{folder.name}.partial."
 
 
 def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -> Meta:
@@ -246,7 +251,7 @@ def read_meta(folder: Path) -> Meta:
     try:
         meta = Meta(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{folder} holds no catalogue ({error}); see: python -m envs.webshop.build --help") from error
+        raise DataError(f"{folder} holds no catalogue ({error}); see: r3l catalogue build --help") from error
     if meta.schema != SCHEMA:
         raise DataError(f"{path}: schema is {meta.schema}, this release reads {SCHEMA}; build the catalogue again")
     return meta

@@ -70,18 +70,24 @@ def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], whe
         yield _goal(product, number, wish, attributes, options)
 
 
-def synthetic_goals(product: Product, attributes: Mapping[str, Any]) -> Iterator[Goal]:
+def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str) -> Iterator[Goal]:
     """The goals made from a record's own instruction: one for every combination of its options."""
     wish = attributes.get("instruction")
     if wish is None:
         return
+    wanted = attributes.get("instruction_attributes")
+    if not isinstance(wish, str) or not isinstance(wanted, list):
+        raise DataError(
+            f"{where}, asin {product.asin}: an entry with instruction (text) needs instruction_attributes (a list), "
+            f"found {wish!r} and {wanted!r}"
+        )
     named = sorted(product.options)
     for combination in itertools.product(*(values for _, values in named)):
         options = tuple((name, value) for (name, _), value in zip(named, combination, strict=True))
         listed = ", and ".join(f"{name}: {value}" for name, value in options)
         text = f"{wish} with {listed}" if listed else wish
         # One limit for all combinations, as in the original.
-        yield _goal(product, 0, text, tuple(attributes["instruction_attributes"]), options)
+        yield _goal(product, 0, text, tuple(wanted), options)
 
 
 def in_order(goals: list[Goal]) -> list[Goal]:

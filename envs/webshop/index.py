@@ -8,6 +8,7 @@ and an independent scorer in tests/envs/webshop/test_index.py.
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -114,10 +115,8 @@ class IndexWriter:
 
     def _merge(self, starts: np.ndarray) -> None:
         """Every chunk's postings of a term go behind those of the chunks before it: documents stay in order."""
-        shape = (int(starts[-1]),)
         files = {
-            name: np.lib.format.open_memmap(self._folder / f"{name}.npy", mode="w+", dtype=_FILES[name], shape=shape)
-            for name in ("docs", "counts")
+            name: _new_map(self._folder / f"{name}.npy", _FILES[name], int(starts[-1])) for name in ("docs", "counts")
         }
         cursor = starts[:-1].copy()
         for path in self._chunks:
@@ -176,6 +175,14 @@ class Index:
 def file_names() -> Iterable[str]:
     """The files that make up an index."""
     return [f"{name}.npy" for name in _FILES]
+
+
+def _new_map(path: Path, dtype: type, length: int) -> np.ndarray:
+    """A map to write to. Its space is taken now: a full disk is an OSError here, but kills who writes to the map."""
+    made = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(length,))
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return made
 
 
 def _map(path: Path, dtype: type) -> np.ndarray:

@@ -1,10 +1,8 @@
 """Products: the original's item files read one record at a time, and what the shop keeps of a record.
 
-``items_shuffle*.json`` is a list of records, ``items_ins_v2*.json`` maps an asin to ``{"attributes": [...]}`` (and,
-for some, ``instruction`` and ``instruction_attributes``), ``items_human_ins.json`` maps an asin to a list of
-``{"instruction", "instruction_attributes", "instruction_options"}``. Of a record the shop reads ``asin``, ``name``,
-``full_description``, ``small_description``, ``pricing``, ``customization_options``, ``category``, ``query`` and
-``product_category``; every other key is ignored, as in the original.
+The files are described in docs/webshop.md. Of a record the shop reads ``asin``, ``name``, ``full_description``,
+``small_description``, ``pricing``, ``customization_options``, ``category``, ``query`` and ``product_category``; every
+other key is ignored, as in the original.
 """
 
 from __future__ import annotations
@@ -84,8 +82,8 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
         raise DataError(f"{path} holds no product: expected a JSON list of records, each with asin, name, pricing, ...")
 
 
-def read_table(path: Path) -> dict[str, Any]:
-    """A JSON object keyed by asin (attributes or human instructions). Raises DataError for anything else."""
+def read_table(path: Path, entries: type) -> dict[str, Any]:
+    """A JSON object from asin to ``entries`` (dict: attributes, list: instructions). Raises DataError for any other."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -94,6 +92,9 @@ def read_table(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} is cut off or damaged ({error}). Download the file again") from error
     if not isinstance(table, dict):
         raise DataError(f"{path} is a JSON {type(table).__name__}; expected an object keyed by asin")
+    for asin, entry in table.items():
+        if not isinstance(entry, entries):
+            raise DataError(f"{path}: asin {asin} has {entry!r}, expected a {entries.__name__}; see docs/webshop.md")
     return table
 
 
@@ -117,11 +118,9 @@ def product(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str
             options=_options(record["customization_options"]),
         )
     except KeyError as error:
-        raise DataError(
-            f"{where}: key {error} is missing; see envs/webshop/products.py for the keys that are read"
-        ) from error
+        raise DataError(f"{where}: key {error} is missing; see docs/webshop.md for the keys that are read") from error
     except (AttributeError, TypeError) as error:
-        raise DataError(f"{where}: a value has the wrong type ({error}); see envs/webshop/products.py") from error
+        raise DataError(f"{where}: a value has the wrong type ({error}); see docs/webshop.md") from error
 
 
 def is_listed(record: Mapping[str, Any], seen: set[str]) -> bool:
@@ -158,7 +157,8 @@ def _options(customization: Mapping[str, Any] | str | None) -> Options:
     """Lower-case option names and values; an option without a list is left out."""
     if not customization:
         return ()
-    assert not isinstance(customization, str)
+    if isinstance(customization, str):
+        raise TypeError(f"customization_options is {customization!r}")
     chosen: dict[str, tuple[str, ...]] = {}
     for name, contents in customization.items():
         if contents is not None:

@@ -121,7 +121,7 @@ class _Host:
 
 
 def _work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> None:
-    """A worker's life: answer calls until the pipe closes. Errors travel back to the caller."""
+    """A worker's life: answer calls until nobody asks or listens. Errors travel back to the caller."""
     host = _Host(find_package(package_name), options)
     while True:
         try:
@@ -135,7 +135,10 @@ def _work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> No
             answer = (number, None, error)
         except Exception:  # noqa: BLE001 - travels to the caller as an EngineError with this traceback
             answer = (number, None, EngineError(f"environment worker failed:\n{traceback.format_exc()}"))
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except OSError:  # the caller has closed the pool
+            return
 
 
 class Handle:

@@ -63,10 +63,10 @@ def open_session(run: Run, model: str) -> Iterator[Session]:
     settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns}
     network, tokenizer = load_model(model, device)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
-    loop = asyncio.new_event_loop()
     try:
-        policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)
-        yield Session(run, network, tokenizer, policy, pool, package, package.dialogue(settings), loop)
+        with asyncio.Runner() as runner:  # its end cancels what an error has left waiting
+            policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)
+            dialogue = package.dialogue(settings)
+            yield Session(run, network, tokenizer, policy, pool, package, dialogue, runner.get_loop())
     finally:
         pool.close()
-        loop.close()

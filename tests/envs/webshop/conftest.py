@@ -1,9 +1,11 @@
 """A small catalogue of every kind of product, built once."""
 
+import json
+
 import pytest
 
 from envs.webshop.catalogue import Catalogue, build
-from envs.webshop.synthetic import sources
+from envs.webshop.synthetic import records, sources
 from r3l.core.task import Task
 
 
@@ -19,3 +21,18 @@ def task(shop, monkeypatch):
     """Tasks of the small catalogue by goal number."""
     monkeypatch.setenv("R3L_WEBSHOP", str(shop.folder))
     return lambda goal: Task(f"{shop.meta.id}/{goal}", "webshop", "t", "", {"catalogue": shop.meta.id, "goal": goal})
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The three files of the original for 60 products."""
+    made = list(records(60, 5))
+    paths = [tmp_path / name for name in ("items.json", "attrs.json", "human.json")]
+    tables = [
+        [record for record, _, _ in made],
+        {record["asin"]: attributes for record, attributes, _ in made},
+        {record["asin"]: wishes for record, _, wishes in made},
+    ]
+    for path, table in zip(paths, tables, strict=True):
+        path.write_text(json.dumps(table), encoding="utf-8")
+    return paths

@@ -4,15 +4,13 @@ import json
 import random
 import sqlite3
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from envs.webshop import build as command
 from envs.webshop.catalogue import Catalogue, build, original_files, read_meta
 from envs.webshop.goals import NO_LIMIT, price_limit, synthetic_goals
 from envs.webshop.products import Product, product, read_items
-from envs.webshop.synthetic import read_wish, records, sources
+from envs.webshop.synthetic import read_wish, sources
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import seed_of
 
@@ -22,21 +20,6 @@ RECORD = {
     "product_category": "Home › Kitchen", "average_rating": 4.5,
     "customization_options": {"Size": [{"value": " 6/8 Cups "}, {"value": "XL"}], "Color": None},
 }  # fmt: skip
-
-
-@pytest.fixture
-def files(tmp_path):
-    """The three files of the original for 60 products."""
-    made = list(records(60, 5))
-    paths = [tmp_path / name for name in ("items.json", "attrs.json", "human.json")]
-    tables = [
-        [record for record, _, _ in made],
-        {record["asin"]: attributes for record, attributes, _ in made},
-        {record["asin"]: wishes for record, _, wishes in made},
-    ]
-    for path, table in zip(paths, tables, strict=True):
-        path.write_text(json.dumps(table), encoding="utf-8")
-    return paths
 
 
 def test_a_record_by_hand():
@@ -81,10 +64,10 @@ def test_goals_of_the_originals_files_in_the_originals_order(files, tmp_path):
 def test_goals_made_from_records():
     customization = {"Size": [{"value": "s"}, {"value": "l"}], "Color": [{"value": "red"}]}
     made = product(RECORD | {"customization_options": customization}, {}, "test")
-    goals = list(synthetic_goals(made, {"instruction": "Find me pots", "instruction_attributes": ["red"]}))
+    goals = list(synthetic_goals(made, {"instruction": "Find me pots", "instruction_attributes": ["red"]}, "attrs"))
     assert [goal.options for goal in goals] == [(("color", "red"), ("size", "s")), (("color", "red"), ("size", "l"))]
     assert goals[0].instruction.startswith("Find me pots with color: red, and size: s, and price lower than ")
-    assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(made, {})) == []
+    assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(made, {}, "attrs")) == []
 
 
 def test_records_that_the_original_drops(files, tmp_path):
@@ -123,6 +106,7 @@ def test_wishes_can_be_read_back(shop):
         ("query", None, "a value has the wrong type"),
         ("name", ..., "key 'name' is missing"),
         ("customization_options", {"Size": [{"image": None}]}, "key 'value' is missing"),
+        ("customization_options", "Size", "a value has the wrong type .*docs/webshop.md"),
     ],
 )
 def test_a_bad_record_is_named(key, value, message):
@@ -210,18 +194,3 @@ def test_a_damaged_catalogue_is_named(tmp_path):
 def test_a_catalogue_is_opened_read_only(shop):
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         shop._database.execute("DELETE FROM goals")
-
-
-def test_the_command_builds_and_reports(files, tmp_path, capsys, monkeypatch):
-    items, attributes, human = map(str, files)
-    out = tmp_path / "shop"
-    command.main(["--items", items, "--attrs", attributes, "--human", human, "--out", str(out)])
-    assert "catalogue original-60-" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as ended:
-        command.main(["--items", items, "--attrs", attributes, "--out", str(out)])
-    assert ended.value.code == 2 and "error: " in capsys.readouterr().err
-    monkeypatch.setenv("R3L_WEBSHOP", str(out))
-    assert command.locate(read_meta(out).id) == Path(out)
-    monkeypatch.delenv("R3L_WEBSHOP")
-    with pytest.raises(DataError, match="R3L_WEBSHOP is not set"):
-        command.locate(read_meta(out).id)

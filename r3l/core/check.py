@@ -1,0 +1,33 @@
+"""Check: one finding of ``r3l doctor``. An environment that needs more than its packages has a module
+``envs.<name>.doctor`` whose ``checks()`` returns a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from r3l.core.errors import R3LError
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding; ``fix`` is empty where ``ok``."""
+
+    name: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+def verdict(name: str, ok: bool, found: str, fix: str) -> Check:
+    """A finding with ``fix`` where it is not ``ok``."""
+    return Check(name, ok, found, "" if ok else fix)
+
+
+def guarded(name: str, find: Callable[[], str], fix: str) -> Check:
+    """What ``find`` returns. It starts foreign code: a typed error or missing import of it is the finding."""
+    try:
+        return Check(name, True, find())
+    except (R3LError, ImportError, OSError) as error:
+        return Check(name, False, f"{type(error).__name__}: {error}", fix)

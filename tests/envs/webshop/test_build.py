@@ -1,0 +1,177 @@
+"""``r3l catalogue build`` end to end: catalogues are whole or not there, and bad input is told in one paragraph."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from program import run
+
+from envs.webshop.build import locate, make
+from envs.webshop.catalogue import Catalogue, read_meta
+from envs.webshop.synthetic import records, sources
+from r3l.core.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(files, out):
+    items, attributes, human = files
+    return ["catalogue", "build", "--items", items, "--attrs", attributes, "--human", human, "--out", out]
+
+
+def program(arguments, **options):
+    """The program in a process of its own."""
+    started = [sys.executable, "-c", "from r3l.cli import main; main()", *map(str, arguments)]
+    return subprocess.Popen(started, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_the_command_builds_and_reports(monkeypatch, capsys, files, tmp_path):
+    out = tmp_path / "shop"
+    code, text, _ = run(monkeypatch, capsys, *command(files, out), "--json")
+    meta, report = read_meta(out), json.loads(text)
+    assert code == 0 and (report["id"], report["products"], report["goals"]) == (meta.id, 60, 180)
+    monkeypatch.setenv("R3L_WEBSHOP", str(out))
+    assert locate(meta.id) == out
+    monkeypatch.delenv("R3L_WEBSHOP")
+    with pytest.raises(DataError, match="R3L_WEBSHOP is not set"):
+        locate(meta.id)
+    code, text, _ = run(monkeypatch, capsys, *command(files, tmp_path / "few"), "--limit", 5)
+    assert code == 0 and "5 products, 15 goals; next: export R3L_WEBSHOP=" in text
+
+
+@pytest.mark.parametrize(
+    ("which", "spoil", "message"),
+    [
+        (0, lambda path: path.unlink(), "cannot be read"),
+        (0, lambda path: path.write_text(path.read_text()[:20_000]), "is cut off or damaged after"),
+        (0, lambda path: path.write_text("{}"), "holds no product"),
+        (0, lambda path: path.write_text('[{"asin": "B1"}]'), "record 0: key 'small_description' is missing"),
+        (0, lambda path: path.write_bytes(b"\xff\xfe[]"), "is cut off or damaged after 0 products"),
+        (1, lambda path: path.write_text(path.read_text()[:1000]), "is cut off or damaged"),
+        (1, lambda path: path.write_text('{"B0000": []}'), "asin B0000 has [], expected a dict; see docs/webshop.md"),
+        (2, lambda path: path.write_text("[]"), "is a JSON list; expected an object keyed by asin"),
+        (2, lambda path: path.write_text('{"B0000": 5}'), "asin B0000 has 5, expected a list; see docs/webshop.md"),
+        (2, lambda path: path.write_text('{"B0000": [{}]}'), "an entry needs instruction (text)"),
+    ],
+)
+def test_bad_files_are_named_and_nothing_is_left(monkeypatch, capsys, files, tmp_path, which, spoil, message):
+    spoil(files[which])
+    before = sorted(tmp_path.iterdir())
+    code, text, err = run(monkeypatch, capsys, *command(files, tmp_path / "shop"))
+    assert (code, text) == (2, "") and err.startswith("error: ") and len(err.splitlines()) == 1
+    assert message in err and files[which].name in err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_instruction_without_attributes_is_named(monkeypatch, capsys, files, tmp_path):
+    asin = json.loads(files[0].read_text())[0]["asin"]
+    files[1].write_text(json.dumps({asin: {"attributes": ["red"], "instruction": "find me a pot"}}))
+    arguments = command(files, tmp_path / "shop")
+    code, _, err = run(monkeypatch, capsys, *arguments[:6], *arguments[8:])  # without --human
+    assert code == 2 and f"attrs.json, asin {asin}: an entry with instruction (text) needs instruction_attr" in err
+
+
+def test_a_goal_outside_the_catalogue_is_a_clear_error_of_a_run(monkeypatch, capsys, files, tmp_path):
+    """As with the 1,000 products of the original, which have 13 goals, under its split of 12,087."""
+    run(monkeypatch, capsys, *command(files, tmp_path / "shop"))
+    monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
+    panels = ["--set", "env_settings.train_panel=r3l/train", "--set", "env_settings.test_panel=official/test"]
+    run_dir = tmp_path / "run"
+    arguments = ["train", "--env", "webshop", "--method", "grpo", "--model", "nano", "--run-dir", run_dir, *panels]
+    code, _, err = run(monkeypatch, capsys, *arguments)
+    assert code == 2 and "is outside catalogue original-60-" in err and "goals 0 to 179" in err
+
+
+def test_a_folder_that_is_taken_or_being_built_is_refused(monkeypatch, capsys, files, tmp_path):
+    out = tmp_path / "shop"
+    with FileLock(f"{out}.lock"):  # what another builder holds
+        code, _, err = run(monkeypatch, capsys, *command(files, out))
+    assert code == 2 and "is being built by another process, which holds" in err and not out.exists()
+    out.mkdir()
+    code, _, err = run(monkeypatch, capsys, *command(files, out))
+    assert code == 2 and f"{out} exists; remove it first" in err and list(out.iterdir()) == []
+
+
+def test_a_killed_builder_leaves_nothing_that_is_opened_or_in_the_way(monkeypatch, capsys, files, tmp_path):
+    os.mkfifo(tmp_path / "endless.json")  # a builder that reads from here is in the middle of its work
+    out, (items, *_) = tmp_path / "shop", files
+    builder = program(command([tmp_path / "endless.json", *files[1:]], out))
+    with (tmp_path / "endless.json").open("w") as pipe:
+        pipe.write(items.read_text()[:-200])
+        pipe.flush()
+        _wait_for(lambda: list(tmp_path.glob(".shop.partial.*/shop.db")))
+        code, _, err = run(monkeypatch, capsys, *command(files, out))
+        assert code == 2 and "is being built by another process" in err
+        builder.send_signal(signal.SIGKILL)
+        builder.communicate()
+    assert not out.exists() and list(tmp_path.glob(".shop.partial.*"))
+    code, _, _ = run(monkeypatch, capsys, *command(files, out))
+    assert code == 0 and Catalogue(out).meta.products == 60
+    assert not list(tmp_path.glob(".shop*")) and not Path(f"{out}.lock").exists()
+
+
+def _wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_files_that_may_not_grow_leave_no_catalogue(files, tmp_path):
+    """What a full disk does to a write, without needing one."""
+    before = sorted(tmp_path.iterdir())
+    limit = (32 * 1024, resource.RLIM_INFINITY)
+    builder = program(
+        command(files, tmp_path / "shop"), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    )
+    _, err = builder.communicate()
+    assert builder.returncode == 2 and "could not be written" in err and "nothing was kept" in err, err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@contextmanager
+def small_disk(folder, kilobytes):
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a file system of a given size can only be mounted by root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_anywhere_leaves_no_catalogue(tmp_path):
+    """Of a catalogue of 708 KB: full while documents are collected, while postings are mapped, while rows are written.
+
+    In a process of its own, since writing to a map of a full disk would kill it.
+    """
+    script = (
+        "import sys; from pathlib import Path; from envs.webshop.build import make\n"
+        "from envs.webshop.synthetic import sources\nfrom r3l.core.errors import DataError\n"
+        "try: make(sources(400, 1), Path(sys.argv[1]), 'nano')\n"
+        "except DataError as error: print(error)\n"
+    )
+    for kilobytes in (64, 112, 124, 400):
+        with small_disk(tmp_path / str(kilobytes), kilobytes) as disk:
+            built = subprocess.run(
+                [sys.executable, "-c", script, str(disk / "shop")], cwd=ROOT, capture_output=True, text=True
+            )
+            assert (built.returncode, built.stderr) == (0, ""), kilobytes
+            assert "could not be written" in built.stdout and "nothing was kept" in built.stdout
+            assert list(disk.iterdir()) == []
+
+
+def test_what_is_built_beside_is_not_taken_for_a_leftover(tmp_path):
+    other = tmp_path / ".shop2.partial.x"
+    other.mkdir()
+    make(sources(5, 1), tmp_path / "shop", "nano")
+    assert other.is_dir() and len(list(records(5, 1))) == read_meta(tmp_path / "shop").products
