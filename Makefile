@@ -45,7 +45,7 @@ test: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy r3l baselines
+	$(BIN)/mypy r3l baselines envs
 	$(BIN)/snakefmt --check Snakefile
 
 clean:

@@ -68,7 +68,7 @@ def _scripts(tasks: list[Task], steps: int, seed: int) -> list[Script]:
     from envs.scienceworld.engine import ScienceWorldEngine
 
     engine = ScienceWorldEngine()
-    found = []
+    found: list[Script] = []
     for task in tasks:
         rng = generator("bench", seed, task.id)
         actions = list(task.payload.get("solution", ()))

@@ -177,7 +177,7 @@ def file_names() -> Iterable[str]:
     return [f"{name}.npy" for name in _FILES]
 
 
-def _new_map(path: Path, dtype: type, length: int) -> np.ndarray:
+def _new_map(path: Path, dtype: type, length: int) -> np.memmap:
     """A map to write to. Its space is taken now: a full disk is an OSError here, but kills who writes to the map."""
     made = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(length,))
     with path.open("r+b") as file:
