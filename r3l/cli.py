@@ -287,7 +287,7 @@ def panel_build(
 
     Example: `r3l panel build nano --env alfworld`
     """
-    path = _env_module(env, "panels").build(panel)
+    path = _env_module(env, "proof").build(panel)
     _print({"env": env, "panel": panel, "file": str(path)}, as_json, str(path))
 
 

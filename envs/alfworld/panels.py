@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
-from envs.alfworld.houses import generate, prove
-from envs.panels import Strict, check, commit, committed, definition_path, read_definition, split_hash
-from r3l.core.environment import Environment
+from envs.alfworld.houses import generate
+from envs.panels import Strict, check, committed, definition_path, read_definition, split_hash
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
 
@@ -62,16 +59,16 @@ def load(panel: str, split: str) -> list[Task]:
 
     Raises DataError where they are not those that were committed, ConfigError for an unknown panel or split.
     """
-    tasks = _regenerate(definition(panel), split)
+    tasks = regenerate(definition(panel), split)
     check(ENV, panel, split, sha256_of(tasks))
     return tasks
 
 
-def load_official(split: str, root: str | Path | None = None) -> list[Task]:
+def loadofficial(split: str, root: str | Path | None = None) -> list[Task]:
     """The published games of a split, sorted by id. Raises DataError when they are not there or others."""
     from envs.alfworld.games import ids_sha256, load_games
 
-    expected = committed(ENV, _official(split))
+    expected = committed(ENV, official(split))
     tasks = list(load_games(split, root, int(expected["count"])))
     found = ids_sha256(task.id for task in tasks)
     if found != expected["sha256"]:
@@ -85,14 +82,14 @@ def load_official(split: str, root: str | Path | None = None) -> list[Task]:
 def tasks(panel: str) -> list[Task]:
     """The tasks of ``NAME/SPLIT`` (houses) or of a published split."""
     name, slash, split = panel.partition("/")
-    return load(name, split) if slash else load_official(name)
+    return load(name, split) if slash else loadofficial(name)
 
 
 def committed_hash(panel: str) -> str:
     """The sha256 committed for ``NAME/SPLIT`` or for a published split; reads no task."""
     name, slash, split = panel.partition("/")
     if not slash:
-        return str(committed(ENV, _official(name))["sha256"])
+        return str(committed(ENV, official(name))["sha256"])
     if split not in definition(name).splits:
         raise ConfigError(f"ALFWorld panel {name} has no split {split!r}; it has {', '.join(definition(name).splits)}")
     return split_hash(ENV, name, split)
@@ -111,35 +108,6 @@ def warmstart_task(index: int, panel: str = "nano") -> Task:
         defined.warmstart_first_seed + index,
         "warmstart",
     )
-
-
-def build(panel: str, engine: Environment | None = None) -> Path:
-    """Play every task of a panel of houses to its win and write the file to commit; its path."""
-    from envs.alfworld.engine import AlfworldEngine
-
-    defined = definition(panel)
-    player = engine or AlfworldEngine()
-    splits: dict[str, Any] = {}
-    for split in defined.splits:
-        proved = [prove(task, player) for task in _regenerate(defined, split)]
-        rejected: Counter[str] = Counter()
-        for task in proved:
-            rejected.update(task.payload["rejected"])
-        splits[split] = {
-            "count": len(proved),
-            "sha256": sha256_of(proved),
-            "rejected_draws": dict(sorted(rejected.items())),
-            "ids": [task.id for task in proved],
-        }
-    return commit(ENV, panel, {"panel": panel, "splits": splits})
-
-
-def build_official(split: str, ids: Sequence[str]) -> Path:
-    """Write the file of a published split from its game ids; its path."""
-    from envs.alfworld.games import ids_sha256
-
-    content = {"panel": _official(split), "count": len(ids), "sha256": ids_sha256(ids)}
-    return commit(ENV, split, content)
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
@@ -171,7 +139,8 @@ def _check(defined: Definition, path: Path) -> None:
             raise ConfigError(f"{path}: the seeds of {split} ({seeds}) reach into those of {other} ({following}..)")
 
 
-def _regenerate(defined: Definition, split: str) -> list[Task]:
+def regenerate(defined: Definition, split: str) -> list[Task]:
+    """The houses of a split, made anew from its seeds."""
     if split not in defined.splits:
         known = ", ".join(f"{defined.name}/{name}" for name in defined.splits)
         raise ConfigError(f"ALFWorld panel {defined.name} has no split {split!r}; it has {known}")
@@ -190,7 +159,8 @@ def _task(defined: Definition, name: str, index: int, seed: int, split: str) -> 
     return generate(family, seed, group.receptacles, group.objects, split, name)
 
 
-def _official(split: str) -> str:
+def official(split: str) -> str:
+    """``split``. Raises ConfigError unless it is one of the published games'."""
     if split not in OFFICIAL:
         raise ConfigError(
             f"ALFWorld panel {split!r} is unknown; published games: {', '.join(OFFICIAL)}; houses: NAME/SPLIT"

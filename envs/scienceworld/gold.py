@@ -7,43 +7,19 @@ here a walk is one ``teleport`` and things have the names that the texts show.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from pathlib import Path
 
 from envs.scienceworld.engine import ScienceWorldEngine
+from envs.scienceworld.panels import definition, to_solve
 from envs.scienceworld.proposals import proposals
 from envs.scienceworld.selection import problem_of
-from r3l.core.errors import DataError
+from envs.scienceworld.solutions import STORED, store, stored
 from r3l.core.task import Task
 
-STORED = Path(__file__).resolve().parent / "panels" / "gold.json"
 _IDLE = ("open door", "look around", "wait")
 _FOCUSED = re.compile(r"You focus on the (.+)\.")
-
-
-def solution(task_id: str) -> list[str]:
-    """The stored solution of a problem. Raises DataError where there is none."""
-    found = _stored().get(task_id)
-    if found is None:
-        raise DataError(f"{STORED}: no solution of {task_id}; generate it: python -m envs.scienceworld.gold")
-    return list(found)
-
-
-def solved() -> Collection[str]:
-    """The ids of the problems with a stored solution."""
-    return _stored().keys()
-
-
-@cache
-def _stored() -> dict[str, list[str]]:
-    try:
-        return dict(json.loads(STORED.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{STORED} is missing or damaged ({error}). Restore it: git checkout {STORED.name}") from error
 
 
 def solve(engine: ScienceWorldEngine, task: Task, golden: ScienceWorldEngine) -> list[str] | None:
@@ -118,22 +94,13 @@ def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     player.close()
 
 
-def store(solutions: dict[str, list[str]], path: Path = STORED) -> None:
-    """Write ``solutions``, one a line, sorted by id."""
-    lines = [f"{json.dumps(key)}: {json.dumps(solutions[key])}" for key in sorted(solutions)]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    _stored.cache_clear()
-
-
 def main() -> None:
     """``python -m envs.scienceworld.gold``: solve what the nano panel asks for and is not stored yet (minutes)."""
-    from envs.scienceworld.panels import definition, to_solve
-
     defined = definition("nano")
     types = [t for group in defined.groups.values() for t in group.tasks]
     lists = [to_solve(defined, t, source) for source in defined.solve for t in types]
     wanted = [key for row in zip_longest(*lists) for key in row if key is not None]
-    found = dict(_stored()) if STORED.exists() else {}
+    found = stored() if STORED.exists() else {}
     for key, plan in generate(key for key in wanted if key not in found):
         found[key] = plan
         store(found)  # an interrupted run goes on where it stopped

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from envs.panels import Strict, check, commit, definition_path, read_definition, split_hash
-from envs.scienceworld.gold import solution, solved
+from envs.panels import Strict, check, definition_path, read_definition, split_hash
 from envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
-from r3l.core.errors import ConfigError, DataError
+from envs.scienceworld.solutions import solution, solved
+from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 
@@ -62,7 +62,7 @@ def tasks(panel: str) -> list[Task]:
     Raises DataError where they are not those that were committed, ConfigError for an unknown panel or split.
     """
     name, split = _parts(panel)
-    found = _chosen(name, split)
+    found = chosen(name, split)
     check(ENV, name, split, sha256_of(found))
     return found
 
@@ -79,19 +79,6 @@ def warmstart_task(index: int, panel: str = "nano") -> Task:
         raise ConfigError(f"warm-start task {index}: indices start at 0")
     found = _warmstart(panel)
     return found[index % len(found)]
-
-
-def build(panel: str) -> Path:
-    """Play every stored solution of a panel to score 100 and write the file to commit; its path."""
-    splits = SPLITS[panel] if panel in SPLITS else tuple(definition(panel).splits)
-    content: dict[str, Any] = {"panel": panel, "splits": {}}
-    for split in splits:
-        found = _chosen(panel, split)
-        content["splits"][split] = {"count": len(found), "sha256": sha256_of(found)}
-        if panel not in SPLITS:
-            _prove(found)
-            content["splits"][split]["ids"] = [task.id for task in found]
-    return commit(ENV, panel, content)
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
@@ -128,7 +115,8 @@ def _check(defined: Definition, path: Path) -> None:
         raise ConfigError(f"{path}: warmstart_from shares a split with splits.test; separate them")
 
 
-def _chosen(name: str, split: str) -> list[Task]:
+def chosen(name: str, split: str) -> list[Task]:
+    """The problems that a split selects now, whatever was committed."""
     if name in SPLITS:
         return select(name, split)
     defined = definition(name)
@@ -161,7 +149,7 @@ def to_solve(defined: Definition, task_type: str, source: str) -> list[str]:
 @lru_cache(maxsize=8)
 def _warmstart(panel: str) -> list[Task]:
     defined = definition(panel)
-    taken = {task.id for split in defined.splits for task in _chosen(panel, split)}
+    taken = {task.id for split in defined.splits for task in chosen(panel, split)}
     found = [
         _with_solution(key, "warmstart", group)
         for group, members in defined.groups.items()
@@ -175,17 +163,6 @@ def _warmstart(panel: str) -> list[Task]:
 def _with_solution(problem_id: str, split: str, group: str) -> Task:
     task = problem_of(problem_id, split, group)
     return replace(task, payload={**task.payload, "solution": solution(problem_id)})
-
-
-def _prove(found: Sequence[Task]) -> None:
-    from envs.scienceworld.engine import ScienceWorldEngine
-    from envs.scienceworld.gold import solves
-
-    engine = ScienceWorldEngine()
-    for task in found:
-        if not solves(engine, task, task.payload["solution"]):
-            raise DataError(f"ScienceWorld task {task.id}: its stored solution does not reach score 100")
-    engine.close()
 
 
 def _parts(panel: str) -> tuple[str, str]:

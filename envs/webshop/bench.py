@@ -28,8 +28,8 @@ import psutil
 from envs.measure import HEADLINE, Script, alone, headline, machine, play, spread
 from envs.webshop.build import make
 from envs.webshop.catalogue import read_meta, size_on_disk
-from envs.webshop.dialogue import instruction
 from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
+from envs.webshop.pages import instruction
 from envs.webshop.panels import tasks as tasks_of
 from envs.webshop.synthetic import records, sources
 from r3l.core.environment import Observation

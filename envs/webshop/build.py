@@ -18,6 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
+from envs.webshop.definitions import definition
 from envs.webshop.synthetic import sources
 from r3l.core.errors import ConfigError, DataError
 
@@ -102,8 +103,6 @@ def _located(catalogue: str, variable: str, cache: str) -> Path:
     if name == ORIGINAL:
         folder, meta = original()
     else:
-        from envs.webshop.panels import definition
-
         wanted = definition(name).catalogue
         folder, meta = synthetic(name, wanted.products, wanted.seed, wanted.page_size)
     if meta.id != catalogue:

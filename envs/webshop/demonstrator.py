@@ -16,7 +16,6 @@ import numpy as np
 
 from envs.demonstrator import Answers, Belief, Mistake, Temperament
 from envs.webshop import pages
-from envs.webshop.dialogue import instruction
 from envs.webshop.synthetic import Wish, read_wish
 from r3l.core.environment import Observation
 
@@ -54,7 +53,7 @@ class ShopBelief(Belief):
     @classmethod
     def at_start(cls, first: str) -> ShopBelief:
         """From the first observation, which holds the instruction."""
-        return cls(read_wish(instruction(first)))
+        return cls(read_wish(pages.instruction(first)))
 
     def see(self, action: str, text: str) -> None:
         """Take in the observation that answered ``action``."""

@@ -44,7 +44,7 @@ class WebshopDialogue(TaggedDialogue):
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """What stands before the first response."""
         if self.style == "compact":
-            return [Message("user", f"0: {instruction(first.text)}")]
+            return [Message("user", f"0: {pages.instruction(first.text)}")]
         return [Message("system", self.fill("system", max_turns=self.max_turns)), self._turn(first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
@@ -69,7 +69,7 @@ class WebshopDialogue(TaggedDialogue):
         from envs.webshop.demonstrator import ShopBelief
         from envs.webshop.synthetic import is_wish
 
-        if not is_wish(instruction(ended.first)):
+        if not is_wish(pages.instruction(ended.first)):
             return None
         return review(ShopBelief.at_start(ended.first), ended.answers, ended.success, self.max_turns)
 
@@ -78,11 +78,6 @@ class WebshopDialogue(TaggedDialogue):
         available = json.dumps({"has_search_bar": SEARCH_ACTION in now.admissible, "clickables": targets})
         turn = self.fill("turn", observation=now.text.strip(), available=available, contract=self.fill("contract"))
         return Message("user", turn)
-
-
-def instruction(text: str) -> str:
-    """The instruction in an observation."""
-    return text.split("Instruction:", 1)[1].strip().split("\n", 1)[0]
 
 
 def compact(text: str) -> str:

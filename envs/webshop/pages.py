@@ -124,3 +124,8 @@ def _text(text: str) -> list[String]:
     if text.strip(_BLANKS):
         return [String(text)]
     return [String(" ")] if text and "\n" not in text else []
+
+
+def instruction(text: str) -> str:
+    """The instruction in an observation."""
+    return text.split("Instruction:", 1)[1].strip().split("\n", 1)[0]

@@ -10,28 +10,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
-from pydantic import Field
-
-from envs.panels import Strict, check, commit, definition_path, read_definition, split_hash
+from envs.panels import check, definition_path, split_hash
 from envs.webshop.build import original, synthetic
 from envs.webshop.catalogue import Catalogue, Meta
+from envs.webshop.definitions import ENV, ORIGINAL_SPLITS, definition
 from envs.webshop.goals import Goal
 from envs.webshop.synthetic import is_hard
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
-ENV = "webshop"
-# Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script.
-ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
-    "official": {"test": range(500), "dev": range(500, 1500), "train": None},  # None: from 1500 to the end
-    "r3l": {"train": range(4096), "test": range(4096, 4196)},
-}
 _FIRST_TRAIN = 1500
 CAUTIONS: Mapping[str, str] = {
     "r3l/train": "trains on all of official/test and official/dev",
@@ -39,29 +29,12 @@ CAUTIONS: Mapping[str, str] = {
 }
 
 
-class CatalogueConfig(Strict):
-    """The synthetic catalogue that a panel's goals belong to."""
-
-    products: int = Field(ge=1)
-    seed: int = Field(ge=0)
-    page_size: int = Field(ge=1)
-
-
-class Definition(Strict):
-    """configs/panels/webshop_NAME.yaml. ``splits``: tasks of each group; goals are given out in this order."""
-
-    name: str
-    catalogue: CatalogueConfig
-    splits: Mapping[str, Mapping[str, int]]
-    sources: Mapping[str, str]
-
-
 def tasks(panel: str) -> list[Task]:
     """The tasks of ``NAME/SPLIT``, sorted by id. Raises DataError where they are not those that were committed."""
     name, split = _names(panel)
     if name in ORIGINAL_SPLITS:
         return _original_tasks(name, split)
-    found = _regenerate(name)[split]
+    found = regenerate(name)[split]
     check(ENV, name, split, sha256_of(found))
     return found
 
@@ -76,26 +49,8 @@ def committed_hash(panel: str) -> str:
 
 def warmstart_task(index: int, name: str = "nano") -> Task:
     """A goal that is in no split; numbered from 0, starting again at the end."""
-    spare = _regenerate(name)["warmstart"]
+    spare = regenerate(name)["warmstart"]
     return spare[index % len(spare)]
-
-
-def build(name: str) -> Path:
-    """Prove every task of a panel solvable and write the file that is committed."""
-    from envs.webshop.lessons import prove
-
-    content: dict[str, Any] = {"panel": name, "catalogue": _catalogue(name).meta.id, "splits": {}}
-    for split in definition(name).splits:
-        found = _regenerate(name)[split]
-        for task in found:
-            prove(task)
-        content["splits"][split] = {
-            "tasks": len(found),
-            "groups": dict(sorted(Counter(task.group for task in found).items())),
-            "sha256": sha256_of(found),
-            "ids": [task.id for task in found],
-        }
-    return commit(ENV, name, content)
 
 
 def sha256_of(found: Iterable[Task]) -> str:
@@ -104,17 +59,10 @@ def sha256_of(found: Iterable[Task]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-@lru_cache(maxsize=8)
-def definition(name: str) -> Definition:
-    """Read ``configs/panels/webshop_NAME.yaml``. Raises ConfigError when it is missing or wrong."""
-    others = ", ".join(f"{key}/{split}" for key, splits in ORIGINAL_SPLITS.items() for split in splits)
-    return read_definition(Definition, ENV, name, others)
-
-
 @lru_cache(maxsize=2)
-def _regenerate(name: str) -> dict[str, list[Task]]:
+def regenerate(name: str) -> dict[str, list[Task]]:
     """Every split's tasks and, under ``warmstart``, all goals that are left."""
-    shop, wanted = _catalogue(name), definition(name)
+    shop, wanted = catalogue(name), definition(name)
     waiting: dict[str, Iterator[int]] = {}
     numbers: dict[str, list[int]] = {"easy": [], "hard": []}
     for number in range(shop.meta.goals):
@@ -146,7 +94,8 @@ def _take(numbers: Iterator[int], count: int, where: str) -> list[int]:
     return taken
 
 
-def _catalogue(name: str) -> Catalogue:
+def catalogue(name: str) -> Catalogue:
+    """The catalogue of a synthetic panel."""
     wanted = definition(name).catalogue
     return Catalogue.at(synthetic(name, wanted.products, wanted.seed, wanted.page_size)[0])
 

@@ -6,7 +6,7 @@ import pytest
 
 import envs.panels
 from envs.panels import definition_path
-from envs.scienceworld import gold, panels
+from envs.scienceworld import gold, panels, proof, solutions
 from envs.scienceworld.engine import ScienceWorldEngine
 from envs.scienceworld.gold import shorten
 from envs.scienceworld.proposals import proposals
@@ -93,7 +93,7 @@ def test_bad_definitions_are_refused(tmp_path, monkeypatch, old, new, said):
 def test_more_problems_than_are_solved_are_refused(tmp_path, monkeypatch):
     write_definition(tmp_path, monkeypatch, "{from: [test], counts: {easy: 80", "{from: [test], counts: {easy: 81")
     with pytest.raises(ConfigError, match="easy asks for 81 of 80 problems"):  # 4 task types with 20 solved each
-        panels._chosen("odd", "test")
+        panels.chosen("odd", "test")
 
 
 def test_gold_paths_are_shortened():
@@ -128,7 +128,7 @@ def test_gold_path_of_the_simulator_is_shortened_and_solves():
 
 def test_a_problem_without_solution_says_how_to_make_one():
     with pytest.raises(DataError, match=r"no solution of boil-0; .*python -m envs\.scienceworld\.gold"):
-        gold.solution("boil-0")
+        solutions.solution("boil-0")
 
 
 @pytest.mark.slow
@@ -136,4 +136,4 @@ def test_a_problem_without_solution_says_how_to_make_one():
 def test_building_a_selection_writes_the_committed_bytes(tmp_path, monkeypatch, panel):
     before = envs.panels.committed_path("scienceworld", panel).read_bytes()
     monkeypatch.setattr(envs.panels, "HERE", tmp_path)
-    assert panels.build(panel).read_bytes() == before
+    assert proof.build(panel).read_bytes() == before

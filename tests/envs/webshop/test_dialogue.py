@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.webshop.dialogue import WebshopDialogue, compact, instruction
+from envs.webshop.dialogue import WebshopDialogue, compact
 from envs.webshop.engine import WebshopEngine
+from envs.webshop.pages import instruction
 from r3l.core.environment import Observation, Parsed
 from r3l.core.errors import ConfigError
 

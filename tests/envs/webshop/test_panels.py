@@ -36,7 +36,7 @@ def test_unknown_splits_of_the_original_are_named():
 
 def test_the_originals_splits(tmp_path, monkeypatch):
     monkeypatch.delenv("R3L_WEBSHOP", raising=False)
-    with pytest.raises(DataError, match=r"R3L_WEBSHOP is not set.*envs\.webshop\.build"):
+    with pytest.raises(DataError, match=r"R3L_WEBSHOP is not set.*r3l catalogue build"):
         panels.tasks("official/test")
     build(sources(1400, 1), tmp_path / "shop", "original")  # 4,200 goals
     monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
