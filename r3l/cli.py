@@ -327,7 +327,7 @@ def bench_env(
     out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Our engine against the original's own path: steps/s, reset ms, memory, and identity of what they answer.
+    """Speed, memory and identity of an engine, beside the original's own path where that can be run.
 
     Not every option belongs to every environment; one that does not is an error that lists those that do.
 

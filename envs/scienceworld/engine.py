@@ -6,7 +6,6 @@ Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (proved 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,22 +13,22 @@ from envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
 from envs.scienceworld.memory import Memory, RememberingEngine
 from envs.scienceworld.options import ScienceWorldOptions
 from r3l.core.environment import Observation
-from r3l.core.errors import DataError, EngineError
+from r3l.core.errors import DataError, EngineError, EngineLost
 from r3l.core.task import Task
 
 T = TypeVar("T")
 FULL_SCORE = 100  # the simulator's score runs from -100 (failed) to 100 (solved)
 
 
-class SimulatorLost(EngineError):
-    """The simulator failed, or its process died or hung; the task can be played again on another."""
+class SimulatorLost(EngineLost):
+    """The simulator failed, or its process died or hung; the next ``reset`` takes another."""
 
 
 class ScienceWorldEngine:
     """One live task (an ``Environment``). Not for use by two threads at once; engines are independent.
 
-    A simulator that is lost in the middle of a task is replaced once, with a warning, by replaying the task.
-    Raises EngineError when Java or the package is missing or unsuitable.
+    Raises EngineError when Java or the package is missing or unsuitable, and SimulatorLost from any call in which the
+    simulator fails (the pool then plays the episode again).
     """
 
     def __init__(self, options: ScienceWorldOptions | None = None) -> None:
@@ -37,8 +36,7 @@ class ScienceWorldEngine:
         self._jvm: Jvm = shared_jvm()
         self._simulator: Simulator | None = None
         self._tainted = False  # by a gold path
-        self._task: Task | None = None
-        self._actions: list[str] = []
+        self._started = False
         self._score = self._largest_delta = 0
 
     def reset(self, task: Task) -> Observation:
@@ -46,27 +44,23 @@ class ScienceWorldEngine:
 
         Payload: ``task`` (the simulator's name), ``variation``, ``simplifications`` (comma-separated, or "easy").
         """
-        self._task = None
-        try:
-            first = self._start(task)
-        except SimulatorLost as lost:
-            _warn(task, lost)
-            first = self._start(task)
-        self._task, self._actions = task, []
-        return first
+        self._started = False
+        name, variation = task.payload.get("task"), task.payload.get("variation")
+        simplifications = task.payload.get("simplifications", "easy")
+        self._ensure_simulator()
+        self._check(task.id, name, variation, simplifications)
+        self._call(lambda s: s.load(name, variation, simplifications, False))
+        description = self._call(lambda s: s.getTaskDescription())
+        self._score = self._largest_delta = 0
+        first = self._step("look around")
+        self._started = True
+        return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
 
     def step(self, action: str) -> Observation:
         """Apply ``action``, any text; what the simulator does not understand changes nothing and says so."""
-        if self._task is None:
+        if not self._started:
             raise EngineError("step before a successful reset")
-        try:
-            now = self._step(action)
-        except SimulatorLost as lost:
-            _warn(self._task, lost)
-            self._start(self._task)
-            now = [self._step(taken) for taken in [*self._actions, action]][-1]
-        self._actions.append(action)
-        return now
+        return self._step(action)
 
     def snapshot(self) -> None:
         """None: the simulator's state cannot be copied; coming back means replaying (7 ms a step)."""
@@ -109,18 +103,7 @@ class ScienceWorldEngine:
                 self._discard()
             else:
                 self._jvm.give(self._simulator)
-        self._simulator = self._task = None
-
-    def _start(self, task: Task) -> Observation:
-        name, variation = task.payload.get("task"), task.payload.get("variation")
-        simplifications = task.payload.get("simplifications", "easy")
-        self._ensure_simulator()
-        self._check(task.id, name, variation, simplifications)
-        self._call(lambda s: s.load(name, variation, simplifications, False))
-        description = self._call(lambda s: s.getTaskDescription())
-        self._score = self._largest_delta = 0
-        first = self._step("look around")
-        return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
+        self._simulator, self._started = None, False
 
     def _step(self, action: str) -> Observation:
         return self._observe(self._call(lambda s: s.step(action)))
@@ -190,7 +173,3 @@ _memories: dict[ScienceWorldOptions, Memory] = {}
 def create(options: ScienceWorldOptions) -> RememberingEngine:
     """A new engine under ``options``; engines of a process share one Java process and what it has said."""
     return RememberingEngine(ScienceWorldEngine(options), _memories.setdefault(options, Memory()))
-
-
-def _warn(task: Task, lost: SimulatorLost) -> None:
-    warnings.warn(f"ScienceWorld task {task.id}: {lost}; it is played again on another simulator", stacklevel=3)

@@ -30,5 +30,9 @@ class EngineError(R3LError, RuntimeError):
     """An environment engine whose package, version or process is not what we need."""
 
 
+class EngineLost(EngineError):
+    """An engine or its process died or hung in the middle of an episode, which can be played again on a new one."""
+
+
 class ReplayMismatch(R3LError, RuntimeError):
     """A restored pivot whose observation differs from the one recorded in the base trajectory."""

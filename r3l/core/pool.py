@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
+
 from r3l.core.environment import Environment, EnvironmentPackage, Observation
-from r3l.core.errors import ConfigError, EngineError, R3LError, ReplayMismatch
+from r3l.core.errors import ConfigError, EngineError, EngineLost, R3LError, ReplayMismatch
 from r3l.core.task import Task
 
 
@@ -39,8 +41,8 @@ DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above
 ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
 
 
-class WorkerLost(EngineError):
-    """A worker process died or hung; its environments can be played again."""
+class WorkerLost(EngineLost):
+    """A worker process died or hung, and all its environments with it."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,13 @@ class _Host:
         self._free: list[Recorded] = []
 
     def call(self, key: int, verb: str, argument: Any) -> Any:
+        if key not in self._live:
+            if verb != "reset":
+                raise WorkerLost(f"an environment worker of {self._package.name!r} was replaced")
+            self._live[key] = self._free.pop() if self._free else Recorded(self._package.create(self._options))
         if verb == "close":
             self._free.append(self._live.pop(key))
             return None
-        if key not in self._live:
-            self._live[key] = self._free.pop() if self._free else Recorded(self._package.create(self._options))
         return getattr(self._live[key], verb)(argument)
 
 
@@ -141,11 +145,18 @@ def _work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> No
             return
 
 
+def _kill(process: Any) -> None:
+    """End a worker and the processes that its engines started, which would outlive it where they hang."""
+    with contextlib.suppress(psutil.NoSuchProcess):  # dead already
+        for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+            one.kill()
+
+
 class Handle:
     """One environment of the pool as a method sees it.
 
-    It outlives its worker: when that dies or hangs, the handle plays its calls again on a new one, checks that the
-    last observation is the same, and goes on.
+    It outlives its engine: when that or its worker dies or hangs, the handle plays its calls again on a new one,
+    checks that the last observation is the same, and goes on.
     """
 
     def __init__(self, pool: EnvironmentPool, key: int) -> None:
@@ -177,22 +188,23 @@ class Handle:
                 if attempt:
                     await self._play_again()
                 self._last = await self._pool.call(self._key, verb, argument)
-            except WorkerLost as error:
+            except EngineLost as error:
+                self._pool.lost += 1
                 if attempt == ATTEMPTS - 1:
                     raise EngineError(f"{error}, {ATTEMPTS} times in a row at {verb} {argument!r}") from error
+                warnings.warn(f"{error}; an episode is played again", stacklevel=2)
             else:
                 self._calls.append((verb, argument))
                 return self._last
         raise AssertionError("unreachable")
 
     async def _play_again(self) -> None:
-        self._key = self._pool.open()._key
         now = None
         for verb, argument in self._calls:
             now = await self._pool.call(self._key, verb, argument)
         if now != self._last and self._calls:
             raise ReplayMismatch(
-                f"after its worker was lost, an environment was played again and ended at {now!r} instead of "
+                f"after its engine was lost, an environment was played again and ended at {now!r} instead of "
                 f"{self._last!r}; the engine is not deterministic"
             )
 
@@ -200,8 +212,8 @@ class Handle:
 class EnvironmentPool:
     """Worker processes for one environment package; ``workers=0`` runs the engines in this process.
 
-    A worker that dies, or does not answer within ``deadline`` seconds, is replaced and its handles recover; ``lost``
-    counts such workers.
+    A worker that dies, or does not answer within ``deadline`` seconds, is replaced and its handles recover, as they do
+    from an EngineLost; ``lost`` counts the times that an episode lost its engine.
     """
 
     def __init__(
@@ -239,7 +251,7 @@ class EnvironmentPool:
             return await asyncio.wait_for(answer, self._deadline)
         except TimeoutError:
             self._lose(index, worker, f"did not answer within {self._deadline:g} s")
-            raise WorkerLost(f"an environment worker of {self._package_name!r} did not answer") from None
+            raise WorkerLost(f"environment worker {index} of {self._package_name!r} did not answer") from None
 
     def close(self) -> None:
         """Stop the workers."""
@@ -248,7 +260,7 @@ class EnvironmentPool:
         for worker in self._workers:
             worker.process.join(timeout=5)
             if worker.process.is_alive():
-                worker.process.kill()
+                _kill(worker.process)
 
     def _start_worker(self) -> _Worker:
         # spawn, not fork: the parent holds torch threads
@@ -288,12 +300,10 @@ class EnvironmentPool:
         if self._workers[index] is not worker:
             return
         asyncio.get_running_loop().remove_reader(worker.pipe.fileno())
-        worker.process.kill()
+        _kill(worker.process)
         worker.process.join(timeout=5)
         worker.pipe.close()
-        self.lost += 1
         message = f"environment worker {index} of {self._package_name!r} {why} (exit code {worker.process.exitcode})"
-        warnings.warn(f"{message}; its environments are played again on a new one", stacklevel=2)
         self._workers[index] = self._start_worker()
         self._listen(index)
         for number in [n for n, (of, _) in self._answers.items() if of == index]:

@@ -134,7 +134,7 @@ def test_lenient_retries_survive_an_impossible_action():
 
 
 @pytest.mark.parametrize("how", ["killed", "hung"])
-@pytest.mark.filterwarnings("ignore:environment worker 0")
+@pytest.mark.filterwarnings("ignore:.*an episode is played again")
 def test_a_lost_worker_costs_nothing_but_time(how):
     """Killed or stopped in the middle of a retry; the environment is played again and the episode goes on."""
 
@@ -157,7 +157,28 @@ def test_a_lost_worker_costs_nothing_but_time(how):
     pool.close()
 
 
-@pytest.mark.filterwarnings("ignore:environment worker")
+@pytest.mark.filterwarnings("ignore:.*an episode is played again")
+def test_every_environment_of_a_lost_worker_recovers_when_its_turn_comes():
+    """Only the first one waits for the worker when that dies; the others find a new one that does not know them."""
+
+    async def disturbed():
+        envs = [pool.open() for _ in range(3)]
+        for env in envs:
+            await env.reset(TASK)
+            await env.step(WALKTHROUGH[0])
+        os.kill(pool._workers[0].process.pid, signal.SIGKILL)
+        seen = [[await env.step(action) for action in WALKTHROUGH[1:]][-1] for env in envs[:2]]
+        for env in envs:
+            await env.close()
+        return seen
+
+    pool = EnvironmentPool("alfworld", 1)
+    assert all(now.success for now in asyncio.run(disturbed()))
+    assert pool.lost == 2
+    pool.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*an episode is played again")
 def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
     async def die():
         env = pool.open()

@@ -328,18 +328,3 @@ def test_java_ends_with_its_process_even_when_that_is_killed() -> None:
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "the Java process outlived its parent"
         time.sleep(0.1)
-
-
-def test_a_dead_java_is_replaced_and_the_task_replayed_once() -> None:
-    engine = ScienceWorldEngine()
-    undisturbed = play(engine, FIND, SOLUTION)
-    seen = play(engine, FIND, SOLUTION[:4])
-    dead = engine._jvm.process.pid
-    os.kill(dead, signal.SIGKILL)
-    with pytest.warns(UserWarning, match="find-living-thing-0.*played again"):
-        seen += [engine.step(action) for action in SOLUTION[4:]]
-    assert seen == undisturbed
-    assert engine._jvm.process.pid != dead and not psutil.pid_exists(dead)
-    engine.close()
-    with pytest.raises(EngineError, match="before"):
-        engine.step("look around")

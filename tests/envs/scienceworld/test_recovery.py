@@ -1,0 +1,139 @@
+"""A Java process that dies or hangs inside the pool costs the episodes in it a counted replay, never the run."""
+
+import asyncio
+import os
+import signal
+
+import psutil
+import pytest
+
+from envs.scienceworld import engine, jvm
+from envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
+from envs.scienceworld.selection import problem
+from r3l.core.errors import EngineError
+from r3l.core.pool import EnvironmentPool
+
+FIND, OTHER = (problem("find-living-thing", variation, "test") for variation in (0, 1))
+SOLUTION = [
+    "teleport to outside",
+    "look around",
+    "focus on dove egg",
+    "pick up dove egg",
+    "teleport to kitchen",
+    "move dove egg to red box",
+]
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*an episode is played again")
+
+
+async def episode(pool, disturb=lambda: None):
+    """Two environments of one worker in turn, the second on a retry from turn 1; disturbed in the middle."""
+    first, second = pool.open(), pool.open()
+    seen = [await first.reset(FIND), await second.reset(OTHER)]
+    seen += [await env.step(action) for action in SOLUTION[:3] for env in (first, second)]
+    seen += [await second.rewind(1), await second.step(SOLUTION[1])]
+    disturb()
+    seen += [await second.step(action) for action in SOLUTION[2:]]
+    seen += [await first.step(action) for action in SOLUTION[3:]]
+    await first.close()
+    await second.close()
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    """What this process has heard from the simulator would be answered without it."""
+    engine._memories.clear()
+
+
+def played(pool, disturb=lambda: None):
+    try:
+        return asyncio.run(episode(pool, disturb))
+    finally:
+        pool.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    engine._memories.clear()
+    seen = played(EnvironmentPool("scienceworld", 0))
+    assert seen[-1].success
+    return seen
+
+
+def java_of(worker):
+    """The Java process of a worker; 0: of this process."""
+    found = [p for p in psutil.Process(worker or None).children() if p.name() == "java"]
+    return found[-1]
+
+
+def gone(process):
+    _, alive = psutil.wait_procs([process], timeout=20)
+    return not alive
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_killed_java_costs_each_episode_in_it_one_counted_replay(undisturbed, workers):
+    pool = EnvironmentPool("scienceworld", workers)
+    assert played(pool, lambda: java_of(workers and pool._workers[0].process.pid).kill()) == undisturbed
+    assert pool.lost == 2
+
+
+@pytest.mark.slow
+def test_a_hung_java_is_ended_after_its_deadline_and_replaced(undisturbed, monkeypatch):
+    monkeypatch.setattr(jvm, "DEADLINE_S", 15.0)
+    jvm.shared_jvm().close()  # the next one has the short deadline
+    pool, stopped = EnvironmentPool("scienceworld", 0), []
+
+    def hang():
+        stopped.append(java_of(0))
+        os.kill(stopped[0].pid, signal.SIGSTOP)
+
+    assert played(pool, hang) == undisturbed
+    assert pool.lost == 2 and gone(stopped[0])
+    jvm.shared_jvm().close()
+
+
+@pytest.mark.slow
+def test_a_worker_whose_java_hangs_for_too_long_takes_it_along(undisturbed):
+    """The pool's deadline comes first here: the worker is killed while it waits for a stopped Java."""
+    pool, stopped = EnvironmentPool("scienceworld", 1, deadline=40.0), []
+
+    def hang():
+        stopped.append(java_of(pool._workers[0].process.pid))
+        os.kill(stopped[0].pid, signal.SIGSTOP)
+
+    assert played(pool, hang) == undisturbed
+    assert pool.lost == 2 and gone(stopped[0])
+
+
+def test_a_java_that_dies_at_every_try_is_a_clear_error():
+    def always_dead():
+        found = start()
+        found.process.kill()
+        found.process.wait()
+        return found
+
+    start, pool = jvm.Jvm, EnvironmentPool("scienceworld", 0)
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def main():
+            env = pool.open()
+            await env.reset(FIND)
+            patch.setattr(jvm, "Jvm", always_dead)
+            java_of(0).kill()
+            await env.step("look around")
+
+        with pytest.raises(EngineError, match=r"ScienceWorld process does not answer .*3 times in a row at step 'look"):
+            asyncio.run(main())
+
+
+def test_by_itself_an_engine_says_so_and_can_start_again():
+    alone = ScienceWorldEngine()
+    alone.reset(FIND)
+    java_of(0).kill()
+    for _ in range(2):
+        with pytest.raises(SimulatorLost, match="ScienceWorld"):
+            alone.step("look around")
+    assert alone.reset(FIND).text.startswith("Your task is to find")
+    alone.close()
