@@ -100,6 +100,7 @@ class EnvTierConfig(Strict):
     max_turns: int = Field(ge=1)
     model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
+    set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
 
 
 class EnvConfig(Strict):
@@ -171,7 +172,8 @@ class Run(Strict):
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
         content["train"].pop("save_every")
-        content["env_settings"].pop("model")  # counted above, resolved
+        for key in ("model", "set"):  # counted above, resolved
+            content["env_settings"].pop(key)
         if not self.env_settings.options:
             content["env_settings"].pop("options")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
@@ -303,7 +305,7 @@ def resolve(
     settings = m.settings_in(profile, tier) | chosen
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
-    dotted = [f"{key}={json.dumps(value)}" for key, value in settings.items() if "." in key]
+    dotted = env_settings.pop("set") | {key: value for key, value in settings.items() if "." in key}
     content = t.model_dump(exclude={"engine", "sources"}) | {
         "env": env,
         "method": method,
@@ -315,7 +317,7 @@ def resolve(
         "method_code": m.code,
         "method_settings": {key: value for key, value in settings.items() if "." not in key},
     }
-    for override in [*dotted, *(overrides or [])]:
+    for override in [*(f"{key}={json.dumps(value)}" for key, value in dotted.items()), *(overrides or [])]:
         _apply(content, override)
     run = validate(Run, content, f"{tier}/{env}/{method}")
     find_package(env).check(run.env_settings.options)

@@ -189,3 +189,9 @@ def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work(
     for override in ("env_settings.options.penalty=-1", "env_settings.options.fine=1"):
         with pytest.raises(ConfigError, match=r"webshop\.(penalty is -1|fine is 1).*known keys: penalty"):
             resolve("nano", "webshop", "r3l", 0, overrides=[override])
+
+
+def test_an_environment_changes_the_tier_and_a_variant_changes_it_again():
+    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 16
+    assert resolve("nano", "scienceworld", "grpo", 0).train.tasks_per_step == 8
+    assert resolve("nano", "scienceworld", "grpo@train.tasks_per_step=4", 0).train.tasks_per_step == 4

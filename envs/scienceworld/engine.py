@@ -171,5 +171,7 @@ _memories: dict[ScienceWorldOptions, Memory] = {}
 
 
 def create(options: ScienceWorldOptions) -> RememberingEngine:
-    """A new engine under ``options``; engines of a process share one Java process and what it has said."""
-    return RememberingEngine(ScienceWorldEngine(options), _memories.setdefault(options, Memory()))
+    """A new environment under ``options``; those of a process share one Java process and what it has said."""
+    if options not in _memories:
+        _memories[options] = Memory(lambda: ScienceWorldEngine(options))
+    return RememberingEngine(_memories[options])

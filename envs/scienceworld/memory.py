@@ -1,14 +1,17 @@
 """What the simulator has said once need not be computed again: it is deterministic (``envs.scienceworld.jvm``).
 
-Starting a problem costs a hundred milliseconds of Java and every step ten or more, while the attempts of a group and
-a retry up to its pivot repeat each other. Observations are kept by (task, actions so far); the simulator is moved, by
-replay, only when something new is done, and every replayed observation is compared with the one that was kept.
+Starting a problem costs a hundred milliseconds of Java and every step ten or more, and a simulator takes 33 MB, while
+the attempts of a group and a retry up to its pivot repeat each other. Observations are kept by (task, actions so far);
+a simulator is moved, by replay, only when something new is done, and every replayed observation is compared with the
+one that was kept. Any number of environments share a few simulators: what tells these apart is only where they stand.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from r3l.core.environment import Environment, Observation
@@ -16,20 +19,30 @@ from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
 
 LIMIT = 50_000  # observations kept in a process, about 50 MB; the least recently started tasks go first
+SIMULATORS = 32  # of a process: 1.1 GB (measured); with more episodes at once some are replayed
 Path = tuple[str, ...]
 
 
+@dataclass
+class Seat:
+    """A simulator and where it stands. ``path`` None: nowhere known. ``idle``: no episode goes on from there."""
+
+    engine: Environment
+    key: str = ""
+    path: Path | None = None
+    idle: bool = True
+
+
 class Memory:
-    """Observations by task and actions, shared by the engines of a process (of one kind of options)."""
+    """Observations by task and actions, and the simulators that make new ones; shared by a process."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, create: Callable[[], Environment], limit: int = LIMIT, simulators: int = SIMULATORS) -> None:
+        self._create, self._limit, self._simulators = create, limit, simulators
         self._tasks: OrderedDict[str, dict[Path, Observation]] = OrderedDict()
-        self._size = 0
+        self._seats: list[Seat] = []  # the one used last stands last
 
-    def of(self, task: Task) -> dict[Path, Observation]:
-        """What is known of ``task``; marks it as recently used. Forgets other tasks if there is too much."""
-        key = json.dumps([task.id, dict(task.payload)], sort_keys=True)
+    def of(self, key: str) -> dict[Path, Observation]:
+        """What is known of a task; marks it as recently used. Forgets other tasks if there is too much."""
         known = self._tasks.setdefault(key, {})
         self._tasks.move_to_end(key)
         size = sum(map(len, self._tasks.values()))
@@ -37,25 +50,50 @@ class Memory:
             size -= len(self._tasks.popitem(last=False)[1])
         return known
 
+    def seat(self, key: str, path: Path) -> Seat:
+        """The simulator that is best moved to ``path``: the one farthest on the way, a new one, an idle one.
+
+        Where all are in use it is the one used last: episodes take turns, so that one is needed again last.
+        """
+        near = [s for s in self._seats if s.key == key and s.path is not None and s.path == path[: len(s.path)]]
+        if near:
+            chosen = max(near, key=lambda seat: len(seat.path or ()))
+        elif len(self._seats) < self._simulators:
+            chosen = Seat(self._create())
+            self._seats.append(chosen)
+        else:
+            chosen = next((seat for seat in self._seats if seat.idle), self._seats[-1])
+        self._seats.remove(chosen)
+        self._seats.append(chosen)
+        return chosen
+
+    def leave(self, key: str, path: Path) -> None:
+        """An episode ended there."""
+        for seat in self._seats:
+            if (seat.key, seat.path) == (key, path):
+                seat.idle = True
+
 
 class RememberingEngine:
-    """An ``Environment`` that asks ``engine`` only for what ``memory`` does not know. Its snapshots cost nothing."""
+    """An ``Environment`` that asks a simulator only for what ``memory`` does not know. Snapshots cost nothing."""
 
-    def __init__(self, engine: Environment, memory: Memory) -> None:
-        self._engine, self._memory = engine, memory
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         self._task: Task | None = None
+        self._key = ""
         self._known: dict[Path, Observation] = {}
         self._path: Path = ()
-        self._engine_at: Path | None = None  # where the engine is in the present task; None: elsewhere
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``. Raises DataError for a bad one."""
-        self._known = self._memory.of(task)
-        self._task, self._path, self._engine_at = task, (), None
+        self._memory.leave(self._key, self._path)
+        self._key = json.dumps([task.id, dict(task.payload)], sort_keys=True)
+        self._known = self._memory.of(self._key)
+        self._task, self._path = task, ()
         return self._look()
 
     def step(self, action: str) -> Observation:
-        """One action. Raises ReplayMismatch where the engine does not repeat what it said."""
+        """One action. Raises ReplayMismatch where the simulator does not repeat what it said."""
         if self._task is None:
             raise EngineError("step before a successful reset")
         self._path = (*self._path, action)
@@ -66,14 +104,15 @@ class RememberingEngine:
         return self._path
 
     def restore(self, snapshot: Any) -> Observation:
-        """Back to ``snapshot``; the engine follows when something new is done."""
+        """Back to ``snapshot``; a simulator follows when something new is done."""
+        self._memory.leave(self._key, self._path)
         self._path = tuple(snapshot)
         return self._look()
 
     def close(self) -> None:
-        """Release the engine."""
-        self._task, self._engine_at = None, None
-        self._engine.close()
+        """End the episode; its simulator is free for others."""
+        self._memory.leave(self._key, self._path)
+        self._task = None
 
     def _look(self) -> Observation:
         if self._path not in self._known:
@@ -81,14 +120,16 @@ class RememberingEngine:
         return self._known[self._path]
 
     def _compute(self) -> Observation:
-        """Move the engine to the present path, from where it is if that is on the way."""
+        """Move a simulator to the present path, from where it stands if that is on the way."""
         assert self._task is not None
-        at, self._engine_at = self._engine_at, None  # unknown, should anything fail
-        if at is None or at != self._path[: len(at)]:
-            now, at = self._checked((), self._engine.reset(self._task)), ()
+        seat = self._memory.seat(self._key, self._path)
+        at = seat.path if seat.key == self._key and seat.path == self._path[: len(seat.path or ())] else None
+        seat.key, seat.path = self._key, None  # unknown, should anything fail
+        if at is None:
+            now, at = self._checked((), seat.engine.reset(self._task)), ()
         for length in range(len(at) + 1, len(self._path) + 1):
-            now = self._checked(self._path[:length], self._engine.step(self._path[length - 1]))
-        self._engine_at = self._path
+            now = self._checked(self._path[:length], seat.engine.step(self._path[length - 1]))
+        seat.path, seat.idle = self._path, now.done
         return now
 
     def _checked(self, path: Path, now: Observation) -> Observation:
