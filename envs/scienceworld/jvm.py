@@ -25,8 +25,8 @@ OPTIONS = (
     "-XX:+UseSerialGC",  # no collector threads
     # Start small and keep the heap close to what lives in it. Compiling fully costs 35 MB and halves the time.
     "-Xms32m",
-    "-XX:MinHeapFreeRatio=10",
-    "-XX:MaxHeapFreeRatio=20",
+    "-XX:MinHeapFreeRatio=20",
+    "-XX:MaxHeapFreeRatio=40",
     "-XX:-UsePerfData",  # no files in the system's temporary folder
     # The simulator iterates over hash sets keyed by identity hash. With a constant one they keep insertion order,
     # so that the same actions give the same texts and scores (1.2.3 without it: 64 of 120 replays differ).
