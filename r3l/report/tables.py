@@ -236,8 +236,9 @@ def _detailed(rows: Sequence[Row]) -> Table:
     panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})
     cautions = sorted({f"; {row['panel']}: {row['caution']}" for row in rows if row["caution"]})
     cells = [_cells(row) for row in rows]
-    if all(row["verdict"] == "not comparable" for row in rows):
-        note = f"; not comparable with the paper ({rows[0]['verdict_reason']})"
+    reasons = {row["verdict_reason"] for row in rows if row["verdict"] == "not comparable"}
+    if reasons and all(row["paper"] is None for row in rows):
+        note = f"; not comparable with the paper ({'; '.join(sorted(reasons))})"
         cells = [{k: v for k, v in line.items() if k != "vs paper"} for line in cells]
     else:
         note = ""
