@@ -217,7 +217,7 @@ def test_thousands_of_random_episodes_leave_memory_threads_and_processes_flat(en
     means = [statistics.fmean(rss[tenth]) / 1e6 for tenth in tenths]
     most = [max(threads[tenth]) for tenth in tenths]
     print(f"{episodes} episodes, RSS MB of each tenth: {', '.join(f'{mean:.1f}' for mean in means)}; threads: {most}")
-    assert means[-1] / means[4] < 1.1  # before that Java still compiles what is used; its live heap is flat from the start
+    assert means[-1] / means[4] < 1.1  # before that Java still compiles what is used; its live heap is flat
     assert most[-1] <= most[0]
     assert len(psutil.Process().children()) == children
 
