@@ -32,6 +32,10 @@ class Seat:
     path: Path | None = None
     idle: bool = True
 
+    def on_the_way(self, key: str, path: Path) -> bool:
+        """It need not start over to come to ``path``."""
+        return self.key == key and self.path is not None and self.path == path[: len(self.path)]
+
 
 class Memory:
     """Observations by task and actions, and the simulators that make new ones; shared by a process."""
@@ -55,7 +59,7 @@ class Memory:
 
         Where all are in use it is the one used last: episodes take turns, so that one is needed again last.
         """
-        near = [s for s in self._seats if s.key == key and s.path is not None and s.path == path[: len(s.path)]]
+        near = [seat for seat in self._seats if seat.on_the_way(key, path)]
         if near:
             chosen = max(near, key=lambda seat: len(seat.path or ()))
         elif len(self._seats) < self._simulators:
@@ -123,7 +127,7 @@ class RememberingEngine:
         """Move a simulator to the present path, from where it stands if that is on the way."""
         assert self._task is not None
         seat = self._memory.seat(self._key, self._path)
-        at = seat.path if seat.key == self._key and seat.path == self._path[: len(seat.path or ())] else None
+        at = seat.path if seat.on_the_way(self._key, self._path) else None
         seat.key, seat.path = self._key, None  # unknown, should anything fail
         if at is None:
             now, at = self._checked((), seat.engine.reset(self._task)), ()

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from dove_egg import SOLUTION
 
 from envs.demonstrator import review
 from envs.lessons import CAREFUL, Manner, demonstrate
@@ -17,14 +18,6 @@ from r3l.local.nano import build_tokenizer
 ERRING = Manner(slip_low=0.3, slip_high=0.6, habit=0.8, forget=0.6, blunder=0.3)
 FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
 GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
-SOLUTION = [
-    "teleport to outside",
-    "look around",
-    "focus on dove egg",
-    "pick up dove egg",
-    "teleport to kitchen",
-    "move dove egg to red box",
-]
 
 
 def test_plan_follows_what_has_been_done():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from dove_egg import FIND, SOLUTION
 
 from envs.scienceworld import PACKAGE, java, jvm
 from envs.scienceworld.engine import ScienceWorldEngine
@@ -27,15 +28,6 @@ from r3l.core.seeds import generator
 from r3l.core.task import Task
 
 ROOT = Path(__file__).resolve().parents[3]
-FIND = problem("find-living-thing", 0, "test")
-SOLUTION = [
-    "teleport to outside",
-    "look around",
-    "focus on dove egg",
-    "pick up dove egg",
-    "teleport to kitchen",
-    "move dove egg to red box",
-]
 # power-component 3 is one whose score, not only whose texts, depended on chance without -XX:hashCode=2.
 MIXED = [FIND, problem("power-component", 3, "test"), problem("lifespan-shortest-lived", 9, "test")]
 
