@@ -7,7 +7,6 @@ holds their count, ids and sha256, so that whoever regenerates them knows that t
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
+from r3l.tracking import write_text_atomic
 
 HERE = Path(__file__).resolve().parent
 DEFINITIONS = HERE.parent / "configs" / "panels"
@@ -87,10 +87,7 @@ def check(env: str, panel: str, split: str, found: str) -> None:
 def commit(env: str, panel: str, content: Mapping[str, Any]) -> Path:
     """Write the file to commit, whole or not at all; its path."""
     path = committed_path(env, panel)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_text_atomic(path, json.dumps(content, indent=1) + "\n")
     return path
 
 
