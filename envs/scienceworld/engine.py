@@ -144,8 +144,8 @@ class ScienceWorldEngine:
     def _call(self, call: Callable[[Any], T]) -> T:
         if self._simulator is None:  # lost by the call before this one
             raise SimulatorLost("the ScienceWorld simulator was lost")
-        interface = self._simulator.interface
-        return self._guarded(lambda: call(interface))
+        simulator = self._simulator
+        return self._guarded(lambda: self._jvm.call(simulator, call))
 
     def _guarded(self, call: Callable[[], T]) -> T:
         """``call`` with the simulator's failures as EngineErrors; what failed is not used again."""
@@ -163,7 +163,7 @@ class ScienceWorldEngine:
 
     def _discard(self) -> None:
         if self._simulator is not None:
-            self._simulator.discard()
+            self._jvm.discard(self._simulator)
         self._simulator, self._tainted = None, False
 
 

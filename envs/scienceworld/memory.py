@@ -1,9 +1,9 @@
 """What the simulator has said once need not be computed again: it is deterministic (``envs.scienceworld.jvm``).
 
-Starting a problem costs a hundred milliseconds of Java and every step ten or more, and a simulator takes 33 MB, while
-the attempts of a group and a retry up to its pivot repeat each other. Observations are kept by (task, actions so far);
-a simulator is moved, by replay, only when something new is done, and every replayed observation is compared with the
-one that was kept. Any number of environments share a few simulators: what tells these apart is only where they stand.
+Starting a problem costs 70 milliseconds of Java and a step five, and a simulator takes some 20 MB, while the attempts
+of a group and a retry up to its pivot repeat each other. Observations are kept by (task, actions so far); a simulator
+is moved, by replay, only when something new is done, and every replayed observation is compared with the one that was
+kept. Any number of environments share a few simulators: what tells these apart is only where they stand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
 
 LIMIT = 50_000  # observations kept in a process, about 50 MB; the least recently started tasks go first
-SIMULATORS = 32  # of a process: 1.1 GB (measured); with more episodes at once some are replayed
+SIMULATORS = 32  # of a process: 0.8 GB (measured); with more episodes at once some are replayed
 Path = tuple[str, ...]
 
 

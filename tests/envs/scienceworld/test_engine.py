@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
+from scienceworld.constants import JAR_PATH
 
 from envs.scienceworld import PACKAGE, java, jvm
 from envs.scienceworld.engine import ScienceWorldEngine
@@ -164,6 +166,32 @@ def test_interleaved_engines_do_not_disturb_one_another(engine: ScienceWorldEngi
     scripts = [random_actions(engine, task, 6) for task in MIXED]
     alone = [play(engine, task, script) for task, script in zip(MIXED, scripts, strict=True)]
     assert interleaved(MIXED, scripts) == alone
+
+
+def test_the_simulator_keeps_no_state_but_what_is_put_in_place() -> None:
+    """Every class of the jar: what a Scala object or a static field holds and could change while it runs."""
+    java = jvm.shared_jvm()._gateway.jvm
+    names = [
+        name.removesuffix(".class").replace("/", ".")
+        for name in zipfile.ZipFile(JAR_PATH).namelist()
+        if name.endswith(".class") and not name.startswith(("scala/", "py4j/"))
+    ]
+    loader, modifier = java.ClassLoader.getSystemClassLoader(), java.java.lang.reflect.Modifier
+    fixed = {"int", "long", "double", "float", "boolean", "java.lang.String"}
+    found = set()
+    for name in names:
+        for field in java.java.lang.Class.forName(name, False, loader).getDeclaredFields():
+            label, flags = field.getName(), field.getModifiers()
+            shared = name.endswith("$") or modifier.isStatic(flags)
+            constant = modifier.isFinal(flags) and field.getType().getName() in fixed
+            if shared and not constant and label not in ("MODULE$", "serialVersionUID"):
+                found.add(f"{name.removesuffix('$').split('.')[-1]}.{label}")
+    paths = "PathFinder.precomputedExhaustivePaths"
+    put_in_place = {"UniqueIdentifier.count", "SimplifierProcessor.simplifications", paths}  # and scala.util.Random
+    written_once = {f"Picture.{part}" for part in ("artist", "pictureTypes", "subjects")} | {"InputParser.stopWords"}
+    read_from_a_file = {"UniqueTypeID.lut", "UniqueTypeID.nextID"}
+    assert len(names) == 907
+    assert found == put_in_place | written_once | read_from_a_file
 
 
 @pytest.mark.slow
