@@ -6,8 +6,10 @@ holds their count, ids and sha256, so that whoever regenerates them knows that t
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.task import Task
 from r3l.tracking import write_text_atomic
 
 HERE = Path(__file__).resolve().parent
@@ -82,6 +85,18 @@ def check(env: str, panel: str, split: str, found: str) -> None:
             f"{committed_path(env, panel)}: split {split} has sha256 {expected}, but the tasks made from "
             f"{definition_path(env, panel)} now have {found}. If the change is meant, run: {_build(env, panel)}"
         )
+
+
+def sha256_of(found: Iterable[Task]) -> str:
+    """The hash of a list of tasks, in any order: ids, groups and payloads."""
+    lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in found)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def summary(found: Sequence[Task]) -> dict[str, Any]:
+    """What is committed of a split: numbers of tasks and of each group, and the hash."""
+    groups = dict(sorted(Counter(task.group for task in found).items()))
+    return {"tasks": len(found), "groups": groups, "sha256": sha256_of(found)}
 
 
 def commit(env: str, panel: str, content: Mapping[str, Any]) -> Path:

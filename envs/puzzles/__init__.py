@@ -1,0 +1,6 @@
+"""RLTF's reasoning puzzles: Knights & Knaves, binary matrix, shortest path, and countdown beside them."""
+
+from envs.package import Package
+from r3l.core.environment import EnvironmentPackage
+
+PACKAGE: EnvironmentPackage = Package("puzzles")

@@ -1,0 +1,149 @@
+"""Puzzle: what a kind of problem with one checkable answer brings, and how its scripted solver errs.
+
+Problems come from reasoning-gym's generators; verifiers and critics are our own. A problem's ``data`` is all that
+verifier, critic and solver need, JSON-serialisable. Answers are texts that a model wrote: they are read by literal
+parsers with bounded work, never evaluated, and a text that cannot be read is never right.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from envs.panels import Strict
+from r3l.core.errors import DataError
+
+Data = Mapping[str, Any]
+MAX_ANSWER = 2000  # characters; ours: the longest right answer (5 people) has about 130
+CORRECT = "the answer is correct"
+
+
+class Difficulty(Strict):
+    """What a set of problems is drawn from. ``seed`` names the set: problem k is reasoning-gym's (seed, k).
+
+    ``style``: ``released`` has reasoning-gym's own wording, ``compact`` a few words that a nano model can read.
+    """
+
+    seed: int = Field(ge=0)
+    style: Literal["released", "compact"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem: its text, a right answer, the ``data`` to judge answers by, and the stratum it is reported in."""
+
+    text: str
+    answer: str
+    data: dict[str, Any]
+    group: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """A worked solution: lines of reasoning, then the answer."""
+
+    lines: list[str]
+    answer: str
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A scripted solver's response. ``first_wrong``: index into ``lines`` of the first wrong one; None: all right."""
+
+    lines: list[str]
+    answer: str
+    first_wrong: int | None
+
+
+class Puzzle(ABC):
+    """A kind of puzzle. Stateless; everything is deterministic in its arguments."""
+
+    name: ClassVar[str]
+    difficulty: ClassVar[type[Difficulty]]
+
+    @abstractmethod
+    def generate(self, index: int, difficulty: Any) -> Problem:
+        """Problem ``index`` (from 0, without end) of the set that ``difficulty`` (this puzzle's own type) names."""
+
+    @abstractmethod
+    def key(self, data: Data) -> str:
+        """What makes a problem the same one: problems with equal keys may not stand in two splits."""
+
+    @abstractmethod
+    def verify(self, data: Data, answer: str) -> bool:
+        """Whether ``answer`` is right. Never raises on any text; one that cannot be read is not right."""
+
+    def verify_released(self, data: Data, answer: str) -> bool:
+        """The verdict of RLTF's released verifier, defects included; ours where RLTF has no such puzzle."""
+        return self.verify(data, answer)
+
+    @abstractmethod
+    def critique(self, data: Data, answer: str) -> str:
+        """What is wrong with ``answer``, from the problem alone: never the right answer. Never raises on any text."""
+
+    @abstractmethod
+    def constants(self, data: Data) -> dict[str, str]:
+        """Answers, by name of the policy, that take no reasoning: the same for every problem but for its words."""
+
+    @abstractmethod
+    def work(self, data: Data) -> Work:
+        """A worked solution of ``data``, found as a careful reader would. It also accepts what it misread."""
+
+    @abstractmethod
+    def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
+        """``data`` as a careless reader takes it, in random order; at least one makes the answer of ``work`` wrong."""
+
+    def steps(self, data: Data) -> list[str]:
+        """The worked solution as lines, the answer last."""
+        found = self.work(data)
+        return [*found.lines, found.answer]
+
+    def attempt(self, data: Data, rng: np.random.Generator, skill: float) -> Attempt:
+        """A solver that with probability 1 - ``skill`` misreads something once and works on with it.
+
+        An attempt is right iff ``first_wrong`` is None. The same generator state gives the same mistake: an address
+        without a variant (r3l.core.seeds) makes it a habit.
+        """
+        careful = self.work(data)
+        if rng.random() < skill:
+            return Attempt(careful.lines, careful.answer, None)
+        for misread in self.misreadings(data, rng):
+            found = self.work(misread)
+            if not self.verify(data, found.answer):
+                return Attempt(found.lines, found.answer, _first_difference(careful.lines, found.lines))
+        raise DataError(f"{self.name}: no misreading of {dict(data)} leads to a wrong answer")
+
+
+def _first_difference(right: list[str], other: list[str]) -> int:
+    """Where ``other`` leaves ``right``; its last line where only what follows from it differs."""
+    pairs = zip(right, other, strict=False)
+    return next((k for k, (one, two) in enumerate(pairs) if one != two), min(len(right), len(other)) - 1)
+
+
+def shuffled(items: list[Any], rng: np.random.Generator) -> list[Any]:
+    """``items`` in random order."""
+    return [items[k] for k in rng.permutation(len(items))]
+
+
+def item(generator: str, seed: int, index: int, **parameters: Any) -> dict[str, Any]:
+    """Item ``index`` of ``reasoning_gym.create_dataset(generator, seed=seed, **parameters)``."""
+    found: dict[str, Any] = _dataset(generator, seed, tuple(sorted(parameters.items())))[index]
+    return found
+
+
+@lru_cache(maxsize=64)
+def _dataset(generator: str, seed: int, parameters: tuple[tuple[str, Any], ...]) -> Any:
+    import reasoning_gym  # its hundred generators take a second and a half to import
+
+    return reasoning_gym.create_dataset(generator, seed=seed, **dict(parameters))
+
+
+def range_of(difficulty: Difficulty, *names: str) -> dict[str, Any]:
+    """The named fields of a difficulty, as reasoning-gym takes them."""
+    return {name: getattr(difficulty, name) for name in names}

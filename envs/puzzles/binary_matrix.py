@@ -1,0 +1,146 @@
+"""Binary matrix: how far is each cell of a square matrix of zeros and ones from the nearest zero (in steps)?
+
+``data``: ``matrix`` (n rows of n numbers, at least one zero) and ``style``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
+
+Matrix = list[list[int]]
+_NUMBER = re.compile(r"[0-9]{1,3}")
+
+
+class BinaryMatrixDifficulty(Difficulty):
+    """Rows (and columns), and how likely a cell is a zero."""
+
+    min_n: int = Field(ge=2)
+    max_n: int = Field(ge=2, le=9)
+    p_zero: float = Field(gt=0, le=1)
+
+
+class BinaryMatrix(Puzzle):
+    """Binary matrix. An answer has a line for each row (or ``/`` between rows), or is a list of lists."""
+
+    name = "binary_matrix"
+    difficulty = BinaryMatrixDifficulty
+
+    def generate(self, index: int, difficulty: BinaryMatrixDifficulty) -> Problem:
+        """See Puzzle."""
+        found = item(self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero"))
+        data = {"matrix": found["metadata"]["matrix"], "style": difficulty.style}
+        text = found["question"]
+        if difficulty.style == "compact":
+            text = f"Matrix {_write(data, data['matrix'])} : distance of each cell to the nearest 0 ?"
+        size = len(data["matrix"])
+        return Problem(text, _write(data, distances(data["matrix"])), data, f"{size}x{size}")
+
+    def key(self, data: Data) -> str:
+        """The matrix."""
+        return json.dumps(data["matrix"])
+
+    def verify(self, data: Data, answer: str) -> bool:
+        """Every cell is right, and rows stand apart."""
+        return read(answer) == distances(data["matrix"])
+
+    def verify_released(self, data: Data, answer: str) -> bool:
+        """Equal but for white space (so without rows too), or a Python list of lists (RLTF: by ``eval``)."""
+        gold = distances(data["matrix"])
+        return answer.split() == [str(cell) for row in gold for cell in row] or _python_list(answer) == gold
+
+    def critique(self, data: Data, answer: str) -> str:
+        """Which cells are wrong, or that the shape is."""
+        gold, found = distances(data["matrix"]), read(answer)
+        if found is None or [len(row) for row in found] != [len(row) for row in gold]:
+            return f"the answer must have {len(gold)} rows of {len(gold)} numbers"
+        wrong = [
+            f"({r}, {c})" for r, row in enumerate(found, 1) for c, v in enumerate(row, 1) if v != gold[r - 1][c - 1]
+        ]
+        return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
+
+    def constants(self, data: Data) -> dict[str, str]:
+        """One number everywhere, or the matrix itself: right where every one is beside a zero."""
+        size = range(len(data["matrix"]))
+        same = {f"all {value}": _write(data, [[value for _ in size] for _ in size]) for value in (0, 1)}
+        return {**same, "copy": _write(data, data["matrix"])}
+
+    def work(self, data: Data) -> Work:
+        """Row by row."""
+        found = distances(data["matrix"])
+        pairs = zip(data["matrix"], found, strict=True)
+        lines = [f"row {k}: {_row(ones)} gives {_row(row)}" for k, (ones, row) in enumerate(pairs, 1)]
+        return Work(lines, _write(data, found))
+
+    def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
+        """One cell taken for the other digit; a zero remains."""
+        size = range(len(data["matrix"]))
+        for r, c in shuffled([(r, c) for r in size for c in size], rng):
+            matrix = [list(row) for row in data["matrix"]]
+            matrix[r][c] = 1 - matrix[r][c]
+            if any(0 in row for row in matrix):
+                yield {**data, "matrix": matrix}
+
+
+def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
+    """Steps from each cell to the nearest zero."""
+    cells = [(r, c) for r, row in enumerate(matrix) for c in range(len(row))]
+    zeros = [(r, c) for r, c in cells if matrix[r][c] == 0]
+    return [
+        [min(abs(r - zero_r) + abs(c - zero_c) for zero_r, zero_c in zeros) for c in range(len(row))]
+        for r, row in enumerate(matrix)
+    ]
+
+
+def read(answer: str) -> Matrix | None:
+    """The rows of an answer; None where it is neither lines of numbers nor a list of lists of them."""
+    if len(answer) > MAX_ANSWER:
+        return None
+    if answer.strip().startswith("["):
+        return _json_list(answer)
+    rows = [row.split() for row in re.split(r"[\n/]", answer.strip())]
+    if not all(_NUMBER.fullmatch(cell) for row in rows for cell in row):
+        return None
+    return [[int(cell) for cell in row] for row in rows]
+
+
+def _json_list(answer: str) -> Matrix | None:
+    try:
+        return _as_matrix(json.loads(answer))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _python_list(answer: str) -> Matrix | None:
+    """What a Python literal holds; nothing is evaluated."""
+    if len(answer) > MAX_ANSWER:
+        return None
+    try:
+        return _as_matrix(ast.literal_eval(answer.strip()))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _as_matrix(found: Any) -> Matrix | None:
+    rows = [list(row) for row in found] if isinstance(found, list | tuple) and all(map(_is_row, found)) else None
+    return rows or None
+
+
+def _is_row(found: Any) -> bool:
+    return isinstance(found, list | tuple) and all(type(cell) is int for cell in found)
+
+
+def _write(data: Data, matrix: Sequence[Sequence[int]]) -> str:
+    return (" / " if data["style"] == "compact" else "\n").join(map(_row, matrix))
+
+
+def _row(cells: Sequence[int]) -> str:
+    return " ".join(map(str, cells))

@@ -1,0 +1,191 @@
+"""Countdown: write an expression that uses each given number once and is worth the target.
+
+``data``: ``numbers``, ``target``, ``style``, and ``expression``, a right one (the generator's).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from pydantic import Field
+
+from envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
+from envs.puzzles.expressions import Expression, Number, Operation, apply, numbers, parse, worth
+from r3l.core.errors import DataError
+
+_LIMITS = ("min_numbers", "max_numbers", "min_value", "max_value", "min_target", "max_target", "operators")
+
+
+class CountdownDifficulty(Difficulty):
+    """How many numbers, from where to where, targets, and the operators of the generator's expressions."""
+
+    min_numbers: int = Field(ge=2)
+    max_numbers: int = Field(ge=2, le=6)
+    min_value: int = Field(ge=1)
+    max_value: int
+    min_target: int = Field(ge=1)
+    max_target: int
+    operators: tuple[str, ...]
+
+
+class Countdown(Puzzle):
+    """Countdown. An answer is one expression of whole numbers, ``+ - * /`` and brackets, without an equals sign."""
+
+    name = "countdown"
+    difficulty = CountdownDifficulty
+
+    def generate(self, index: int, difficulty: CountdownDifficulty) -> Problem:
+        """See Puzzle."""
+        found = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
+        about = found["metadata"]
+        data = {key: about[key] for key in ("numbers", "target", "expression")} | {"style": difficulty.style}
+        text = found["question"]
+        if difficulty.style == "compact":
+            text = f"Numbers {' '.join(map(str, data['numbers']))} : make {data['target']}"
+        return Problem(text, found["answer"], data, f"{len(data['numbers'])} numbers")
+
+    def key(self, data: Data) -> str:
+        """The numbers, in any order, and the target."""
+        return f"{sorted(data['numbers'])} {data['target']}"
+
+    def verify(self, data: Data, answer: str) -> bool:
+        """Uses each number once and is worth exactly the target."""
+        return self.critique(data, answer) == CORRECT
+
+    def critique(self, data: Data, answer: str) -> str:
+        """Which numbers are used wrongly, else what the expression is worth."""
+        found = parse(answer) if len(answer) <= MAX_ANSWER else None
+        if found is None:
+            return "the answer is not one expression of whole numbers, operators and brackets"
+        used, given = Counter(numbers(found)), Counter[int](data["numbers"])
+        wrong = [
+            f"{n} used {used[n]} times, given {given[n]} times" for n in sorted(used | given) if used[n] != given[n]
+        ]
+        if wrong:
+            return f"numbers used wrongly: {'; '.join(wrong)}"
+        if (value := worth(found)) is None:
+            return "the expression divides by zero"
+        return CORRECT if value == data["target"] else f"the expression is worth {value}, not {data['target']}"
+
+    def constants(self, data: Data) -> dict[str, str]:
+        """All numbers with one operator between them."""
+        return {name: f" {sign} ".join(map(str, data["numbers"])) for name, sign in (("sum", "+"), ("product", "*"))}
+
+    def work(self, data: Data) -> Work:
+        """Where plus and minus do: the sum, how much too large it is, and what to take off; else bracket by bracket."""
+        expression = _parsed(data)
+        if _signs(expression):
+            return _by_half_the_excess(data["numbers"], data["target"])
+        lines: list[str] = []
+        _evaluate(expression, lines)
+        return Work(lines, data["expression"])
+
+    def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
+        """One of the numbers or the target taken for another, so that a solution remains; or, past plus and minus,
+        one operator for another.
+        """
+        expression = _parsed(data)
+        if _signs(expression):
+            misread = [*_other_targets(data), *_other_numbers(data)]
+        else:
+            variants = [_write(variant) for variant in _swaps(expression) if worth(variant) is not None]
+            misread = [{**data, "expression": text} for text in variants]
+        yield from shuffled(misread, rng)
+
+
+def _other_targets(data: Data) -> list[Data]:
+    total = sum(data["numbers"])
+    makable = {total - 2 * sum(chosen) for chosen in _subsets(data["numbers"])}
+    return [{**data, "target": target} for target in sorted(makable) if 0 < target != data["target"]]
+
+
+def _other_numbers(data: Data) -> list[Data]:
+    """One number off by at most two."""
+    changed = [
+        [*data["numbers"][:k], number + off, *data["numbers"][k + 1 :]]
+        for k, number in enumerate(data["numbers"])
+        for off in (-2, -1, 1, 2)
+        if number + off > 0
+    ]
+    return [{**data, "numbers": given} for given in changed if _to_take_off(given, data["target"]) is not None]
+
+
+def _parsed(data: Data) -> Expression:
+    found = parse(data["expression"])
+    assert found is not None, "the generator's expressions can be read"
+    return found
+
+
+def _signs(expression: Expression) -> bool:
+    """Numbers with + and - between them, and no brackets that a minus stands before."""
+    if isinstance(expression, Number):
+        return True
+    plain = expression.operator in "+-" and not expression.sign and isinstance(expression.right, Number)
+    return plain and _signs(expression.left)
+
+
+def _by_half_the_excess(given: Sequence[int], target: int) -> Work:
+    lines: list[str] = []
+    total = given[0]
+    for number in given[1:]:
+        lines.append(f"{total} + {number} = {total + number}")
+        total += number
+    lines.append(f"{total} - {target} = {total - target}, half {(total - target) // 2}")
+    off = _to_take_off(given, target)
+    if off is None:
+        raise DataError(f"countdown: {given} with plus and minus do not make {target}")
+    lines.append(f"take off {' and '.join(map(str, off)) or 'nothing'}")
+    rest = Counter(given) - Counter(off)
+    kept = [number for number in given if _take(rest, number)]
+    return Work(lines, " - ".join([" + ".join(map(str, kept)), *map(str, off)]))
+
+
+def _to_take_off(given: Sequence[int], target: int) -> tuple[int, ...] | None:
+    """The fewest numbers whose change of sign turns the sum into ``target``; None where none do."""
+    return next((chosen for chosen in _subsets(given) if sum(given) - 2 * sum(chosen) == target), None)
+
+
+def _subsets(given: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every choice of numbers but all of them, small ones first."""
+    return itertools.chain.from_iterable(itertools.combinations(given, size) for size in range(len(given)))
+
+
+def _take(rest: Counter[int], number: int) -> bool:
+    rest[number] -= 1
+    return rest[number] >= 0
+
+
+def _evaluate(expression: Expression, lines: list[str]) -> Fraction:
+    """The value of an expression; a line for each operation, inner ones first."""
+    if isinstance(expression, Number):
+        return Fraction(expression.value)
+    left, right = _evaluate(expression.left, lines), _evaluate(expression.right, lines)
+    found = apply(expression.operator, left, right)
+    lines.append(f"{left} {expression.operator} {right} = {found}")
+    return found
+
+
+def _swaps(expression: Expression) -> list[Expression]:
+    """``expression`` with one operator replaced; none that divides, which may be impossible."""
+    if isinstance(expression, Number):
+        return []
+    here = [] if expression.sign else [replace(expression, operator=o) for o in "+-*" if o != expression.operator]
+    left = [replace(expression, left=changed) for changed in _swaps(expression.left)]
+    return [*here, *left, *(replace(expression, right=changed) for changed in _swaps(expression.right))]
+
+
+def _write(expression: Expression) -> str:
+    if isinstance(expression, Number):
+        return str(expression.value)
+    right = _bracketed(expression.right)
+    return f"-{right}" if expression.sign else f"{_bracketed(expression.left)} {expression.operator} {right}"
+
+
+def _bracketed(expression: Expression) -> str:
+    text = _write(expression)
+    return f"({text})" if isinstance(expression, Operation) else text

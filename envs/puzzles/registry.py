@@ -1,0 +1,21 @@
+"""The puzzles there are, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envs.puzzles.base import Puzzle
+from envs.puzzles.binary_matrix import BinaryMatrix
+from envs.puzzles.countdown import Countdown
+from envs.puzzles.knights_knaves import KnightsKnaves
+from envs.puzzles.shortest_path import ShortestPath
+from r3l.core.errors import ConfigError
+
+PUZZLES: Mapping[str, Puzzle] = {p.name: p for p in (KnightsKnaves(), BinaryMatrix(), ShortestPath(), Countdown())}
+
+
+def puzzle(name: str) -> Puzzle:
+    """The puzzle of that name. Raises ConfigError where there is none."""
+    if name not in PUZZLES:
+        raise ConfigError(f"puzzle {name!r} is unknown; there are {', '.join(PUZZLES)}")
+    return PUZZLES[name]
