@@ -78,22 +78,20 @@ class Countdown(Puzzle):
 
     def work(self, data: Data) -> Work:
         """Where plus and minus do: the sum, how much too large it is, and what to take off; else bracket by bracket."""
-        expression = _parsed(data)
-        if _signs(expression):
-            return _by_half_the_excess(data["numbers"], data["target"])
+        off = _to_take_off(data["numbers"], data["target"])
+        if off is not None:
+            return _by_half_the_excess(data["numbers"], data["target"], off)
         lines: list[str] = []
-        _evaluate(expression, lines)
+        _evaluate(_parsed(data), lines)
         return Work(lines, data["expression"])
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
         """One of the numbers or the target taken for another, so that a solution remains; or, past plus and minus,
         one operator for another.
         """
-        expression = _parsed(data)
-        if _signs(expression):
-            misread = [*_other_targets(data), *_other_numbers(data)]
-        else:
-            variants = [_write(variant) for variant in _swaps(expression) if worth(variant) is not None]
+        misread = [*_other_targets(data), *_other_numbers(data)]
+        if _to_take_off(data["numbers"], data["target"]) is None:
+            variants = [_write(variant) for variant in _swaps(_parsed(data)) if worth(variant) is not None]
             misread = [{**data, "expression": text} for text in variants]
         yield from shuffled(misread, rng)
 
@@ -116,29 +114,20 @@ def _other_numbers(data: Data) -> list[Data]:
 
 
 def _parsed(data: Data) -> Expression:
+    """The generator's expression, which can always be read."""
     found = parse(data["expression"])
-    assert found is not None, "the generator's expressions can be read"
+    if found is None:
+        raise DataError(f"countdown: {data['expression']!r} is no expression")
     return found
 
 
-def _signs(expression: Expression) -> bool:
-    """Numbers with + and - between them, and no brackets that a minus stands before."""
-    if isinstance(expression, Number):
-        return True
-    plain = expression.operator in "+-" and not expression.sign and isinstance(expression.right, Number)
-    return plain and _signs(expression.left)
-
-
-def _by_half_the_excess(given: Sequence[int], target: int) -> Work:
+def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -> Work:
     lines: list[str] = []
     total = given[0]
     for number in given[1:]:
         lines.append(f"{total} + {number} = {total + number}")
         total += number
     lines.append(f"{total} - {target} = {total - target}, half {(total - target) // 2}")
-    off = _to_take_off(given, target)
-    if off is None:
-        raise DataError(f"countdown: {given} with plus and minus do not make {target}")
     lines.append(f"take off {' and '.join(map(str, off)) or 'nothing'}")
     rest = Counter(given) - Counter(off)
     kept = [number for number in given if _take(rest, number)]

@@ -20,6 +20,7 @@ from envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Pu
 
 Roles = tuple[bool, ...]  # by person: True for one who tells the truth
 MOST_PEOPLE = 5  # of the constant policies: RLTF's problems have five people
+_LETTERS = "PQRST"  # compact names; an A would be an article to the released verifier
 _WORDS = {"and": " and ", "or": " or ", "<=>": " iff "}
 _PART = re.compile(r"(\w+) (?:is )?(?:an? )?(\w+)")
 _BETWEEN = re.compile(r"[,;\n]|\band\b")
@@ -48,7 +49,7 @@ class KnightsKnaves(Puzzle):
         about, compact = found["metadata"], difficulty.style == "compact"
         terms = about["knight_knave_terms"]
         data = {
-            "names": [chr(ord("A") + k) if compact else str(name) for k, name in enumerate(about["names"])],
+            "names": list(_LETTERS[:people]) if compact else [str(name) for name in about["names"]],
             "roles": ["knight", "knave"] if compact else [str(terms["knight"]), str(terms["knave"])],
             "style": difficulty.style,
             "statements": _as_lists(about["statements"]),

@@ -1,0 +1,144 @@
+"""What every puzzle promises: made by address, judged without harm, criticised without telling, solved with slips."""
+
+import re
+
+import pytest
+import reasoning_gym
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from puzzle_problems import SIZES, made
+
+from envs.puzzles.base import CORRECT
+from envs.puzzles.registry import PUZZLES, puzzle
+from r3l.core.errors import ConfigError
+from r3l.core.seeds import generator
+
+HOSTILE = [
+    "",
+    " \n\t",
+    "\x00",
+    "9" * 10**6,
+    "(" * 10**5,
+    "[" * 10**5,
+    "[" * 1900,
+    "(" * 1900,
+    "{" * 1900,
+    "-" * 1900 + "1",
+    "1" + "+1" * 900,
+    "1,1," * 10**5,
+    "10**10**10",
+    "__import__('os').abort()",
+    "[x for x in ().__class__.__bases__]",
+    "\\boxed{\\text{A is a knight}}",
+    "𝟙 ² ٣ １",
+    "İ is a Knight",
+    "\ud800",
+    "[[1e999]]",
+    "[[NaN]]",
+    "{}",
+    "null",
+    "[[" + "9" * 1900 + "]]",
+    "P is " * 300,
+    "infeasible, right",
+    "/" * 1900,
+    "1/0",
+    "0/0",
+]
+
+
+@pytest.fixture(params=list(PUZZLES))
+def kind(request):
+    return PUZZLES[request.param]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_answers_are_wrong_and_harmless(kind, size, text):
+    data = made(kind.name, size, 3).data
+    assert not kind.verify(data, text) and kind.critique(data, text) != CORRECT
+    assert len(kind.critique(data, text)) < 5000
+    if kind.name != "shortest_path" or made(kind.name, size, 3).group == "feasible":
+        assert not kind.verify_released(data, text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("0123456789 ,[]()/+-*\nPQknightave")), max_size=80))
+def test_no_text_does_harm(text):
+    for name in PUZZLES:
+        problem = made(name, "nano", 5)
+        right = PUZZLES[name].verify(problem.data, text)
+        assert (PUZZLES[name].critique(problem.data, text) == CORRECT) == right
+        PUZZLES[name].verify_released(problem.data, text)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_problems_belong_to_their_address(kind, size):
+    again = [made(kind.name, size, k) for k in (7, 0, 7)]
+    assert again[0] == again[2] != again[1]
+
+
+def test_released_texts_are_reasoning_gyms(kind):
+    parameters = {
+        "knights_knaves": {"n_people": 5, "depth_constraint": 3, "width_constraint": 3},
+        "binary_matrix": {"min_n": 3, "max_n": 5, "p_zero": 0.25},
+        "shortest_path": {"min_rows": 5, "max_rows": 6, "min_cols": 5, "max_cols": 6, "p_blocked": 0.4},
+        "countdown": {},
+    }[kind.name]
+    items = reasoning_gym.create_dataset(kind.name, seed=0, size=12, **parameters)
+    for index in range(12):
+        problem, item = made(kind.name, "rltf", index), items[index]
+        assert (problem.text, problem.answer) == (item["question"], item["answer"])
+        assert items.score_answer(problem.answer, item) == 1.0
+
+
+def test_attempts_are_right_unless_they_say_where_not(kind):
+    for size, count in (("nano", 120), ("rltf", 20)):
+        for index in range(count):
+            problem = made(kind.name, size, index)
+            careful = kind.work(problem.data)
+            for skill in (0.0, 0.5, 1.0):
+                tried = kind.attempt(problem.data, generator("test", index), skill)
+                assert tried == kind.attempt(problem.data, generator("test", index), skill)
+                assert kind.verify(problem.data, tried.answer) == (tried.first_wrong is None)
+                if tried.first_wrong is None:
+                    assert (tried.lines, tried.answer) == (careful.lines, careful.answer)
+                    assert skill > 0
+                else:
+                    shared = tried.lines[: tried.first_wrong]
+                    assert shared == careful.lines[: tried.first_wrong] and skill < 1
+                    assert tried.lines[tried.first_wrong] != careful.lines[tried.first_wrong]
+
+
+def test_skill_is_the_rate_of_right_attempts(kind):
+    data = made(kind.name, "nano", 1).data
+    right = sum(kind.attempt(data, generator("skill", k), 0.7).first_wrong is None for k in range(300))
+    assert 180 < right < 240  # 210 expected, four standard deviations are 32
+
+
+def test_critiques_never_state_the_gold_answer(kind):
+    for size, count in (("nano", 120), ("rltf", 20)):
+        for index in range(count):
+            problem = made(kind.name, size, index)
+            wrong = [kind.attempt(problem.data, generator("leak", index), 0).answer, "", "right", "infeasible"]
+            for answer in [*wrong, *kind.constants(problem.data).values(), problem.answer[:-2], problem.answer + " x"]:
+                told = kind.critique(problem.data, answer)
+                assert told == CORRECT or problem.answer not in told, (problem, answer, told)
+                assert (told == CORRECT) == kind.verify(problem.data, answer)
+
+
+def test_worked_solutions_are_right_and_at_nano_short(kind):
+    for size, count in (("nano", 120), ("rltf", 20)):
+        for index in range(count):
+            problem = made(kind.name, size, index)
+            steps = kind.steps(problem.data)
+            assert kind.verify(problem.data, steps[-1])
+            if size == "nano":
+                tried = kind.attempt(problem.data, generator("length", index), 0)
+                for text in ("\n".join(steps), "\n".join([*tried.lines, tried.answer])):
+                    assert len(text.split()) < 120
+                assert len(re.findall(r"\w+|[^\w\s]", problem.text)) <= 40
+
+
+def test_unknown_puzzles_are_named():
+    with pytest.raises(ConfigError, match="'sudoku' is unknown; there are knights_knaves, binary_matrix"):
+        puzzle("sudoku")

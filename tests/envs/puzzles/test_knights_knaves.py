@@ -1,0 +1,105 @@
+"""Knights & Knaves by hand, and against a brute force of reasoning-gym's own."""
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from puzzle_problems import made
+from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
+
+from envs.puzzles.base import CORRECT
+from envs.puzzles.knights_knaves import holds, render, solve
+from envs.puzzles.registry import PUZZLES
+
+KIND = PUZZLES["knights_knaves"]
+# Zoey: "Riley is a sinner." Riley: "Zoey is a saint and I am a saint." If Zoey lies, Riley is a saint, so Zoey is one:
+# no. So Zoey is a saint and Riley a sinner, whose statement is false.
+BY_HAND = {
+    "names": ["Zoey", "Riley"],
+    "roles": ["saint", "sinner"],
+    "style": "released",
+    "statements": [["lying", 1], ["and", ["telling-truth", 0], ["telling-truth", 1]]],
+}
+
+
+def test_answers_by_hand():
+    assert solve(BY_HAND) == (True, False)
+    assert render(BY_HAND, (True, False)) == "Zoey is a saint, and Riley is a sinner."
+    for right in (
+        "Zoey is a saint, and Riley is a sinner.",
+        "Riley is a sinner and Zoey is a saint",
+        " Zoey saint;\n Riley  sinner ",
+    ):
+        assert KIND.verify(BY_HAND, right) and KIND.critique(BY_HAND, right) == CORRECT
+    for wrong in (
+        "Zoey is a saint",  # not everybody
+        "Zoey is a saint, Riley is a saint",
+        "Zoey is a saint, Riley is a sinner, Riley is a saint",  # both ways
+        "Zoey is a saint, Riley is a sinner, Adam is a saint",  # nobody we know
+        "Zoey is a knight, Riley is a knave",  # other words
+        "Zoey is not a sinner, Riley is a sinner",
+        "\\text{Zoey is a saint, Riley is a sinner}",
+        "",
+    ):
+        assert not KIND.verify(BY_HAND, wrong), wrong
+
+
+def test_critiques_by_hand():
+    unread = "the answer must give each of Zoey, Riley one role: saint or sinner"
+    assert KIND.critique(BY_HAND, "Zoey is a saint") == unread
+    # Both saints: Zoey would say something false; Riley's statement is then true, as it should be.
+    both = "with these roles the statement of Zoey is false, which no saint says"
+    assert KIND.critique(BY_HAND, "Zoey is a saint, Riley is a saint") == both
+    # Both sinners: Zoey's statement is true. Riley's is false, as it should be.
+    neither = "with these roles the statement of Zoey is true, which no sinner says"
+    assert KIND.critique(BY_HAND, "Zoey is a sinner, Riley is a sinner") == neither
+
+
+def test_every_connective_by_its_truth_table():
+    a, b = ["telling-truth", 0], ["telling-truth", 1]
+    table = {
+        "and": [True, False, False, False],
+        "or": [True, True, True, False],
+        "->": [True, False, True, True],
+        "<=>": [True, False, False, True],
+    }
+    for connective, values in table.items():
+        found = [holds([connective, a, b], roles) for roles in itertools.product([True, False], repeat=2)]
+        assert found == values
+    assert holds(["not", ["lying", 0]], [True]) and not holds(["lying", 0], [True])
+
+
+def test_the_worked_solution_tries_one_assignment_after_another():
+    assert KIND.steps({**BY_HAND, "names": ["A", "B"], "roles": ["knight", "knave"], "style": "compact"}) == [
+        "A knight B knight: no",
+        "A knight B knave: yes yes",
+        "A knight, B knave",
+    ]
+
+
+def test_what_the_released_verifier_lets_pass():
+    gold = "Zoey is a saint, and Riley is a sinner."
+    assert KIND.verify_released(BY_HAND, gold) and KIND.verify_released(BY_HAND, "(zoey IS saint. RILEY sinner)")
+    assert not KIND.verify_released(BY_HAND, "\\text{Zoey is a saint, and Riley is a sinner}")
+    assert KIND.verify_released(BY_HAND, "I think Zoey saint, maybe Riley sinner") and not KIND.verify(
+        BY_HAND, "I think Zoey saint, maybe Riley sinner"
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2000), st.sampled_from(["nano", "rltf"]))
+def test_exactly_the_brute_forced_solution_verifies(index, size):
+    problem = made("knights_knaves", size, index)
+    found = KnightsKnavesDataset.find_solution(problem.data["statements"])
+    assert len(found) == 1
+    for roles in itertools.product([True, False], repeat=len(problem.data["names"])):
+        answer = render(problem.data, roles)
+        assert KIND.verify(problem.data, answer) == KIND.verify_released(problem.data, answer) == (roles == found[0])
+        assert (KIND.critique(problem.data, answer) == CORRECT) == (roles == found[0])
+    assert KIND.verify(problem.data, problem.answer)
+
+
+def test_not_a_knight_is_the_same_problem_as_a_knave():
+    other = {**BY_HAND, "names": ["X", "Y"], "statements": [["not", ["telling-truth", 1]], BY_HAND["statements"][1]]}
+    assert KIND.key(BY_HAND) == KIND.key(other)
+    assert KIND.key(BY_HAND) != KIND.key({**BY_HAND, "statements": BY_HAND["statements"][::-1]})
