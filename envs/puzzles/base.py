@@ -8,7 +8,7 @@ parsers with bounded work, never evaluated, and a text that cannot be read is ne
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -104,26 +104,38 @@ class Puzzle(ABC):
         found = self.work(data)
         return [*found.lines, found.answer]
 
-    def attempt(self, data: Data, rng: np.random.Generator, skill: float) -> Attempt:
+    def attempt(self, data: Data, rng: np.random.Generator, skill: float, after: int = 0) -> Attempt:
         """A solver that with probability 1 - ``skill`` misreads something once and works on with it.
 
-        An attempt is right iff ``first_wrong`` is None. The same generator state gives the same mistake: an address
-        without a variant (r3l.core.seeds) makes it a habit.
+        An attempt is right iff ``first_wrong`` is None. The first ``after`` lines are right ones, as in a retry; where
+        no mistake is left to make after them, so is the rest. The same generator state gives the same mistake: an
+        address without a variant (r3l.core.seeds) makes it a habit.
         """
         careful = self.work(data)
-        if rng.random() < skill:
-            return Attempt(careful.lines, careful.answer, None)
-        for misread in self.misreadings(data, rng):
-            found = self.work(misread)
-            if not self.verify(data, found.answer):
-                return Attempt(found.lines, found.answer, _first_difference(careful.lines, found.lines))
-        raise DataError(f"{self.name}: no misreading of {dict(data)} leads to a wrong answer")
+        if rng.random() >= skill:
+            for misread in self.misreadings(data, rng):
+                found = self.work(misread)
+                line = first_difference(careful.lines, found.lines)
+                if line is not None and line >= after and not self.verify(data, found.answer):
+                    return Attempt(found.lines, found.answer, line)
+            if not after:
+                raise DataError(f"{self.name}: no misreading of {dict(data)} leads to a wrong answer")
+        return Attempt(careful.lines, careful.answer, None)
+
+    def first_wrong(self, data: Data, lines: Sequence[str]) -> int | None:
+        """The first of ``lines`` (of reasoning, in the words of ``work``) that is not the right one; None: all are.
+
+        Lines that break off too early are wrong at their end: ``len(lines)``.
+        """
+        return first_difference(self.work(data).lines, lines)
 
 
-def _first_difference(right: list[str], other: list[str]) -> int:
-    """Where ``other`` leaves ``right``; its last line where only what follows from it differs."""
+def first_difference(right: Sequence[str], other: Sequence[str]) -> int | None:
+    """Where ``other`` leaves ``right``; where one ends before the other does, that end. None where they are equal."""
+    if list(right) == list(other):
+        return None
     pairs = zip(right, other, strict=False)
-    return next((k for k, (one, two) in enumerate(pairs) if one != two), min(len(right), len(other)) - 1)
+    return next((k for k, (one, two) in enumerate(pairs) if one != two), min(len(right), len(other)))
 
 
 def shuffled(items: list[Any], rng: np.random.Generator) -> list[Any]:

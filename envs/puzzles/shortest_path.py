@@ -61,9 +61,8 @@ class ShortestPath(Puzzle):
         return len(moves) == len(shortest) and not walk(data["grid"], moves)
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """RLTF's: moves between commas; whatever cannot be read counts as "infeasible", and so may be right."""
-        moves = [move.strip().lower() for move in answer.split(",")]
-        return self.verify(data, " ".join(moves) if all(move in MOVES for move in moves) else INFEASIBLE)
+        """RLTF's: whatever cannot be read counts as "infeasible", and so is right where there is no path."""
+        return self.verify(data, INFEASIBLE if read(answer) is None else answer)
 
     def critique(self, data: Data, answer: str) -> str:
         """The first illegal move, the wrong end, or how much too long it is; no direction, since one may be all."""

@@ -109,6 +109,32 @@ def test_attempts_are_right_unless_they_say_where_not(kind):
                     assert tried.lines[tried.first_wrong] != careful.lines[tried.first_wrong]
 
 
+def test_a_retry_errs_only_after_the_lines_it_keeps(kind):
+    late = 0
+    for index in range(60):
+        problem = made(kind.name, "nano", index)
+        careful = kind.work(problem.data)
+        for after in range(1, len(careful.lines) + 1):
+            tried = kind.attempt(problem.data, generator("retry", index), 0, after)
+            assert tried.lines[:after] == careful.lines[:after]
+            assert tried.first_wrong is None or tried.first_wrong >= after
+            assert kind.verify(problem.data, tried.answer) == (tried.first_wrong is None)
+            late += tried.first_wrong is not None
+    assert late > 20
+
+
+def test_the_first_wrong_line_is_where_lines_leave_the_worked_solution(kind):
+    problem = made(kind.name, "nano", 2)
+    lines = kind.work(problem.data).lines
+    assert kind.first_wrong(problem.data, lines) is None
+    assert kind.first_wrong(problem.data, [*lines[:-1], "something else"]) == len(lines) - 1
+    assert kind.first_wrong(problem.data, lines[:1]) == 1 and kind.first_wrong(problem.data, [*lines, "x"]) == len(
+        lines
+    )
+    tried = kind.attempt(problem.data, generator("review"), 0)
+    assert kind.first_wrong(problem.data, tried.lines) == tried.first_wrong
+
+
 def test_skill_is_the_rate_of_right_attempts(kind):
     data = made(kind.name, "nano", 1).data
     right = sum(kind.attempt(data, generator("skill", k), 0.7).first_wrong is None for k in range(300))
