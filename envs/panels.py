@@ -6,8 +6,10 @@ holds their count, ids and sha256, so that whoever regenerates them knows that t
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.task import Task
 from r3l.tracking import write_text_atomic
 
 HERE = Path(__file__).resolve().parent
@@ -89,6 +92,24 @@ def commit(env: str, panel: str, content: Mapping[str, Any]) -> Path:
     path = committed_path(env, panel)
     write_text_atomic(path, json.dumps(content, indent=1) + "\n")
     return path
+
+
+def sha256_of(tasks: Iterable[Task]) -> str:
+    """A hash of ids, groups and payloads: of all that a problem is made of."""
+    digest = hashlib.sha256()
+    for task in sorted(tasks, key=lambda task: task.id):
+        digest.update(json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def summary(tasks: Sequence[Task]) -> dict[str, Any]:
+    """What is committed of a split."""
+    return {
+        "tasks": len(tasks),
+        "groups": dict(sorted(Counter(task.group for task in tasks).items())),
+        "sha256": sha256_of(tasks),
+        "ids": [task.id for task in tasks],
+    }
 
 
 def _mend(env: str, panel: str) -> str:

@@ -104,6 +104,8 @@ class LocalConversation:
         self._policy.meter["fresh"] += (
             appended if self._policy.samples == "trajectory" else len(self._ids) - self.encoded
         )
+        if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on where nothing was said
+            self._state = [layer[:, :, :-1] for layer in self._state]
         uniforms = generator(*address).random(sampling.max_tokens)
         job = _Job(self, self._ids[self.encoded :], sampling, self._policy.renderer.stops(sampling.stop), uniforms)
         await self._policy.lockstep.request(sampling.phase, address, job)
