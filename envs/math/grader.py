@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-LONGEST = 1_000  # characters of an answer; no gold of any set has more than 200
+LONGEST = 1_000  # characters of an answer; no gold of any set has more than 210
 Status = Literal["graded", "none", "too_long", "unreadable", "timeout", "crash"]
 By = Literal["text", "number", "symbols", ""]
 

@@ -46,7 +46,9 @@ class Grader:
         self.counts[verdict.status] += 1
         return verdict
 
-    def grade_all(self, pairs: Iterable[tuple[str, str | None]], done: Callable[[], None] | None = None) -> list[Verdict]:
+    def grade_all(
+        self, pairs: Iterable[tuple[str, str | None]], done: Callable[[], None] | None = None
+    ) -> list[Verdict]:
         """``grade`` of every (gold, answer), all workers at once, in the order given; ``done`` is called after each."""
 
         def one(pair: tuple[str, str | None]) -> Verdict:
