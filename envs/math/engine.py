@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
+from envs.answers import AnswerEngine, Judge, Judgement
 from envs.math.extraction import extract
 from envs.math.grader import Verdict, compare_plainly
 from envs.math.grading import Grader
-from envs.math.released import check_in_actor
-
-from envs.answers import AnswerEngine, Judge, Judgement
 from envs.math.options import MathOptions
+from envs.math.released import check_in_actor
 from r3l.core.task import Task
 
 
