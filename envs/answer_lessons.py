@@ -9,24 +9,25 @@ import numpy as np
 
 from envs.answers import AnswerEngine, AnswerOptions, Judge
 from envs.demonstrator import Temperament
-from envs.lessons import CAREFUL, Manner
+from envs.lessons import Manner
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Ended, Observation
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 
-# The next line after ``lines`` ("" ends a response that needs no further one), as somebody would write it who errs so.
-NextLine = Callable[[Task, Sequence[str], Temperament, np.random.Generator], str]
+# A whole response that begins with the lines given, as somebody would write it who errs so.
+Write = Callable[[Task, Sequence[str], Temperament, np.random.Generator], list[str]]
 
 
 @dataclass(frozen=True)
 class AnswerCurriculum:
-    """What problems bring to their demonstrations. ``task``: warm-start task k, no two the same."""
+    """What problems bring to their demonstrations. ``task``: warm-start task k; ``solution``: its right lines."""
 
     dialogue: Callable[[int], Dialogue]  # of a turn limit, in the compact style
     judge: Judge
     task: Callable[[int], Task]
-    next_line: NextLine
+    solution: Callable[[Task], list[str]]
+    write: Write
 
     def demonstrations(
         self, indices: Sequence[int], variants: int, manner: Manner, max_turns: int
@@ -41,15 +42,14 @@ class AnswerCurriculum:
         """Answer ``task`` once, review it, and answer again from the pivot. Deterministic in (task, variant)."""
         rng = generator("demonstration", task.id, variant)
         dialogue, who = self.dialogue(max_turns), manner.temperament(rng)
-        first, steps, last = self._write(task, [], who, rng, max_turns)
+        first, steps, last = self._play(task, self.write(task, [], who, rng)[:max_turns])
         answers = tuple((step.action, "") for step in steps)
         review = dialogue.review(Ended(task, first.text, answers, last.success, None))
         assert review is not None, (task.id, answers)
         retry, again = list[Step](), None
         if (pivot := review["retry_from_step"]) is not None:
-            kept = [step.action for step in steps[:pivot]]
-            kept.append(self.next_line(task, kept, CAREFUL.temperament(rng), rng))  # as the review says
-            _, written, again = self._write(task, kept, who, rng, max_turns)
+            kept = self.solution(task)[: pivot + 1]  # what was right before, and the line that the review asks for
+            _, written, again = self._play(task, self.write(task, kept, who, rng)[:max_turns])
             retry = written[pivot:]
         return Demonstration(
             task=task,
@@ -63,16 +63,12 @@ class AnswerCurriculum:
             retry_success=again is not None and again.success,
         )
 
-    def _write(
-        self, task: Task, lines: Sequence[str], who: Temperament, rng: np.random.Generator, max_turns: int
-    ) -> tuple[Observation, list[Step], Observation]:
-        """``lines`` and those that follow them: first observation, steps, last observation."""
+    def _play(self, task: Task, lines: Sequence[str]) -> tuple[Observation, list[Step], Observation]:
+        """First observation, steps, last observation."""
         engine = AnswerEngine(AnswerOptions(), self.judge)
         first = now = engine.reset(task)
         steps: list[Step] = []
-        while not now.done and len(steps) < max_turns:
-            written = [step.action for step in steps]
-            line = lines[len(steps)] if len(steps) < len(lines) else self.next_line(task, written, who, rng)
+        for line in lines:
             steps.append(Step(now, line, line))
             now = engine.step(line)
         return first, steps, now

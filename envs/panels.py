@@ -87,29 +87,23 @@ def check(env: str, panel: str, split: str, found: str) -> None:
         )
 
 
+def sha256_of(found: Iterable[Task]) -> str:
+    """The hash of a list of tasks, in any order: ids, groups and payloads."""
+    lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in found)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def summary(found: Sequence[Task]) -> dict[str, Any]:
+    """What is committed of a split: numbers of tasks and of each group, and the hash."""
+    groups = dict(sorted(Counter(task.group for task in found).items()))
+    return {"tasks": len(found), "groups": groups, "sha256": sha256_of(found)}
+
+
 def commit(env: str, panel: str, content: Mapping[str, Any]) -> Path:
     """Write the file to commit, whole or not at all; its path."""
     path = committed_path(env, panel)
     write_text_atomic(path, json.dumps(content, indent=1) + "\n")
     return path
-
-
-def sha256_of(tasks: Iterable[Task]) -> str:
-    """A hash of ids, groups and payloads: of all that a problem is made of."""
-    digest = hashlib.sha256()
-    for task in sorted(tasks, key=lambda task: task.id):
-        digest.update(json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def summary(tasks: Sequence[Task]) -> dict[str, Any]:
-    """What is committed of a split."""
-    return {
-        "tasks": len(tasks),
-        "groups": dict(sorted(Counter(task.group for task in tasks).items())),
-        "sha256": sha256_of(tasks),
-        "ids": [task.id for task in tasks],
-    }
 
 
 def _mend(env: str, panel: str) -> str:

@@ -113,6 +113,14 @@ def next_line(task: Task, lines: Sequence[str], who: Temperament, rng: np.random
     return _line(value, sign, operation.operand, result)
 
 
+def write(task: Task, kept: Sequence[str], who: Temperament, rng: np.random.Generator) -> list[str]:
+    """A whole response that begins with ``kept``."""
+    lines = list(kept)
+    while not lines or lines[-1].endswith("\n"):
+        lines.append(next_line(task, lines, who, rng))
+    return lines
+
+
 def critic(task: Task, lines: Sequence[str]) -> Flaw | None:
     """The first line that is not as it should be, and the operation due there, without its result."""
     if "operations" not in task.payload:

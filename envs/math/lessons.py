@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envs.answer_lessons import AnswerCurriculum
-from envs.math.arithmetic import next_line, problem
+from envs.math.arithmetic import problem, solution, write
 from envs.math.dialogue import create
 from envs.math.engine import judge
 from envs.math.options import MathOptions
@@ -18,5 +18,6 @@ CURRICULUM = AnswerCurriculum(
     dialogue=lambda max_turns: create("compact", max_turns, MathOptions()),
     judge=judge(MathOptions()),
     task=_task,
-    next_line=next_line,
+    solution=solution,
+    write=write,
 )

@@ -14,8 +14,8 @@ from importlib.metadata import version
 from typing import Any
 
 from envs.measure import HEADLINE, Script, alone, machine, play, spread
-from envs.panels import sha256_of
 from envs.scienceworld.java import find_java
+from envs.scienceworld.panels import sha256_of
 from envs.scienceworld.panels import tasks as tasks_of
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from envs.panels import Strict, check, definition_path, read_definition, sha256_of, split_hash
+from envs.panels import Strict, check, definition_path, read_definition, split_hash
 from envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
 from envs.scienceworld.solutions import solution, solved
 from r3l.core.errors import ConfigError
@@ -77,6 +79,14 @@ def warmstart_task(index: int, panel: str = "nano") -> Task:
         raise ConfigError(f"warm-start task {index}: indices start at 0")
     found = _warmstart(panel)
     return found[index % len(found)]
+
+
+def sha256_of(tasks: Iterable[Task]) -> str:
+    """A hash of ids, groups and payloads: of all that a problem is made of."""
+    digest = hashlib.sha256()
+    for task in sorted(tasks, key=lambda task: task.id):
+        digest.update(json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
 
 
 @lru_cache(maxsize=8)

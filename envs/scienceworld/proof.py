@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envs.panels import commit, sha256_of
+from envs.panels import commit
 from envs.scienceworld.engine import ScienceWorldEngine
-from envs.scienceworld.panels import ENV, chosen, definition
+from envs.scienceworld.panels import ENV, chosen, definition, sha256_of
 from envs.scienceworld.selection import SPLITS
 from r3l.core.errors import DataError
 from r3l.core.task import Task

@@ -7,13 +7,11 @@ original catalogue by session number; the catalogue is the user's own, its size 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from envs.panels import check, definition_path, split_hash
+from envs.panels import check, definition_path, sha256_of, split_hash
 from envs.webshop.build import original, synthetic
 from envs.webshop.catalogue import Catalogue, Meta
 from envs.webshop.definitions import ENV, ORIGINAL_SPLITS, definition
@@ -51,12 +49,6 @@ def warmstart_task(index: int, name: str = "nano") -> Task:
     """A goal that is in no split; numbered from 0, starting again at the end."""
     spare = regenerate(name)["warmstart"]
     return spare[index % len(spare)]
-
-
-def sha256_of(found: Iterable[Task]) -> str:
-    """The hash of a list of tasks: ids (with the catalogue's size and hash), groups and payloads."""
-    lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in found)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @lru_cache(maxsize=2)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from envs.lessons import CAREFUL, demonstrate
-from envs.panels import commit
+from envs.panels import commit, summary
 from envs.webshop.definitions import ENV, definition
 from envs.webshop.engine import WebshopEngine
 from envs.webshop.lessons import CURRICULUM
-from envs.webshop.panels import catalogue, regenerate, sha256_of
+from envs.webshop.panels import catalogue, regenerate
 from r3l.core.errors import DataError
 from r3l.core.pool import Recorded
 from r3l.core.task import Task
@@ -26,12 +25,7 @@ def build(name: str) -> Path:
         found = regenerate(name)[split]
         for task in found:
             prove(task)
-        content["splits"][split] = {
-            "tasks": len(found),
-            "groups": dict(sorted(Counter(task.group for task in found).items())),
-            "sha256": sha256_of(found),
-            "ids": [task.id for task in found],
-        }
+        content["splits"][split] = {**summary(found), "ids": [task.id for task in found]}
     return commit(ENV, name, content)
 
 

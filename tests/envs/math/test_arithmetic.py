@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from envs.demonstrator import Temperament
 from envs.math import PACKAGE
-from envs.math.arithmetic import BUCKETS, LARGEST, Operation, critic, next_line, operations, problem, solution
+from envs.math.arithmetic import BUCKETS, LARGEST, Operation, critic, next_line, operations, problem, solution, write
 from envs.math.proof import prove
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
@@ -89,9 +89,7 @@ def test_slips_are_what_the_critic_sees():
         rng = generator("slips", k)
         task = problem("train", k, 3)
         who = Temperament(0.5, 0.5, forgets=bool(k % 2))
-        lines: list[str] = []
-        while not lines or lines[-1].endswith("\n"):
-            lines.append(next_line(task, lines, who, rng))
+        lines = write(task, [], who, rng)
         right, flaw = solution(task), critic(task, lines)
         first = next((i for i, line in enumerate(lines) if line != right[i]), None)
         assert (flaw.line if flaw else None) == first
