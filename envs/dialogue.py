@@ -8,6 +8,7 @@ from importlib import resources
 from string import Template
 
 from envs.responses import FORMAT, REPEATS, REPETITION
+from r3l.core.environment import Stop
 from r3l.core.errors import ConfigError
 
 STYLES = ("released", "compact")
@@ -21,6 +22,7 @@ class TaggedDialogue:
     turn limit below 1.
     """
 
+    stop: Stop = "end"
     package: str
     label: str
     domain: str
@@ -36,10 +38,7 @@ class TaggedDialogue:
 
     def __init__(self, style: str, max_turns: int | None = None) -> None:
         max_turns = self.released_turns if max_turns is None else max_turns
-        if style not in STYLES:
-            raise ConfigError(f"{self.label} prompt style {style!r} is unknown; it is one of {', '.join(STYLES)}")
-        if max_turns < 1:
-            raise ConfigError(f"{self.label} max_turns is {max_turns}; it must be at least 1")
+        check_style(self.label, style, max_turns)
         self.style = style
         self.max_turns = max_turns
 
@@ -59,6 +58,14 @@ class TaggedDialogue:
     def fill(self, name: str, **values: object) -> str:
         """The prompt file ``name`` with its placeholders filled."""
         return _template(self.package, name).substitute(values)
+
+
+def check_style(label: str, style: str, max_turns: int) -> None:
+    """Raise ConfigError for an unknown style or a turn limit below 1."""
+    if style not in STYLES:
+        raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(STYLES)}")
+    if max_turns < 1:
+        raise ConfigError(f"{label} max_turns is {max_turns}; it must be at least 1")
 
 
 @cache

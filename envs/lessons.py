@@ -52,6 +52,21 @@ class Curriculum:
     begin: Callable[[Task, str], Belief]
     fresh: bool
 
+    def demonstrations(
+        self, indices: Sequence[int], variants: int, manner: Manner, max_turns: int
+    ) -> Iterator[Demonstration]:
+        """``variants`` demonstrations on each warm-start task."""
+        engine = self.engine()
+        recorded = Recorded(engine)
+        try:
+            for index in indices:
+                task = self.task(index)
+                for variant in range(variants):
+                    number = variant if self.fresh else index * variants + variant
+                    yield demonstrate(self, recorded, task, number, manner, max_turns)
+        finally:
+            engine.close()
+
 
 @dataclass
 class Scene:
@@ -139,19 +154,3 @@ def _guided(scene: Scene, belief: Belief, before: Answers) -> Scene:
 def _answers(steps: Sequence[Step], last: str) -> list[tuple[str, str]]:
     texts = [*(step.now.text for step in steps[1:]), last]
     return [(step.action, text) for step, text in zip(steps, texts, strict=True)]
-
-
-def demonstrations(
-    curriculum: Curriculum, indices: Sequence[int], variants: int, manner: Manner, max_turns: int
-) -> Iterator[Demonstration]:
-    """``variants`` demonstrations on each warm-start task."""
-    engine = curriculum.engine()
-    recorded = Recorded(engine)
-    try:
-        for index in indices:
-            task = curriculum.task(index)
-            for variant in range(variants):
-                number = variant if curriculum.fresh else index * variants + variant
-                yield demonstrate(curriculum, recorded, task, number, manner, max_turns)
-    finally:
-        engine.close()

@@ -1,7 +1,7 @@
 """An environment package by convention: what r3l sees of ``envs/<name>``, each module imported when first used.
 
-``engine.create(options)``, ``dialogue.DIALOGUE(style, max_turns)``, ``panels.tasks`` and ``panels.committed_hash``, and
-``lessons.CURRICULUM`` where a start model can be taught. Listing environments so needs no engine, Java or numpy.
+``engine.create(options)``, ``dialogue.create(style, max_turns, options)``, ``panels.tasks``, ``panels.committed_hash``,
+and ``lessons.CURRICULUM`` where a start model can be taught. Listing environments so needs no engine, Java or numpy.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Package:
         return engine
 
     def dialogue(self, settings: Mapping[str, Any]) -> Dialogue:
-        """The text side; ``settings`` has ``style`` and ``max_turns``."""
-        found: Dialogue = self._part("dialogue").DIALOGUE(str(settings["style"]), int(settings["max_turns"]))
+        """The text side; ``settings`` has ``style``, ``max_turns`` and the engine's ``options``."""
+        options = read_options(self.options, self.name, settings.get("options", {}))
+        found: Dialogue = self._part("dialogue").create(str(settings["style"]), int(settings["max_turns"]), options)
         return found
 
     def tasks(self, panel: str) -> list[Task]:
@@ -57,9 +58,12 @@ class Package:
         self, indices: Sequence[int], variants: int, max_turns: int, manner: Mapping[str, float]
     ) -> Iterator[Demonstration]:
         """``variants`` scripted demonstrations of each warm-start task; ``manner`` says how the agents err."""
-        from envs.lessons import Manner, demonstrations
+        from envs.lessons import Manner
 
-        return demonstrations(self._part("lessons").CURRICULUM, indices, variants, Manner(**manner), max_turns)
+        found: Iterator[Demonstration] = self._part("lessons").CURRICULUM.demonstrations(
+            indices, variants, Manner(**manner), max_turns
+        )
+        return found
 
     def _part(self, module: str) -> Any:
         return importlib.import_module(f"envs.{self.name}.{module}")

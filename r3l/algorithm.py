@@ -105,9 +105,9 @@ class R3L(TrainedMethod[R3LSettings]):
         guidance = guidance_text(report, s.guidance)
         done = await retry(arena, base, pivot, guidance, s, number, s.replay_duplicate_obs)
         attempt.retries.append((reflection, done))
-        attempt.pivots.append(pivot)
+        attempt.pivots.append(pivot if s.credit_from == "restart" else report.pivot)
         for trajectory in (done.distilled, done.guided):
-            assign_pivotal_credit(trajectory, pivot, s)
+            assign_pivotal_credit(trajectory, attempt.pivots[-1], s)
 
     def _explored(self, attempt: Attempt) -> list[Trajectory]:
         distilled = self.settings.train_on == "distilled"

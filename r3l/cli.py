@@ -388,16 +388,18 @@ def _resolve(
 
 
 def _env_module(env: str, name: str) -> Any:
-    """``envs.<env>.<name>``, for what only some environments have."""
+    """The module ``name`` of an environment's package, for what only some environments have."""
     from r3l.config import EnvConfig, load
+    from r3l.core.pool import find_package
 
     load("envs", env, EnvConfig)
+    package = f"envs.{find_package(env).name}"
     try:
-        return importlib.import_module(f"envs.{env}.{name}")
+        return importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError as error:
-        if error.name != f"envs.{env}.{name}":
+        if error.name != f"{package}.{name}":
             raise
-        raise ConfigError(f"environment {env!r} has no {name} (envs/{env}/{name}.py)") from error
+        raise ConfigError(f"environment {env!r} has no {name} ({package.replace('.', '/')}/{name}.py)") from error
 
 
 def _belong(env: str, given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:

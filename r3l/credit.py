@@ -22,6 +22,9 @@ class CreditSettings(BaseModel):
         ("base", "distilled", "guided_retry"), description="whose shared prefix carries no gradient (B-3, B-5)"
     )
     credit_rule: CreditRule = Field("suffix", description="what of the base trains (B-12)")
+    credit_from: Literal["restart", "reflected"] = Field(
+        "restart", description="where credit begins: where the retry did, or at the reported pivot all the same (B-5)"
+    )
 
 
 def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSettings) -> None:

@@ -144,7 +144,7 @@ async def reflect(
     conversation.close()
     verdict = _judge(completion, len(trajectory.turns), settings.coerce_pivot)
     _count(arena, verdict)
-    if settings.reflection_sees == "answer" and isinstance(verdict, Report) and verdict.suggestion:
+    if isinstance(verdict, Report) and verdict.suggestion:
         count_leak(arena, trajectory.task, verdict.suggestion)
     return Reflection(verdict, as_sample(trajectory, "reflection", earlier, completion))
 

@@ -86,11 +86,14 @@ def with_guidance(guidance: str | None, place: GuidancePlace, twice: bool = Fals
 
     ``system_message``: at the end of the system prompt when the retry starts over, else as a system message
     of its own before the observation (released code). ``user_turn``: at the head of the user message, for
-    templates that allow no system message in mid-dialog (audit B-33). ``twice``: in mid-dialog the observation
-    stands there once more before the guidance (audit B-6).
+    templates that allow no system message in mid-dialog (audit B-33). Between two lines of a response it is a message
+    of its own. ``twice``: in mid-dialog the observation stands there once more before the guidance (audit B-6).
     """
 
     def decorate(messages: list[Message]) -> tuple[list[Message], list[Message]]:
+        if not messages:  # in the middle of a response, which simply goes on without guidance
+            role = "user" if place == "user_turn" else "system"
+            return [Message(role, guidance)] if guidance else [], []
         *before, user = messages
         copied = [user] if twice else []
         clean = [*before, *copied, user]

@@ -47,6 +47,7 @@ class TableConfig(Strict):
     baseline: str = Field(description="the method that differences are paired with")
     methods: list[str] = Field(min_length=1)
     core: list[str] = Field([], description="the rows of grid=core")
+    envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
     sources: dict[str, str]
 
 
@@ -71,7 +72,7 @@ def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     """Every run of a table by its state directory under results/, methods together and seeds innermost."""
     found = [
         resolve(config.tier, env, method, seed, config.model, list(config.set))
-        for env in config.envs
+        for env in table.envs or config.envs
         for method in config.rows(table)
         for seed in config.seeds
     ]
@@ -86,7 +87,10 @@ def options(config: WorkflowConfig) -> str:
 
 def panel_files(env: str) -> list[str]:
     """Committed files and definitions of an environment's panels: when they change, its runs are stale."""
-    found = [*(ROOT / "envs" / env / "panels").glob("*.json"), *(CONFIGS / "panels").glob(f"{env}_*.yaml")]
+    from r3l.core.pool import find_package
+
+    package = find_package(env).name  # several environments may be one package
+    found = [*(ROOT / "envs" / package / "panels").glob("*.json"), *(CONFIGS / "panels").glob(f"{package}_*.yaml")]
     return sorted(os.path.relpath(path) for path in found)
 
 

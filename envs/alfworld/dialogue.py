@@ -14,6 +14,7 @@ from typing import Any
 
 from envs.alfworld.goals import parse_goal
 from envs.dialogue import TaggedDialogue
+from envs.options import Options
 from envs.responses import FORMAT, REPETITION, read_action, repeats
 from r3l.core.environment import Ended, Message, Observation, Parsed
 from r3l.core.errors import DataError
@@ -103,4 +104,6 @@ def _recent(actions: Sequence[str]) -> str:
     return f"The last {len(actions) - start}: {shown}." if shown else "No action yet."
 
 
-DIALOGUE = AlfworldDialogue  # found by envs.package
+def create(style: str, max_turns: int, options: Options) -> AlfworldDialogue:
+    """The text side; found by ``envs.package``."""
+    return AlfworldDialogue(style, max_turns)

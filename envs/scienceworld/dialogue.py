@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.dialogue import TaggedDialogue
+from envs.options import Options
 from envs.responses import FORMAT, REPETITION, read_action, repeats
 from envs.scienceworld.brief import brief, brief_first
 from r3l.core.environment import Ended, Message, Observation, Parsed
@@ -57,4 +58,6 @@ class ScienceWorldDialogue(TaggedDialogue):
         return Message("user", self.fill("turn", observation=now.text.strip(), contract=self.fill("contract")))
 
 
-DIALOGUE = ScienceWorldDialogue  # found by envs.package
+def create(style: str, max_turns: int, options: Options) -> ScienceWorldDialogue:
+    """The text side; found by ``envs.package``."""
+    return ScienceWorldDialogue(style, max_turns)

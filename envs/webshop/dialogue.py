@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.dialogue import TaggedDialogue
+from envs.options import Options
 from envs.responses import FORMAT, REPETITION
 from envs.webshop import pages
 from envs.webshop.engine import SEARCH_ACTION
@@ -121,4 +122,6 @@ def _shown(text: str) -> list[str]:
     return kept
 
 
-DIALOGUE = WebshopDialogue  # found by envs.package
+def create(style: str, max_turns: int, options: Options) -> WebshopDialogue:
+    """The text side; found by ``envs.package``."""
+    return WebshopDialogue(style, max_turns)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from r3l.core.task import Task
+
+Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
 
 
 @dataclass(frozen=True)
@@ -87,19 +89,21 @@ class Dialogue(Protocol):
     """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
 
     ``actions`` are the actions taken so far in the trajectory, oldest first. ``style`` is ``released`` (the
-    original's full prompts) or ``compact`` (observations only); reflection prompts follow it.
+    original's full prompts) or ``compact`` (observations only); reflection prompts follow it. ``stop``: what a turn is,
+    a whole response or a line of one.
     """
 
     domain: str
     style: str
     max_turns: int
+    stop: Stop
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """The messages before the first response (an optional system message, then one user message)."""
         ...
 
-    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The user message that shows ``now`` after ``actions``."""
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
+        """The user message that shows ``now`` after ``actions``; None where the response goes on with its next line."""
         ...
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:

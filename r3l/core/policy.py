@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from r3l.core.environment import Message
+from r3l.core.environment import Message, Stop
 from r3l.core.seeds import Address
 
 Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole dialog, or one response in its context
@@ -18,21 +18,23 @@ PHASES = ("rollout", "feedback", "retry")
 class Sampling:
     """How to sample. ``max_tokens`` counts the tokens of one response, the end-of-turn token included.
 
-    ``phase`` (index into PHASES; feedback: reflections and critiques) orders the batches of one step: see
-    ``r3l.core.lockstep``.
+    ``stop``: with ``line`` a token that holds a line break ends the sampling too, and the next ``respond`` continues
+    the response where no message has been added. ``phase`` (index into PHASES; feedback: reflections and critiques)
+    orders the batches of one step: see ``r3l.core.lockstep``.
     """
 
     temperature: float = 1.0
     max_tokens: int = 512
     phase: int = 0
+    stop: Stop = "end"
 
 
 @dataclass(frozen=True)
 class Completion:
     """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog.
 
-    ``stop_reason``: ``end`` (end-of-turn sampled), ``length`` (max_tokens reached) or ``context`` (the
-    dialog no longer fits the model; then there are no response tokens).
+    ``stop_reason``: ``end`` (end-of-turn sampled), ``line`` (a line break, see Sampling), ``length`` (max_tokens
+    reached) or ``context`` (the dialog no longer fits the model; then there are no response tokens).
     """
 
     text: str

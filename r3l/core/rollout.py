@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from r3l.core.environment import Dialogue, Ended, Message, Observation
+from r3l.core.environment import Dialogue, Ended, Message, Observation, Parsed
 from r3l.core.policy import Completion, Conversation, Policy, Sampling
 from r3l.core.pool import EnvironmentPool, Handle
 from r3l.core.seeds import Address
@@ -164,15 +164,15 @@ def _next_messages(dialogue: Dialogue, episode: Episode, now: Observation) -> li
     trajectory = episode.trajectory
     if not trajectory.turns:
         return dialogue.opening(trajectory.task, episode.first)
-    return [dialogue.following(episode.first, trajectory.actions, now)]
+    message = dialogue.following(episode.first, trajectory.actions, now)
+    return [] if message is None else [message]
 
 
 def _read(dialogue: Dialogue, trajectory: Trajectory, completion: Completion, now: Observation) -> Turn:
     parsed = dialogue.parse(completion.text, now, trajectory.actions)
-    error = parsed.error
-    if error is not None and completion.stop_reason == "length":
-        error = "truncated"
-    return Turn.of(completion, now.text, parsed.action, error)
+    if completion.stop_reason == "length" and (parsed.error is not None or dialogue.stop == "line"):
+        parsed = Parsed(None, "truncated")
+    return Turn.of(completion, now.text, parsed.action, parsed.error)
 
 
 def _engine_reason(now: Observation, turns: int, max_turns: int) -> str | None:

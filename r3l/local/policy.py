@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,17 +26,18 @@ from r3l.local.render import ChatRenderer
 
 @dataclass
 class _Job:
-    """One response being sampled: ``pending`` tokens are not encoded yet."""
+    """One response being sampled: ``pending`` tokens are not encoded yet, any of ``stops`` is the last one."""
 
     conversation: LocalConversation
     pending: list[int]
     sampling: Sampling
+    stops: Set[int]
     uniforms: np.ndarray
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
 
-    def finished(self, end_id: int) -> bool:
-        return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] == end_id)
+    def finished(self) -> bool:
+        return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 
 class LocalPolicy:
@@ -103,13 +104,15 @@ class LocalConversation:
         self._policy.meter["fresh"] += (
             appended if self._policy.samples == "trajectory" else len(self._ids) - self.encoded
         )
+        if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on where nothing was said
+            self._state = [layer[:, :, :-1] for layer in self._state]
         uniforms = generator(*address).random(sampling.max_tokens)
-        job = _Job(self, self._ids[self.encoded :], sampling, uniforms)
+        job = _Job(self, self._ids[self.encoded :], sampling, self._policy.renderer.stops(sampling.stop), uniforms)
         await self._policy.lockstep.request(sampling.phase, address, job)
         self._last_is_new = True
         if not self._policy.keep_cache:
             self._state = None
-        return self._accept(prompt, job.ids, job.logprobs)
+        return self._accept(prompt, job.ids, job.logprobs, job.stops)
 
     def adopt(self, completion: Completion) -> tuple[int, ...]:
         """Append a response of another dialog; its prompt ids here."""
@@ -161,14 +164,17 @@ class LocalConversation:
         if self._state is not None:
             self._state = [layer[:, :, :same] for layer in self._state] if same else None
 
-    def _accept(self, prompt: list[int], ids: list[int], logprobs: list[float]) -> Completion:
+    def _accept(
+        self, prompt: list[int], ids: list[int], logprobs: list[float], stops: Set[int] = frozenset()
+    ) -> Completion:
         self._ids += ids
         self._ends.append(len(self._ids))
         self._ended = ids[-1] == self._policy.renderer.end_id
         text = self._policy.renderer.text(ids)
         self._dialog.append(Message("assistant", text))
         self._heard.append(len(self._dialog))
-        return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), "end" if self._ended else "length")
+        reason = "end" if self._ended else "line" if ids[-1] in stops else "length"
+        return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason)
 
 
 class _Decoder:
@@ -245,7 +251,7 @@ class _Decoder:
     def _retire(self, row: int, j: int) -> bool:
         """Whether row's job is done; a done job's dialog takes its cache (the last token is not encoded yet)."""
         job = self.jobs[j]
-        if not job.finished(self.end_id):
+        if not job.finished():
             return False
         job.conversation._state = self.cache.row(row)
         return True

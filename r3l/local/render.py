@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-from r3l.core.environment import Message
+from r3l.core.environment import Message, Stop
 from r3l.core.errors import ConfigError
 
 _MARK = "\u241e"  # stands for an earlier response; any text that no template produces
@@ -33,16 +34,31 @@ class ChatRenderer:
         return self._encode(self._render(messages))
 
     def following(self, messages: list[Message], ended: bool) -> list[int]:
-        """Token ids between a response and the next; ``ended`` when the response sampled its end token."""
+        """Token ids between a response and the next; ``ended`` when the response sampled its end token.
+
+        None without messages: the next response continues this one.
+        """
+        if not messages:
+            return []
         dialog = [Message("user", "."), Message("assistant", _MARK), *messages]
         tail = self._render(dialog).split(_MARK, 1)[1]
         if ended:
             tail = tail.removeprefix(self._end_text)
         return self._encode(tail)
 
-    def response(self, text: str) -> list[int]:
-        """Token ids of a response given as text, its end token included."""
-        return [*self._encode(text), self.end_id]
+    def response(self, text: str, stop: Stop = "end") -> list[int]:
+        """Token ids of a response given as text, its end token included unless it is a line that goes on."""
+        goes_on = stop == "line" and text.endswith("\n")
+        return [*self._encode(text), *([] if goes_on else [self.end_id])]
+
+    def stops(self, stop: Stop) -> frozenset[int]:
+        """The tokens after which sampling pauses."""
+        return frozenset({self.end_id}) if stop == "end" else self._line_ends
+
+    @cached_property
+    def _line_ends(self) -> frozenset[int]:
+        breaks = (i for i in range(len(self.tokenizer)) if "\n" in self.tokenizer.decode([i]))
+        return frozenset({self.end_id, *breaks})
 
     def text(self, ids: list[int]) -> str:
         """A response's text without its end token."""

@@ -42,7 +42,7 @@ class Session:
             policy=self.policy,
             pool=self.pool,
             dialogue=self.dialogue,
-            sampling=Sampling(temperature, s.max_tokens),
+            sampling=Sampling(temperature, s.max_tokens, stop=self.dialogue.stop),
             feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
             address=address,
             gather=self.policy.lockstep.gather,
@@ -60,7 +60,7 @@ def open_session(run: Run, model: str) -> Iterator[Session]:
     torch.use_deterministic_algorithms(True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     package = find_package(run.env)
-    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns}
+    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
     network, tokenizer = load_model(model, device)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from r3l.config import CONFIGS, Strict, validate
 from r3l.core.demonstration import Demonstration, Step
-from r3l.core.environment import Dialogue, Message
+from r3l.core.environment import Dialogue, Message, Stop
 from r3l.core.pool import find_package
 from r3l.core.seeds import generator
 from r3l.local.nano import build_model, build_tokenizer
@@ -123,9 +123,14 @@ def _lessons(
     renderer: ChatRenderer, documents: Iterable[tuple[str, list[Part]]], config: WarmstartConfig
 ) -> dict[str, list[Lesson]]:
     lessons: dict[str, list[Lesson]] = {"episode": [], "retry": []}
+    stop = _dialogue(config).stop
     for kind, parts in documents:
-        lessons[kind].append(render(renderer, parts, config.prompt_weight))
+        lessons[kind].append(render(renderer, parts, config.prompt_weight, stop))
     return lessons
+
+
+def _dialogue(config: WarmstartConfig) -> Dialogue:
+    return find_package(config.env).dialogue({"style": "compact", "max_turns": config.max_turns})
 
 
 def _in_workers(config: WarmstartConfig, phase: Phase, workers: int) -> Iterator[list[tuple[str, list[Part]]]]:
@@ -138,8 +143,7 @@ def _in_workers(config: WarmstartConfig, phase: Phase, workers: int) -> Iterator
 
 def _documents(job: tuple[WarmstartConfig, Phase, range]) -> list[tuple[str, list[Part]]]:
     config, phase, indices = job
-    package = find_package(config.env)
-    dialogue = package.dialogue({"style": "compact", "max_turns": config.max_turns})
+    package, dialogue = find_package(config.env), _dialogue(config)
     found: list[tuple[str, list[Part]]] = []
     for demonstration in package.demonstrations(indices, phase.variants, config.max_turns, phase.manner):  # type: ignore[attr-defined]
         found.append(("episode", episode_parts(dialogue, demonstration)))
@@ -174,7 +178,11 @@ def retry_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
 def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:
     actions: list[str] = []
     for step in steps:
-        yield ([dialogue.following(d.first, actions, step.now)] if actions else dialogue.opening(d.task, d.first))
+        if actions:
+            message = dialogue.following(d.first, actions, step.now)
+            yield [] if message is None else [message]
+        else:
+            yield dialogue.opening(d.task, d.first)
         actions.append(step.action)
 
 
@@ -189,13 +197,14 @@ def _texts(documents: Iterable[tuple[str, list[Part]]]) -> Iterator[str]:
             yield response
 
 
-def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float) -> Lesson:
+def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float, stop: Stop = "end") -> Lesson:
     """Token ids and weights of a document, piece by piece as a live dialog would be."""
     ids: list[int] = []
     weight: list[float] = []
-    for k, (messages, response, trained) in enumerate(parts):
-        prompt = renderer.following(messages, ended=True) if k else renderer.opening(messages)
-        answer = [*renderer.tokenizer.encode(response, add_special_tokens=False), renderer.end_id]
+    for messages, response, trained in parts:
+        ended = bool(ids) and ids[-1] == renderer.end_id
+        prompt = renderer.following(messages, ended) if ids else renderer.opening(messages)
+        answer = renderer.response(response, stop)
         ids += prompt + answer
         weight += [prompt_weight] * len(prompt) + [float(trained)] * len(answer)
     return Lesson(np.asarray(ids, dtype=np.int32), np.asarray(weight, dtype=np.float32))

@@ -78,3 +78,40 @@ def test_temperature_zero_is_greedy_and_context_is_respected(nano):
     assert len({g.response_ids for g in greedy}) == 1
     tight = LocalPolicy(model, tokenizer, 6)
     assert asyncio.run(once(tight, Sampling(1.0, 8), ("c",))).stop_reason == "context"
+
+
+def test_lines_continue_one_response_and_forks_continue_it_too(nano):
+    model, tokenizer = nano
+    policy = LocalPolicy(model, tokenizer, 512)
+    policy.renderer.__dict__["_line_ends"] = frozenset(range(1, 300, 3))  # as if every third token ended a line
+    line = Sampling(1.0, 12, stop="line")
+
+    async def respond():
+        dialog = policy.open()
+        dialog.add(Message("user", "desk 1"))
+        lines = [await dialog.respond(line, ("lines", k)) for k in range(6)]
+        fork = dialog.fork(2)  # all of it is encoded: goes on with nothing said
+        again = [await fork.respond(line, ("lines", k)) for k in range(2, 6)]
+        return dialog, lines, again
+
+    dialog, lines, again = asyncio.run(respond())
+    assert [x.stop_reason for x in lines].count("line") >= 4
+    assert [x.prompt_ids for x in lines[1:]] == [()] * 5
+    sampled = [i for x in lines for i in x.response_ids]
+    assert dialog._ids[-len(sampled) :] == sampled
+    with torch.no_grad():
+        logp = torch.log_softmax(model(torch.tensor(dialog._ids)[None]).logits[0].double(), -1)
+    expected = [logp[k - 1, dialog._ids[k]].item() for k in range(len(dialog._ids) - len(sampled), len(dialog._ids))]
+    assert [p for x in lines for p in x.logprobs] == pytest.approx(expected, abs=1e-5)
+    assert [x.response_ids for x in again] == [x.response_ids for x in lines[2:]]
+
+
+def test_a_line_break_is_seen_inside_of_tokens(nano):
+    policy = LocalPolicy(*nano, 512)
+    tokenizer = nano[1]
+    stops = policy.renderer.stops("line")
+    assert {tokenizer.eos_token_id, *tokenizer.encode("\n")} <= stops
+    assert not stops & set(tokenizer.encode("You arrive at desk 1."))
+    assert policy.renderer.stops("end") == {tokenizer.eos_token_id}
+    assert policy.renderer.response("7\n", "line") == tokenizer.encode("7\n")
+    assert policy.renderer.response("7\n") == policy.renderer.response("7\n", "end") == [*tokenizer.encode("7\n"), 1]

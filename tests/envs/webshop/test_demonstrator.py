@@ -3,7 +3,7 @@
 import pytest
 
 from envs.demonstrator import after
-from envs.lessons import CAREFUL, Manner, demonstrations
+from envs.lessons import CAREFUL, Manner
 from envs.webshop import PACKAGE
 from envs.webshop.demonstrator import ShopBelief, is_right, plan
 from envs.webshop.lessons import CURRICULUM
@@ -17,17 +17,17 @@ ERRING = Manner(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.3)
 
 @pytest.fixture(scope="module")
 def erring():
-    return list(demonstrations(CURRICULUM, range(100), 2, ERRING, 10))
+    return list(CURRICULUM.demonstrations(range(100), 2, ERRING, 10))
 
 
 def test_a_careful_customer_succeeds_from_the_text_alone():
-    for d in demonstrations(CURRICULUM, range(60), 1, CAREFUL, 10):
+    for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10):
         assert d.success and d.reward == 1 and len(d.steps) <= 10
         assert d.review["trajectory_outcome"] == "success" and d.retry == ()
 
 
 def test_a_belief_follows_the_pages(task):
-    d = next(iter(demonstrations(CURRICULUM, [0], 1, CAREFUL, 10)))
+    d = next(iter(CURRICULUM.demonstrations([0], 1, CAREFUL, 10)))
     answers = [(s.action, t.now.text) for s, t in zip(d.steps, d.steps[1:], strict=False)]
     for turn, step in enumerate(d.steps):
         belief = after(ShopBelief.at_start(d.first.text), answers[:turn])

@@ -1,0 +1,153 @@
+"""Templated word problems whose solution is a line for each operation: mathematics that the nano model can learn.
+
+Ann has 12 apples. Ann finds 7. Ann eats 5. How many apples are left?
+12 + 7 = 19
+19 - 5 = 14
+\\boxed{14}
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from envs.answers import Flaw
+from envs.demonstrator import Temperament
+from r3l.core.errors import DataError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+
+NAMES = ("Ann", "Ben", "Cora", "Dan", "Eve", "Finn")
+THINGS = ("apples", "books", "coins", "pens", "shells", "stamps")
+SIGN_OF = {"buys": "+", "finds": "+", "wins": "+", "eats": "-", "gives": "-", "loses": "-"}
+MISREAD = ("finds", "gives")  # verbs that a slip of habit takes for their opposite
+LARGEST = 50  # of every number; so that a small model can know its sums
+# Shares of all problems, by a hash of the text: no problem is in two splits.
+BUCKETS = {"test": range(2), "train": range(2, 6), "warmstart": range(6, 10)}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``verb`` and operand, e.g. finds 7."""
+
+    verb: str
+    operand: int
+
+    @property
+    def sign(self) -> str:
+        """``+`` or ``-``."""
+        return SIGN_OF[self.verb]
+
+    def applied(self, value: int, sign: str | None = None) -> int:
+        """The value after it, under its own sign or another."""
+        return value + self.operand if (sign or self.sign) == "+" else value - self.operand
+
+
+def problem(split: str, number: int, operations: int) -> Task:
+    """Problem ``number`` of a split with so many operations; deterministic in the three."""
+    rng = generator("arithmetic", split, number, operations)
+    while True:
+        name, thing = str(rng.choice(NAMES)), str(rng.choice(THINGS))
+        start = value = int(rng.integers(2, LARGEST))
+        chosen: list[Operation] = []
+        for _ in range(operations):
+            chosen.append(_draw(value, rng))
+            value = chosen[-1].applied(value)
+        told = " ".join(f"{name} {o.verb} {o.operand}." for o in chosen)
+        text = f"{name} has {start} {thing}. {told} How many {thing} are left?"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if int(digest, 16) % 10 in BUCKETS[split]:
+            payload = {
+                "problem": text,
+                "answer": str(value),
+                "start": start,
+                "operations": [[o.verb, o.operand] for o in chosen],
+            }
+            group = "easy" if operations <= 2 else "hard"
+            return Task(f"arithmetic/{digest[:12]}", "math", split, group, payload)
+
+
+def _draw(value: int, rng: np.random.Generator) -> Operation:
+    room = {"+": LARGEST - value, "-": value}
+    verb = str(rng.choice([verb for verb, sign in SIGN_OF.items() if room[sign] > 0]))
+    return Operation(verb, int(rng.integers(1, room[SIGN_OF[verb]] + 1)))
+
+
+def operations(task: Task) -> list[Operation]:
+    """The problem's operations. Raises DataError where it is none of these problems."""
+    found = task.payload.get("operations")
+    if found is None:
+        raise DataError(f"task {task.id} is no arithmetic problem: its payload has no 'operations'")
+    return [Operation(str(verb), int(operand)) for verb, operand in found]
+
+
+def solution(task: Task) -> list[str]:
+    """The right lines, the answer last."""
+    lines, value = [], int(task.payload["start"])
+    for operation in operations(task):
+        lines.append(_line(value, operation.sign, operation.operand, operation.applied(value)))
+        value = operation.applied(value)
+    return [*lines, _answer(value)]
+
+
+def next_line(task: Task, lines: Sequence[str], who: Temperament, rng: np.random.Generator) -> str:
+    """The line after ``lines``. Slips: a verb taken for its opposite (habit), or a result that is off by 1 or 10.
+
+    Who forgets leaves the last operation out.
+    """
+    todo, done = operations(task), len(lines)
+    value = int(lines[-1].rpartition("=")[2]) if lines else int(task.payload["start"])
+    if done == len(todo) or (who.forgets and done == len(todo) - 1 and done > 0):
+        return _answer(value)
+    operation = todo[done]
+    sign, result = operation.sign, operation.applied(value)
+    if rng.random() < who.slip:
+        if rng.random() < who.habit:
+            sign = {"+": "-", "-": "+"}[sign] if operation.verb in MISREAD else sign
+            result = operation.applied(value, sign)
+        else:
+            result += int(rng.choice([-10, -1, 1, 10]))
+    return _line(value, sign, operation.operand, result)
+
+
+def write(task: Task, kept: Sequence[str], who: Temperament, rng: np.random.Generator) -> list[str]:
+    """A whole response that begins with ``kept``."""
+    lines = list(kept)
+    while not lines or lines[-1].endswith("\n"):
+        lines.append(next_line(task, lines, who, rng))
+    return lines
+
+
+def critic(task: Task, lines: Sequence[str]) -> Flaw | None:
+    """The first line that is not as it should be, and the operation due there, without its result."""
+    if "operations" not in task.payload:
+        return None
+    right, value = solution(task), int(task.payload["start"])
+    for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):
+        written = lines[k].strip() if k < len(lines) else ""
+        if written != expected.strip():
+            better = f"compute {value} {operation.sign} {operation.operand}" if operation else "give the last result"
+            return Flaw(min(k, len(lines) - 1), _cause(written, expected, operation), better)
+        value = operation.applied(value) if operation else value
+    return None
+
+
+def _cause(written: str, expected: str, operation: Operation | None) -> str:
+    if operation is None:
+        return "another answer than the last result"
+    if written.startswith("\\boxed"):
+        return f"left out: {operation.verb} {operation.operand}"
+    if written.partition("=")[0].strip() == expected.partition("=")[0].strip():
+        return "wrong result"
+    return f"misread: {operation.verb} {operation.operand}"
+
+
+def _line(value: int, sign: str, operand: int, result: int) -> str:
+    return f"{value} {sign} {operand} = {result}\n"
+
+
+def _answer(value: int) -> str:
+    return f"\\boxed{{{value}}}"

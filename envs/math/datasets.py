@@ -1,0 +1,299 @@
+"""The problem sets: one record a problem, read from a folder, from this package or from the Hugging Face hub.
+
+Wherever a set comes from, it must be the set that ``sets.json`` froze: its number of records and the sha256 over them
+are compared at every load. This package holds only what its licence allows (MIT: ``data/LICENSES.md``); the others
+are read from a folder (``R3L_MATH``, or ``--data DIR``; docs/math.md lists files and addresses) or from the hub.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from envs.math.cleaning import Report, clean
+from envs.math.extraction import boxed
+from r3l.core.errors import ConfigError, DataError
+from r3l.tracking import read_json
+
+FOLDER = "R3L_MATH"  # environment variable that names a folder with the data files
+HERE = Path(__file__).resolve().parent
+FROZEN = HERE / "sets.json"
+PACKAGED = HERE / "data"
+Row = Mapping[str, Any]
+Fields = tuple[str, str, str]  # id within the set, problem, gold
+
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_BARE_BOX = re.compile(r"\\boxed\s+(\w)")
+_DAPO_PREFIX = re.compile(r"\ASolve the following math problem step by step\..*?\n\n", re.DOTALL)
+_DAPO_SUFFIX = re.compile(r"\n\nRemember to put your answer on its own line after \"Answer:\"\.\Z")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``gold`` is bare, as the data set has it: the grader boxes it. ``source`` is the set; ``lang`` is en or zh.
+
+    ``sha256`` (16 hex digits) is over problem and gold, so that stored results can name the item they are of.
+    """
+
+    id: str
+    problem: str
+    gold: str
+    source: str
+    lang: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file in a data folder, the same data on the hub (dataset, file), and how a row of either is read."""
+
+    file: str
+    hub: tuple[str, str]
+    read: Callable[[Row, int], Fields]
+    without_gold: frozenset[int] = frozenset()  # rows (from 0) whose published solution has an empty box; left out
+
+
+def record(source: str, key: str, problem: str, gold: str) -> Problem:
+    """A record with its language and hash filled in."""
+    digest = hashlib.sha256(json.dumps([problem, gold]).encode()).hexdigest()[:16]
+    lang = "zh" if _CHINESE.search(problem) else "en"
+    return Problem(f"{source}/{key}", problem, gold, source, lang, digest)
+
+
+def _gsm8k(row: Row, number: int) -> Fields:
+    return str(number), row["question"], str(row["answer"]).rpartition("####")[2].strip().replace(",", "")
+
+
+def _math500(row: Row, number: int) -> Fields:
+    return str(row["unique_id"]).removesuffix(".json"), row["problem"], row["answer"]
+
+
+def _math_train(row: Row, number: int) -> Fields:
+    """The box of the solution, which every copy has.
+
+    The verl copy's own ``target`` has lost rows of matrices and spaces after commands (``\\tanx``), and is empty twice
+    where the box has an answer.
+    """
+    truth = row["reward_model"]["ground_truth"] if "reward_model" in row else row
+    return str(number), truth["question" if "question" in truth else "problem"].strip(), _boxed_in(truth, "solution")
+
+
+def _minerva(row: Row, number: int) -> Fields:
+    problem = row["problem"] if "problem" in row else row["question"]
+    gold = _boxed_in(row, "solution") if "solution" in row else str(row["answer"]).strip()
+    return str(row.get("idx", number)), problem, gold
+
+
+def _olympiad(row: Row, number: int) -> Fields:
+    answers = [part for text in row["final_answer"] for part in _listed(text)]
+    return str(row["id"]), row["question"], ", ".join(answers)
+
+
+def _whole_number(row: Row, number: int) -> Fields:
+    """AMC and AIME: answers are integers that some copies store as floats or with leading zeros."""
+    value = float(row["answer"])
+    if value != int(value):
+        raise ValueError(f"key 'answer' has value {row['answer']!r}; it must be a whole number")
+    return str(row.get("id", number)), row["problem"] if "problem" in row else row["question"], str(int(value))
+
+
+def _dapo(row: Row, number: int) -> Fields:
+    """The published rows wrap each problem in an instruction, other copies do not; both give the bare problem."""
+    problem = _DAPO_SUFFIX.sub("", _DAPO_PREFIX.sub("", row["prompt"][0]["content"]))
+    return str(number), problem.strip(), str(row["reward_model"]["ground_truth"]).strip()
+
+
+def _boxed_in(row: Row, key: str) -> str:
+    """The last box; TeX lets one character stand in it without braces."""
+    found = boxed(_BARE_BOX.sub(r"\\boxed{\1}", row[key]))
+    if found is None:
+        raise ValueError(f"key {key!r} has no \\boxed{{...}}")
+    return found.strip()
+
+
+def _listed(text: str) -> Iterator[str]:
+    r"""Parts of an OlympiadBench answer: ``$8$,$4$`` is two, ``$(2,4)$`` one; a full stop at the end is dropped."""
+    for part in re.split(r"\$\s*,\s*\$?|,\s*\$", text.strip().rstrip(".")):
+        if bare := part.strip().strip("$").strip():
+            yield bare
+
+
+ORIGINS = {
+    "gsm8k": Origin("gsm8k_test.jsonl", ("openai/gsm8k", "main/test-00000-of-00001.parquet"), _gsm8k),
+    "gsm8k_train": Origin("gsm8k_train.jsonl", ("openai/gsm8k", "main/train-00000-of-00001.parquet"), _gsm8k),
+    "math500": Origin("math500_test.jsonl", ("HuggingFaceH4/MATH-500", "test.jsonl"), _math500),
+    "math_train": Origin(
+        "math_train_7500.parquet",
+        ("DigitalLearningGmbH/MATH-lighteval", "data/train-00000-of-00001.parquet"),
+        _math_train,
+        frozenset({5341, 5343}),
+    ),
+    "minerva": Origin("minerva_math_test.jsonl", ("math-ai/minervamath", "test.jsonl"), _minerva),
+    "olympiadbench": Origin("olympiadbench_test.jsonl", ("math-ai/olympiadbench", "test.jsonl"), _olympiad),
+    "amc23": Origin("amc23_test.jsonl", ("math-ai/amc23", "test-00000-of-00001.parquet"), _whole_number),
+    "aime24": Origin(
+        "aime24_test.jsonl", ("HuggingFaceH4/aime_2024", "data/train-00000-of-00001.parquet"), _whole_number
+    ),
+    "dapo_raw": Origin(
+        "dapo_math_17k.parquet", ("BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"), _dapo
+    ),
+}
+TEST_SETS = ("gsm8k", "math500", "minerva", "olympiadbench", "amc23", "aime24")
+DAPO_SETS = ("dapo", "dapo_train")  # 300 held-out problems, and the rest
+SETS = tuple(name for name in ORIGINS if name != "dapo_raw") + DAPO_SETS
+
+
+def load(name: str, source: Path | None = None) -> list[Problem]:
+    """The records of a set, in its own order. ``source`` is a folder of data files (default: ``$R3L_MATH``).
+
+    Raises ConfigError for an unknown set, DataError where a set cannot be found, read, or is not the frozen one.
+    """
+    known_set(name)
+    found = _dapo_parts(source)[0][name] if name in DAPO_SETS else _read(name, source)
+    _verify(name, found)
+    return found
+
+
+def known_set(name: str) -> str:
+    """``name``. Raises ConfigError where it is no set."""
+    if name not in SETS:
+        raise ConfigError(f"there is no set {name!r}; known: {', '.join(SETS)}")
+    return name
+
+
+def contaminated(name: str) -> frozenset[str]:
+    """Ids of a test set's problems that also stand in DAPO-Math-17k as published: a model trained on it saw them."""
+    return frozenset(frozen()[known_set(name)].get("in_dapo", ()))
+
+
+def dapo_report(source: Path | None = None) -> Report:
+    """What cleaning DAPO dropped, by reason."""
+    return _dapo_parts(source)[1]
+
+
+def sha256_of(problems: Sequence[Problem]) -> str:
+    """Hex digest over the records, in order."""
+    return hashlib.sha256("".join(_line(p) for p in problems).encode()).hexdigest()
+
+
+@cache
+def frozen() -> dict[str, dict[str, Any]]:
+    """sets.json: rows, sha256 and, for test sets, the ids that stand in DAPO."""
+    return dict(read_json(FROZEN))
+
+
+def _line(problem: Problem) -> str:
+    return json.dumps(asdict(problem), sort_keys=True) + "\n"
+
+
+def _verify(name: str, found: Sequence[Problem]) -> None:
+    wanted = frozen()[name]
+    if (len(found), sha256_of(found)) != (wanted["rows"], wanted["sha256"]):
+        raise DataError(
+            f"set {name!r} is not the frozen one: {len(found)} records with sha256 {sha256_of(found)[:16]}, "
+            f"{FROZEN.name} has {wanted['rows']} with {wanted['sha256'][:16]}. Get the file that docs/math.md names and give its "
+            f"folder in {FOLDER} or with --data; if the change is meant: python -m envs.math.freeze DIR"
+        )
+
+
+def _read(name: str, source: Path | None) -> list[Problem]:
+    """A set as it stands in the folder, in this package, or on the hub: the first of these that has it."""
+    origin = ORIGINS[name]
+    folder = _folder(source)
+    if folder and (folder / origin.file).is_file():
+        return [record(name, *fields) for fields in read_file(folder / origin.file, origin)]
+    if (PACKAGED / f"{name}.jsonl.gz").is_file():
+        with gzip.open(PACKAGED / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+            return [record(name, *json.loads(line)) for line in file]
+    if folder:
+        raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/math.md says where to get it")
+    return [record(name, *fields) for fields in read_file(_download(name, origin), origin)]
+
+
+def _folder(source: Path | None) -> Path | None:
+    folder = source or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
+    if folder and not folder.is_dir():
+        raise ConfigError(f"the data folder {folder} does not exist; correct {'--data' if source else FOLDER}")
+    return folder
+
+
+def _download(name: str, origin: Origin) -> Path:
+    """The hub's file, from its cache or the network."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    repository, file = origin.hub
+    try:
+        return Path(hf_hub_download(repository, file, repo_type="dataset"))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise DataError(
+            f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give a "
+            f"folder with {origin.file} in {FOLDER} or with --data (docs/math.md says where to get it)"
+        ) from error
+
+
+def read_file(path: Path, origin: Origin) -> list[Fields]:
+    """Every row with a gold answer of a .jsonl or .parquet file. Raises DataError naming file, row, key and fix."""
+    found = []
+    for number, row in enumerate(_rows(path)):
+        if number in origin.without_gold:
+            continue
+        try:
+            fields = origin.read(row, number)
+            if not all(isinstance(part, str) and part for part in fields):
+                raise ValueError("id, problem and gold must be non-empty text")
+        except KeyError as error:
+            raise DataError(
+                f"{path}, row {number + 1}: key {error} is missing; it has {', '.join(map(repr, row))}. "
+                f"Take the file that docs/math.md names"
+            ) from error
+        except (ValueError, TypeError, AttributeError, IndexError) as error:
+            raise DataError(f"{path}, row {number + 1}: {error}; take the file that docs/math.md names") from error
+        found.append(fields)
+    return found
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    if path.suffix == ".parquet":
+        yield from _parquet_rows(path)
+        return
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{path}, row {number}: not valid JSON ({error}); download it again") from error
+            if not isinstance(row, dict):
+                raise DataError(f"{path}, row {number}: not a JSON object; take the file that docs/math.md names")
+            yield row
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():  # the published DAPO file repeats its rows a hundred times
+                yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a readable parquet file ({error}); download it again") from error
+
+
+@cache
+def _dapo_parts(source: Path | None) -> tuple[dict[str, list[Problem]], Report]:
+    raw = _read("dapo_raw", source)
+    tests = {name: [p.problem for p in load(name, source)] for name in TEST_SETS}
+    train, test, report = clean([(p.problem, p.gold) for p in raw], tests)
+    return {
+        name: [record("dapo", key[:16], problem, gold) for key, problem, gold in part]
+        for name, part in (("dapo", test), ("dapo_train", train))
+    }, report

@@ -1,0 +1,53 @@
+"""The final answer in a response, by two rules that are reported side by side.
+
+``strict`` takes what the prompt asked for and nothing else: the last ``\\boxed{...}``, else the last
+``<answer>...</answer>``, after the thinking. ``flexible`` also takes the usual other ways of saying an answer, and
+at last the last number; it says what a response would have scored with a lenient reader.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Rule = Literal["strict", "flexible"]
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_SAID = (
+    re.compile(r"####\s*(.+)"),
+    re.compile(r"(?:final\s+)?answer\s*(?:is|:|=)+\s*(.+)", re.IGNORECASE),
+)
+_NUMBER = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?%?")
+_END_OF_THINKING = "</think>"
+_BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
+
+
+def extract(response: str, rule: Rule) -> str | None:
+    """The answer that ``response`` gives, without its box; None where the rule finds none."""
+    spoken = response.rpartition(_END_OF_THINKING)[2]
+    found = boxed(spoken)
+    if found is None and (tagged := _ANSWER.findall(spoken)):
+        found = boxed(tagged[-1]) or tagged[-1]
+    if found is None and rule == "flexible":
+        found = _loosely(spoken)
+    found = (found or "").strip()
+    return found or None
+
+
+def boxed(text: str) -> str | None:
+    """What stands in the last box with balanced braces; None without one."""
+    for start in reversed(list(_BOXED.finditer(text))):
+        depth = 1
+        for end in range(start.end(), len(text)):
+            depth += {"{": 1, "}": -1}.get(text[end], 0) if text[end - 1] != "\\" else 0
+            if depth == 0:
+                return text[start.end() : end]
+    return None
+
+
+def _loosely(text: str) -> str | None:
+    for pattern in _SAID:
+        if found := pattern.findall(text):
+            return str(found[-1]).strip().rstrip(".").strip("*$ ")
+    numbers = _NUMBER.findall(text)
+    return numbers[-1] if numbers else None

@@ -1,0 +1,84 @@
+"""Whether an answer equals the gold one: text, then numbers, then math-verify on both, each wrapped in a box.
+
+``grade`` computes and may take forever on a hostile answer; ``Grader`` asks a process of its own, which it kills at a
+deadline. Nothing is guessed: what cannot be read or takes too long is wrong, and counted under its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal
+
+LONGEST = 1_000  # characters of an answer; no gold of any set has more than 210
+Status = Literal["graded", "none", "too_long", "unreadable", "timeout", "crash"]
+By = Literal["text", "number", "symbols", ""]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``status``: whether an answer was read at all. ``by``: which rule decided."""
+
+    correct: bool
+    status: Status = "graded"
+    by: By = ""
+
+
+_DROPPED = re.compile(r"\\left|\\right|\\!|\\,|\\;|\\ |~|\\displaystyle|\s+")
+_NUMERIC = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|[-+]?\.\d+")
+_BRACKETS = {("(", ")"), ("[", "]"), ("(", "]"), ("[", ")"), ("\\{", "\\}")}
+
+
+def grade(gold: str, answer: str | None) -> Verdict:
+    """Compare ``answer`` (without its box) with ``gold`` (bare, as the data set has it). May not return in time."""
+    return compare_plainly(gold, answer) or _by_symbols(gold, str(answer))
+
+
+def compare_plainly(gold: str, answer: str | None) -> Verdict | None:
+    """What can be said at once: no answer, one too long, the same text, two numbers. None where symbols decide."""
+    if answer is None or not answer.strip():
+        return Verdict(False, "none")
+    if len(answer) > LONGEST:
+        return Verdict(False, "too_long")
+    if _plain(gold) == _plain(answer):
+        return Verdict(True, by="text")
+    numbers = _number(gold), _number(answer)
+    return None if None in numbers else Verdict(numbers[0] == numbers[1], by="number")
+
+
+def _plain(text: str) -> str:
+    """The text without layout: spaces, dollar signs, sizes of brackets and fractions."""
+    text = text.strip().strip("$").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").rstrip(".")
+    return _DROPPED.sub("", text)
+
+
+def _number(text: str) -> Fraction | None:
+    """The value of a plain decimal or integer, thousands separated by commas or not; None for anything else."""
+    text = text.strip().strip("$").strip()
+    return Fraction(text.replace(",", "")) if _NUMERIC.fullmatch(text) else None
+
+
+def _by_symbols(gold: str, answer: str) -> Verdict:
+    from math_verify import verify
+
+    if _brackets(gold) and _brackets(answer) and _brackets(gold) != _brackets(answer):
+        return Verdict(False, by="symbols")  # math-verify takes the interval (1, 2) for the set {1, 2}
+    expected, found = _parsed(gold), _parsed(answer)
+    if not found or not expected:
+        return Verdict(False, "unreadable")
+    return Verdict(bool(verify(list(expected), list(found), timeout_seconds=None)), by="symbols")
+
+
+def _brackets(text: str) -> tuple[str, str] | None:
+    bare = _plain(text)
+    return next((pair for pair in _BRACKETS if bare.startswith(pair[0]) and bare.endswith(pair[1])), None)
+
+
+@lru_cache(maxsize=20_000)
+def _parsed(text: str) -> tuple[Any, ...]:
+    """math-verify's reading of ``text`` in a box: bare LaTeX is lost (51 of MATH-500's golds read as nothing)."""
+    from math_verify import parse
+
+    return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None))

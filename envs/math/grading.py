@@ -1,0 +1,131 @@
+"""A grader that answers within a deadline whatever it is asked: it computes in processes that it may kill.
+
+The processes are not ``multiprocessing``'s, so that a worker process of an environment, which may have no children of
+that kind, and a thread, in which math-verify's own timeouts raise, can both use one.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import select
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from envs.math.grader import Verdict
+from r3l.core.errors import EngineError
+
+DEADLINE = 2.0  # seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 s (spec: math-verify's own is 5)
+_GRACE = 1.0  # what the process gets beyond the deadline to stop by itself
+_START = 120.0  # seconds for a process to import sympy on a busy machine
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Grader:
+    """``workers`` grading processes, started when first needed. Close it, or use it as a context manager.
+
+    ``counts`` holds how many answers had each status. Safe to call from several threads.
+    """
+
+    def __init__(self, workers: int = 1, deadline: float = DEADLINE) -> None:
+        self._deadline, self._workers = deadline, workers
+        self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
+        for _ in range(workers):
+            self._idle.put(None)
+        self.counts: Counter[str] = Counter()
+
+    def grade(self, gold: str, answer: str | None) -> Verdict:
+        """Whether ``answer`` (None: there was none) equals ``gold``."""
+        with self._process() as process:
+            verdict = process.ask(gold, answer)
+        self.counts[verdict.status] += 1
+        return verdict
+
+    def grade_all(
+        self, pairs: Iterable[tuple[str, str | None]], done: Callable[[], None] | None = None
+    ) -> list[Verdict]:
+        """``grade`` of every (gold, answer), all workers at once, in the order given; ``done`` is called after each."""
+
+        def one(pair: tuple[str, str | None]) -> Verdict:
+            verdict = self.grade(*pair)
+            if done:
+                done()
+            return verdict
+
+        with ThreadPoolExecutor(self._workers) as threads:
+            return list(threads.map(one, pairs))
+
+    def close(self) -> None:
+        """End the processes."""
+        for _ in range(self._workers):
+            if process := self._idle.get():
+                process.kill()
+            self._idle.put(None)
+
+    def __enter__(self) -> Grader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _process(self) -> Iterator[_Process]:
+        process = self._idle.get()
+        try:
+            if process is None or not process.alive:
+                process = _Process(self._deadline)
+            yield process
+        finally:
+            self._idle.put(process)
+
+
+class _Process:
+    """One grading process and its pipes."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        command = [sys.executable, "-m", "envs.math.grading_process", str(deadline)]
+        self._process = subprocess.Popen(
+            command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        if self._read(_START) != "ready\n":
+            self.kill()
+            raise EngineError(
+                f"the grading process did not start; try it by hand: {' '.join(command)} (pip install math-verify)"
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, gold: str, answer: str | None) -> Verdict:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps([gold, answer]) + "\n")
+            line = self._read(self._deadline + _GRACE)
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            timely = not self.alive  # it ended itself: out of memory, or a defect of sympy
+            self.kill()
+            return Verdict(False, "crash" if timely else "timeout")
+        correct, status, by = json.loads(line)
+        return Verdict(correct, status, by)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _read(self, seconds: float) -> str:
+        """A line, or nothing when the time is up or the process has ended."""
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
+        return self._process.stdout.readline() if ready else ""

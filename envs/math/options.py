@@ -1,0 +1,19 @@
+"""The settings of mathematics."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from envs.answers import AnswerOptions
+
+
+class MathOptions(AnswerOptions):
+    """``extraction``: which rule reads the answer in a response (``envs.math.extraction``).
+
+    ``grader``: ours, or ``released``, whose defects are in ``envs.math.released``.
+    """
+
+    extraction: Literal["strict", "flexible"] = Field(default="strict", description="how the answer is read")
+    grader: Literal["ours", "released"] = Field(default="ours", description="who compares it with the gold one")

@@ -1,0 +1,158 @@
+"""One-answer problems: lines as turns, attempts, penalties, and a retry that continues the kept lines to the token."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import Scripted
+
+from envs.answers import WRONG, AnswerDialogue, AnswerEngine, AnswerOptions, Flaw, Judgement
+from r3l.core.environment import Ended
+from r3l.core.errors import ConfigError, EngineError
+from r3l.core.policy import Completion, Sampling
+from r3l.core.pool import EnvironmentPool, Recorded, find_package
+from r3l.core.rollout import Arena, play
+from r3l.core.task import Task
+from r3l.retry import RetrySettings, retry
+
+TASK = Task("t", "math", "test", "", {"problem": "What is 2 + 3 + 4?", "answer": "9"})
+
+
+def judge(task, response):
+    """Right where the last word is the answer; no answer where there is no word."""
+    words = response.split()
+    return Judgement(words[-1:] == [task.payload["answer"]], words[-1] if words else None)
+
+
+def engine(**options):
+    return AnswerEngine(AnswerOptions(**options), judge)
+
+
+def told(now):
+    return now.text, now.reward, now.done, now.success
+
+
+def test_a_line_break_goes_on_and_anything_else_ends_the_response():
+    e = engine()
+    assert e.reset(TASK).text == "What is 2 + 3 + 4?"
+    assert told(e.step("2 + 3 = 5\n")) == ("", 0.0, False, False)
+    assert told(e.step("9")) == ("", 1.0, True, True)
+    e.reset(TASK)
+    e.step("9\n")
+    assert told(e.step("")) == ("", 1.0, True, True)  # the end came after the line break
+    whole = engine(turns="whole")
+    whole.reset(TASK)
+    assert whole.step("so 9\n").success
+
+
+def test_attempts_are_told_that_they_were_wrong():
+    e = engine(attempts=3)
+    e.reset(TASK)
+    assert told(e.step("8")) == (WRONG, 0.0, False, False)
+    e.step("let me see\n")
+    assert told(e.step("7")) == (WRONG, 0.0, False, False)
+    assert told(e.step("6")) == ("", 0.0, True, False)
+
+
+def test_a_response_without_an_answer_loses_the_penalty_and_so_does_a_cut_off_one():
+    e = engine(format_penalty=0.1)
+    assert e.reset(TASK).forfeit == -0.1
+    assert e.step("a line\n").forfeit == -0.1
+    e.reset(TASK)
+    assert told(e.step("")) == ("", -0.1, True, False)
+    e.reset(TASK)
+    assert told(e.step("8")) == ("", 0.0, True, False)
+
+
+def test_step_before_reset_is_refused_and_options_are_checked():
+    with pytest.raises(EngineError, match="before a successful reset"):
+        engine().step("9")
+    with pytest.raises(ConfigError, match=r"math\.attempts is 0"):
+        find_package("math").check({"attempts": 0})
+
+
+@given(st.lists(st.sampled_from(["a\n", "9\n", "8", "9", ""]), max_size=8), st.integers(1, 3), st.data())
+def test_every_turn_is_restored_exactly(lines, attempts, data):
+    recorded = Recorded(engine(attempts=attempts, format_penalty=0.1))
+    seen = [recorded.reset(TASK)]
+    for line in lines:
+        if seen[-1].done:
+            break
+        seen.append(recorded.step(line))
+    pivot = data.draw(st.integers(0, len(seen) - 1))
+    again = [recorded.rewind(pivot), *(recorded.step(line) for line in lines[pivot : len(seen) - 1])]
+    assert again == seen[pivot:]
+
+
+# A retry in the middle of a response, with the text side and the loop of the program.
+def dialogue(critic=lambda task, lines: None):
+    return AnswerDialogue("sums", "Answer.", "compact", 6, AnswerOptions(), critic)
+
+
+def arena_of(policy):
+    async def gather(*coroutines):
+        return await asyncio.gather(*coroutines)
+
+    pool = EnvironmentPool("math", 0, {"extraction": "flexible"})
+    return Arena(policy, pool, dialogue(), Sampling(stop="line"), Sampling(), ("t",), gather), pool
+
+
+def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_unbroken_response():
+    policy = Scripted({"rollout": ["2 + 3 = 5\n", "5 + 4 = 8\n", "\\boxed{8}"], "retry": ["5 + 4 = 9\n", "\\boxed{9}"]})
+    arena, pool = arena_of(policy)
+
+    async def both():
+        base = await play(arena, TASK, 0)
+        return base.trajectory, await retry(arena, base, 1, "Hint: add 4.", RetrySettings())
+
+    base, again = asyncio.run(both())
+    pool.close()
+    assert (base.success, base.stop_reason, base.feedback) == (False, "done", "not correct. 3 lines.")
+    assert again.guided.success and again.guided.reward == 1.0
+    assert [turn.response for turn in again.distilled.turns] == ["2 + 3 = 5\n", "5 + 4 = 9\n", "\\boxed{9}"]
+    # shared: the prompt and the first line, token by token; then nothing but what was sampled
+    assert again.distilled.turns[0] == base.turns[0]
+    assert [turn.prompt_ids for turn in again.distilled.turns[1:]] == [(), ()]
+    assert [len(turn.prompt_ids) for turn in again.guided.turns] == [1, 1, 0]  # the guidance is a message
+    said = [[m.content for m in messages] for _, messages in policy.asked]
+    assert said == [["What is 2 + 3 + 4?"], [], [], ["Hint: add 4."], []]
+    # credit: exactly the shared tokens carry no gradient
+    assert again.distilled.credit_mask().tolist() == [0, 0, 0, 1, 1, 1, 1]
+
+
+def test_a_line_that_is_cut_off_ends_the_episode():
+    policy = Scripted({"rollout": ["2 + 3 = 5\n", "and so on and on"]})
+    original = policy.open
+
+    def opened():
+        dialog = original()
+        respond = dialog.respond
+
+        async def cut(sampling, address):
+            done = await respond(sampling, address)
+            reason = "line" if done.text.endswith("\n") else "length"
+            return Completion(done.text, done.prompt_ids, done.response_ids, done.logprobs, reason)
+
+        dialog.respond = cut
+        return dialog
+
+    policy.open = opened
+    arena, pool = arena_of(policy)
+    trajectory = asyncio.run(play(arena, TASK, 0)).trajectory
+    pool.close()
+    assert (trajectory.stop_reason, trajectory.success, len(trajectory.turns)) == ("truncated", False, 2)
+
+
+def test_the_critics_finding_is_a_review():
+    found = dialogue(lambda task, lines: Flaw(1, "wrong result", "compute 5 + 4"))
+    review = found.review(Ended(TASK, "", (("2 + 3 = 5\n", ""), ("5 + 4 = 8\n", ""), ("8", "")), False, None))
+    assert review == {
+        "trajectory_summary": "line 1 is wrong",
+        "root_cause_analysis": "wrong result",
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": "compute 5 + 4",
+        "retry_from_step": 1,
+    }
+    assert dialogue().review(Ended(TASK, "", (("8", ""),), False, None)) is None
+    assert found.review(Ended(TASK, "", (("9", ""),), True, None))["trajectory_outcome"] == "success"
