@@ -199,8 +199,9 @@ def _verify(name: str, found: Sequence[Problem]) -> None:
     if (len(found), sha256_of(found)) != (wanted["rows"], wanted["sha256"]):
         raise DataError(
             f"set {name!r} is not the frozen one: {len(found)} records with sha256 {sha256_of(found)[:16]}, "
-            f"{FROZEN.name} has {wanted['rows']} with {wanted['sha256'][:16]}. Get the file that docs/math.md names and give its "
-            f"folder in {FOLDER} or with --data; if the change is meant: python -m envs.math.freeze DIR"
+            f"{FROZEN.name} has {wanted['rows']} with {wanted['sha256'][:16]}. Get the file that docs/math.md "
+            f"names and give its folder in {FOLDER} or with --data; if the change is meant: "
+            "python -m envs.math.freeze DIR"
         )
 
 

@@ -1,0 +1,53 @@
+"""A small HTTP server that answers as OpenAI's chat completions do; what it says is a function of the request."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def completion(text, stop="stop", tokens=5):
+    """(status, body) of one reply."""
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": stop}
+    return 200, {"object": "chat.completion", "choices": [choice], "usage": {"completion_tokens": tokens}}
+
+
+@contextmanager
+def serving(answer, models=("tiny",)):
+    """(address, requests): ``answer(request body, count of earlier requests)`` gives (status, body)."""
+    seen: list[dict] = []
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.reply(200, {"data": [{"id": name} for name in models]})
+
+        def do_POST(self):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with lock:
+                before = len(seen)
+                seen.append(request | {"path": self.path, "authorization": self.headers.get("Authorization")})
+            self.reply(*answer(request, before))
+
+        def reply(self, status, body):
+            content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
