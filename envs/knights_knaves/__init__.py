@@ -1,0 +1,5 @@
+"""Knights & Knaves, one of the puzzles."""
+
+from envs.puzzles import PACKAGE
+
+__all__ = ["PACKAGE"]

@@ -1,0 +1,37 @@
+"""How puzzles talk: the problem, and a critic that says what is wrong and never what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envs.answers import AnswerDialogue, AnswerOptions, Flaw
+from envs.math.extraction import extract
+from envs.puzzles.registry import puzzle
+from r3l.core.task import Task
+
+SYSTEM = "Solve the puzzle. Reason step by step, one step a line. Then give the final answer alone, as \\boxed{answer}."
+
+
+def solution(task: Task) -> list[str]:
+    """The right lines of a response, the boxed answer last."""
+    work = puzzle(task.payload["puzzle"]).work(task.payload["data"])
+    return response(work.lines, work.answer)
+
+
+def response(lines: Sequence[str], answer: str) -> list[str]:
+    """Lines and answer as a model writes them."""
+    return [*(f"{line}\n" for line in lines), f"\\boxed{{{answer}}}"]
+
+
+def critic(task: Task, lines: Sequence[str]) -> Flaw:
+    """The first line that a careful solver would not have written, and what is wrong with the answer."""
+    right, kind = solution(task), puzzle(task.payload["puzzle"])
+    pairs = enumerate(zip(lines, right, strict=False))
+    first = next((k for k, (one, other) in pairs if one.strip() != other.strip()), min(len(lines), len(right)) - 1)
+    found = kind.critique(task.payload["data"], extract("".join(lines), "strict") or "")
+    return Flaw(first, "another step than a careful solver's", found)
+
+
+def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:
+    """The text side; found by ``envs.package``."""
+    return AnswerDialogue("puzzles", SYSTEM, style, max_turns, options, critic)
