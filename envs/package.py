@@ -50,6 +50,11 @@ class Package:
         """The committed sha256 of a panel."""
         return str(self._part("panels").committed_hash(panel))
 
+    def constant(self, panel: str) -> Mapping[str, Any]:
+        """The best constant answer on a panel and its success (``panels.constant``); {} where there is none."""
+        found: Mapping[str, Any] = getattr(self._part("panels"), "constant", lambda panel: {})(panel)
+        return found
+
     def caution(self, panel: str) -> str:
         """What a reader of scores on a panel must know (``panels.CAUTIONS``); usually nothing."""
         return str(getattr(self._part("panels"), "CAUTIONS", {}).get(panel, ""))

@@ -192,6 +192,6 @@ def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work(
 
 
 def test_an_environment_changes_the_tier_and_a_variant_changes_it_again():
-    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 8
+    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 16
     assert resolve("nano", "scienceworld", "grpo", 0).train.tasks_per_step == 4
     assert resolve("nano", "scienceworld", "grpo@train.tasks_per_step=6", 0).train.tasks_per_step == 6

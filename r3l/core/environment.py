@@ -153,6 +153,13 @@ class EnvironmentPackage(Protocol):
         """The committed sha256 of a panel; needs no task data."""
         ...
 
+    def constant(self, panel: str) -> Mapping[str, Any]:
+        """What the best answer that looks at no problem scores: ``answer``, and ``success`` by group and of ``all``.
+
+        Empty where answers are actions.
+        """
+        ...
+
     def caution(self, panel: str) -> str:
         """What a reader of scores on a panel must know, e.g. that its tasks are another split's; usually nothing."""
         ...

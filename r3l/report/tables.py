@@ -25,6 +25,7 @@ PARSE_FAILURES = ("format", "inadmissible", "truncated")
 TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
 BUDGET = ("rollouts", "env_steps", "tokens/generated", "tokens/trained")
 DIGITS = 4
+CONSTANT = "constant"  # in place of a method
 TEXT, INTERVALS = ("tier", "env", "group", "method", "vs paper"), ("success", "difference")
 Row = dict[str, Any]
 
@@ -46,8 +47,27 @@ def scores_table(
                 common = {"table": title, "baseline": baseline}
                 row = _row(seeds, runs.get(baseline, []), group, seeds_planned) if seeds else None
                 rows.append(common | (row or _missing(chosen[0], method, group, seeds_planned)))
+            if "constant" in chosen[0]["panel"]:
+                rows.append({"table": title, "baseline": baseline} | _constant(chosen[0], group))
     _correct(rows)
     return rows
+
+
+def _constant(record: Record, group: str) -> Row:
+    """What the best answer scores that looks at no problem: a method means something only beside it."""
+    known = record["panel"]["constant"]
+    return dict.fromkeys(_row([record], [], group, 0)) | {
+        **_place(record, group),
+        "method": CONSTANT,
+        "label": "Constant answer",
+        "provenance": "constant",
+        "mean": _rounded(known["success"][group]),
+        "seeds_done": 0,
+        "seeds_planned": 0,
+        "episodes": 0,
+        "verdict": "not comparable",
+        "verdict_reason": f"the answer is always {known['answer']}",
+    }
 
 
 def _missing(other: Record, method: str, group: str, planned: int) -> Row:
@@ -223,8 +243,10 @@ def _overview(rows: Sequence[Row]) -> Table:
 
 
 def _overview_cell(row: Row | None) -> str:
-    if row is None or not row["seeds_done"]:
-        return "no run"
+    if row is None or row["mean"] is None:
+        return "" if row is None else "no run"
+    if row["method"] == CONSTANT:
+        return _plus_minus(row, "")
     complete = row["seeds_done"] == row["seeds_planned"]
     return _plus_minus(row, "") + ("" if complete else f" ({row['seeds_done']}/{row['seeds_planned']})")
 
@@ -235,8 +257,9 @@ def _detailed(rows: Sequence[Row]) -> Table:
     baseline = next((row["label"] for row in rows if row["method"] == row["baseline"]), rows[0]["baseline"])
     panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})
     cautions = sorted({f"; {row['panel']}: {row['caution']}" for row in rows if row["caution"]})
+    constants = sorted({f"; {r['env']}: {r['verdict_reason']}" for r in rows if r["method"] == CONSTANT})
     cells = [_cells(row) for row in rows]
-    reasons = {row["verdict_reason"] for row in rows if row["verdict"] == "not comparable"}
+    reasons = {r["verdict_reason"] for r in rows if r["verdict"] == "not comparable" and r["method"] != CONSTANT}
     if reasons and all(row["paper"] is None for row in rows):
         note = f"; not comparable with the paper ({'; '.join(sorted(reasons))})"
         cells = [{k: v for k, v in line.items() if k != "vs paper"} for line in cells]
@@ -246,7 +269,8 @@ def _detailed(rows: Sequence[Row]) -> Table:
         title=f"{rows[0]['table']}, tier {'; '.join(labels)}",
         caption=f"success of the last checkpoint on {', '.join(panels)}; +- is the 95 % interval over training "
         f"seeds; difference is paired with {baseline}; unread: episodes ended by a response without a usable "
-        f"action; rollouts and tokens (generated, trained) are means of the training runs{note}{''.join(cautions)}",
+        "action; rollouts and tokens (generated, trained) are means of the training runs"
+        f"{note}{''.join([*cautions, *constants])}",
     )
     for column in cells[0]:
         shown.add_column(column, justify="left" if column in TEXT else "right", no_wrap=column in INTERVALS)
@@ -263,9 +287,9 @@ def _cells(row: Row) -> dict[str, str]:
         "env": row["env"],
         "group": row["group"],
         "method": row["label"],
-        "success": _plus_minus(row, "") if row["seeds_done"] else "no run",
-        "seeds": f"{row['seeds_done']}/{row['seeds_planned']}",
-        "episodes": str(row["episodes"]),
+        "success": "no run" if row["mean"] is None else _plus_minus(row, ""),
+        "seeds": "" if row["method"] == CONSTANT else f"{row['seeds_done']}/{row['seeds_planned']}",
+        "episodes": "" if row["method"] == CONSTANT else str(row["episodes"]),
         "difference": _plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
         "unread": "" if row["parse_failure_rate"] is None else f"{row['parse_failure_rate']:.1%}",
         "rollouts": _short(row["rollouts"]),
