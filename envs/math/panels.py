@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
+from typing import Any
 
 from envs.math import datasets
 from envs.math.arithmetic import problem
@@ -31,6 +33,16 @@ def committed_hash(panel: str) -> str:
     if name in datasets.frozen():
         return str(datasets.frozen()[name]["sha256"])
     return split_hash(ENV, name, split)
+
+
+def constant(panel: str) -> dict[str, Any]:
+    """The most frequent answer and what always giving it would score, by group."""
+    answers = [(task.group, str(task.payload["answer"])) for task in tasks(panel)]
+    ((best, _),) = Counter(answer for _, answer in answers).most_common(1)
+    groups: dict[str, list[bool]] = {"all": [answer == best for _, answer in answers]}
+    for group, answer in answers:
+        groups.setdefault(group, []).append(answer == best)
+    return {"answer": best, "success": {group: sum(right) / len(right) for group, right in groups.items()}}
 
 
 @lru_cache(maxsize=8)

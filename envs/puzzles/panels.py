@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from envs.panels import Strict, check, definition_path, read_definition, sha256_of, split_hash
+from envs.panels import Strict, check, committed, definition_path, read_definition, sha256_of, split_hash
 from envs.puzzles.base import Difficulty, Problem, Puzzle
 from envs.puzzles.registry import puzzle
 from r3l.core.errors import ConfigError
@@ -48,6 +48,13 @@ def committed_hash(panel: str) -> str:
     """The sha256 committed for ``NAME/SPLIT``; makes no problem."""
     name, split = _names(panel)
     return split_hash(ENV, name, split)
+
+
+def constant(panel: str) -> dict[str, Any]:
+    """The best constant answer and its success by group, as committed (``envs.puzzles.constants``)."""
+    name, split = _names(panel)
+    ((answer, success),) = committed(ENV, name)["splits"][split]["constant"].items()
+    return {"answer": answer, "success": success}
 
 
 def warmstart_task(index: int, name: str) -> Task:
