@@ -11,7 +11,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.core.pool import find_package
 
 
-@pytest.fixture(params=["alfworld", "scienceworld", "webshop"])
+@pytest.fixture(params=["alfworld", "scienceworld", "webshop", "math"])
 def env(request):
     return request.param
 

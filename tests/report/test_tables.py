@@ -129,6 +129,26 @@ def test_a_panels_caution_stands_under_the_table(three_seeds):
     assert "nano/test: seen in training" in " ".join(console.export_text().split())
 
 
+def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
+    for path in three_seeds.glob("*/*/*/*/seed*/evaluation.json"):
+        content = json.loads(path.read_text())
+        content["panel"]["constant"] = {"answer": "infeasible", "success": {"all": 0.25, "easy": 0.0, "hard": 0.5}}
+        path.write_text(json.dumps(content))
+    rows = [row for row in rows_of(three_seeds) if row["method"] == "constant"]
+    assert [(row["group"], row["mean"], row["low"], row["provenance"]) for row in rows] == [
+        ("easy", 0.0, None, "constant"),
+        ("hard", 0.5, None, "constant"),
+        ("all", 0.25, None, "constant"),
+    ]
+    write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
+    console = Console(width=240, record=True)
+    console.print(tables.render(rows_of(three_seeds)))
+    text = console.export_text()
+    lines = [[cell.strip() for cell in line.strip("│┃").split("│")] for line in text.splitlines()]
+    assert ["Constant answer", "0.250", ""] in lines  # in the overview; webshop has none
+    assert "alfworld: the answer is always infeasible" in " ".join(text.split())
+
+
 def test_mixed_panels_are_refused(three_seeds):
     path = three_seeds / "nano/alfworld/nano/r3l/seed2/evaluation.json"
     path.write_text(path.read_text().replace("ab" * 32, "cd" * 32))

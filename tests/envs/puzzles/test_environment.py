@@ -1,0 +1,64 @@
+"""Puzzles as environments: judged by the box, criticised by line, taught by solvers that misread."""
+
+import json
+
+import pytest
+
+from envs.puzzles import PACKAGE
+from envs.puzzles.dialogue import critic, solution
+from envs.puzzles.lessons import TAUGHT
+from r3l.core.environment import Ended
+from r3l.core.pool import find_package
+from r3l.reflection import Report, parse_reflection
+
+ERRING = {"slip_low": 0.6, "slip_high": 0.8, "habit": 0.5, "forget": 0.0}
+CAREFUL = {"slip_low": 0.0, "slip_high": 0.0, "habit": 0.0, "forget": 0.0}
+
+
+def played(task, lines, **options):
+    engine = PACKAGE.create(options)
+    engine.reset(task)
+    for line in lines:
+        now = engine.step(line)
+    return now
+
+
+@pytest.mark.parametrize("panel", [f"{name}/test" for name in TAUGHT])
+def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(panel):
+    for task in PACKAGE.tasks(panel)[:20]:
+        lines = solution(task)
+        assert played(task, lines).success
+        assert not played(task, [*lines[:-1], "\\boxed{}"]).success
+        unread = played(task, [*lines[:-1], lines[-1].removeprefix("\\boxed")], format_penalty=0.1)
+        assert (unread.success, unread.reward) == (False, -0.1)
+
+
+def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
+    task = next(t for t in PACKAGE.tasks("shortest_path_nano/test") if t.group == "feasible")
+    right = solution(task)
+    flaw = critic(task, [right[0], "step 1: none\n", "\\boxed{infeasible}"])
+    assert (flaw.line, flaw.better) == (1, "there is a path")
+    assert critic(task, [*right[:-1], "\\boxed{infeasible}"]).line == len(right) - 1
+
+
+def test_one_package_is_several_environments():
+    assert {find_package(name).name for name in ("knights_knaves", "shortest_path", "puzzles")} == {"puzzles"}
+    assert find_package("knights_knaves").constant("knights_knaves_nano/test")["success"]["all"] == 0.21
+
+
+def test_demonstrations_are_reviewed_and_retried_from_the_first_wrong_line():
+    assert all(d.success and not d.retry for d in PACKAGE.demonstrations(range(20), 1, 14, CAREFUL))
+    erring = list(PACKAGE.demonstrations(range(60), 1, 14, ERRING))
+    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 14})
+    failed = [d for d in erring if not d.success]
+    for d in erring:
+        report = parse_reflection(json.dumps(dict(d.review)), len(d.steps))
+        assert isinstance(report, Report) and report.perfect == d.success
+        answers = tuple((step.action, "") for step in d.steps)
+        assert dialogue.review(Ended(d.task, d.first.text, answers, d.success, None)) == d.review
+    for d in failed:
+        pivot, right = d.review["retry_from_step"], solution(d.task)
+        assert [step.action for step in d.steps[:pivot]] == right[:pivot]
+        assert d.retry[0].action == right[pivot]
+        assert d.task.payload["answer"] not in d.review["improvement_suggestion"]
+    assert len(failed) > 20 and sum(d.retry_success for d in failed) > 0.9 * len(failed)
