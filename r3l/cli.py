@@ -429,6 +429,32 @@ def bench_rollout(
     _print_report(bench.bench_rollout(run, tasks, repeats), as_json)
 
 
+@bench_app.command("grader")
+def bench_grader(
+    workers: Annotated[int, typer.Option(min=1, help="Grading processes.")] = 2,
+    count: Annotated[int, typer.Option(min=1, help="Hostile strings.")] = 1000,
+    items: Annotated[int, typer.Option(min=2, max=500, help="Items of MATH-500.")] = 500,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Speed of the grader of mathematics over MATH-500, and its worst case over hostile answers.
+
+    Example: `r3l bench grader --out bench_grader.json`
+    """
+    from envs.math import grader_bench
+    from r3l import workflow
+    from r3l.tracking import write_json_atomic
+
+    report = grader_bench.run(workers, count, items, seed)
+    try:
+        if out:
+            with workflow.writable(out):
+                write_json_atomic(out, report)
+    finally:
+        _print_report(report, as_json)
+
+
 def _resolve(
     tier: str,
     env: str,

@@ -11,17 +11,23 @@ import queue
 import select
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+
+import psutil
 
 from envs.math.grader import Verdict
 from r3l.core.errors import EngineError
 
-DEADLINE = 2.0  # seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 s (spec: math-verify's own is 5)
-_GRACE = 1.0  # what the process gets beyond the deadline to stop by itself
+DEADLINE = 2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's own is 5)
+GRACE = 1.0  # what the process gets beyond the deadline to stop by itself
+_WALL = 120.0  # seconds by the clock after which a process that does nothing at all is given up
+_POLL = 0.1  # seconds between looks at the processor time of a process that has not answered
 _START = 120.0  # seconds for a process to import sympy on a busy machine
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +35,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 class Grader:
     """``workers`` grading processes, started when first needed. Close it, or use it as a context manager.
 
-    ``counts`` holds how many answers had each status. Safe to call from several threads.
+    ``counts`` holds how many answers had each status, ``slowest`` the processor seconds of the slowest (0 where none
+    took a tenth of a second), ``over`` how many took more than the deadline and what a kill may add to it. Safe to call
+    from several threads.
     """
 
     def __init__(self, workers: int = 1, deadline: float = DEADLINE) -> None:
@@ -38,12 +46,17 @@ class Grader:
         for _ in range(workers):
             self._idle.put(None)
         self.counts: Counter[str] = Counter()
+        self.slowest, self.over = 0.0, 0
+        self._counting = Lock()
 
     def grade(self, gold: str, answer: str | None) -> Verdict:
         """Whether ``answer`` (None: there was none) equals ``gold``."""
         with self._process() as process:
-            verdict = process.ask(gold, answer)
-        self.counts[verdict.status] += 1
+            verdict, spent = process.ask(gold, answer), process.spent
+        with self._counting:
+            self.counts[verdict.status] += 1
+            self.slowest = max(self.slowest, spent)
+            self.over += spent > self._deadline + GRACE + 2 * _POLL
         return verdict
 
     def grade_all(
@@ -89,11 +102,12 @@ class _Process:
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
+        self.spent = 0.0  # processor seconds of the last answer, as far as anybody looked
         command = [sys.executable, "-m", "envs.math.grading_process", str(deadline)]
         self._process = subprocess.Popen(
             command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        if self._read(_START) != "ready\n":
+        if self._read(_START, _START) != "ready\n":
             self.kill()
             raise EngineError(
                 f"the grading process did not start; try it by hand: {' '.join(command)} (pip install math-verify)"
@@ -107,7 +121,7 @@ class _Process:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps([gold, answer]) + "\n")
-            line = self._read(self._deadline + _GRACE)
+            line = self._read(self._deadline + GRACE, _WALL)
         except BrokenPipeError:
             line = ""
         if not line:
@@ -124,8 +138,20 @@ class _Process:
             if pipe is not None:
                 pipe.close()
 
-    def _read(self, seconds: float) -> str:
-        """A line, or nothing when the time is up or the process has ended."""
+    def _read(self, cpu_s: float, wall_s: float) -> str:
+        """A line, or nothing when the time is up (of the processor, or by the clock) or the process has ended."""
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-        return self._process.stdout.readline() if ready else ""
+        before, began, self.spent = self._cpu_s(), time.monotonic(), 0.0
+        while self.spent < cpu_s and time.monotonic() - began < wall_s:
+            ready, _, _ = select.select([self._process.stdout], [], [], _POLL)
+            if ready:
+                return self._process.stdout.readline()
+            self.spent = self._cpu_s() - before
+        return ""
+
+    def _cpu_s(self) -> float:
+        try:
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return float(times.user + times.system)

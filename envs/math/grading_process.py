@@ -1,7 +1,8 @@
 """The process that grades: one JSON line in, one out. It is killed and replaced when a line takes too long.
 
 ``python -m envs.math.grading_process DEADLINE``: [gold, answer] -> [correct, status, by]. A Python loop is interrupted
-by an alarm at the deadline; only what does not even come back to Python is killed from outside.
+by an alarm at the deadline; only what does not even come back to Python is killed from outside. The deadline is in
+seconds of processor time, so that a busy machine does not make right answers wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def main() -> None:
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call without a timeout of its own
     deadline = float(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    signal.signal(signal.SIGALRM, _ring)
+    signal.signal(signal.SIGPROF, _ring)
     grade("\\frac{1}{2}", "\\frac{2}{4}")  # imports what grading needs before the first deadline
     print("ready", flush=True)
     for line in sys.stdin:
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 def _timely(gold: str, answer: str | None, deadline: float) -> Verdict:
-    signal.setitimer(signal.ITIMER_REAL, deadline)
+    signal.setitimer(signal.ITIMER_PROF, deadline)
     try:
         return grade(gold, answer)
     except TimeIsUpError:
@@ -45,7 +46,7 @@ def _timely(gold: str, answer: str | None, deadline: float) -> Verdict:
     except Exception:  # noqa: BLE001 - sympy raises anything on hostile input; counted under its reason
         return Verdict(False, "crash")
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _ring(number: int, frame: FrameType | None) -> None:

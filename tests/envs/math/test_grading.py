@@ -1,0 +1,97 @@
+"""Extraction and grading by hand, and the deadline: whatever it is asked, an answer comes, and it is counted."""
+
+import threading
+
+import pytest
+
+from envs.math import grader_bench
+from envs.math.extraction import boxed, extract
+from envs.math.grader import LONGEST, grade
+from envs.math.grading import GRACE, Grader
+
+
+@pytest.mark.parametrize(
+    ("response", "strict", "flexible"),
+    [
+        (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}", r"\frac{1}{2}"),
+        (r"\boxed{1} or rather \boxed{2}", "2", "2"),
+        (r"<think>\boxed{1}</think> none", None, None),
+        (r"<think>1</think><answer>x = 2</answer>", "x = 2", "x = 2"),
+        (r"<answer>\boxed{2}</answer>", "2", "2"),
+        ("The final answer is 5.", None, "5"),
+        ("so\n#### 1,234", None, "1,234"),
+        ("first 3, then $1,200", None, "$1,200"),
+        (r"\boxed{2", None, "2"),
+        (r"\boxed{}", None, None),
+        ("no idea", None, None),
+    ],
+)
+def test_extraction(response, strict, flexible):
+    assert (extract(response, "strict"), extract(response, "flexible")) == (strict, flexible)
+
+
+def test_the_last_box_with_balanced_braces():
+    assert boxed(r"\boxed{\{1\}} \fbox{a{b}c}") == "a{b}c" and boxed(r"\boxed{a \boxed{b") is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "correct", "by"),
+    [
+        ("18", "18", True, "text"),
+        ("1234", "1,234.0", True, "number"),
+        ("18", "19", False, "number"),
+        (r"\frac{1}{2}", r"\dfrac{1}{2}", True, "text"),
+        (r"\frac{1}{2}", "0.5", True, "symbols"),
+        (r"\left( 3, \frac{\pi}{2} \right)", r"(3,\frac{\pi}{2})", True, "text"),
+        ("(1,2)", r"\{1,2\}", False, "symbols"),  # math-verify alone takes an interval for a set
+        ("[1,2)", "(1,2)", False, "symbols"),
+        ("2, 8", "8, 2", True, "symbols"),
+        ("p - q", "q - p", False, "symbols"),
+    ],
+)
+def test_grading(gold, answer, correct, by):
+    verdict = grade(gold, answer)
+    assert (verdict.correct, verdict.by, verdict.status) == (correct, by, "graded")
+
+
+def test_what_cannot_be_read_is_wrong_and_counted():
+    with Grader() as grader:
+        asked = [None, " ", "1" * (LONGEST + 1), "34"]
+        assert [grader.grade("34", answer).status for answer in asked] == ["none", "none", "too_long", "graded"]
+        assert grader.counts == {"none": 2, "too_long": 1, "graded": 1}
+
+
+def test_the_deadline_holds_and_the_next_answer_is_graded():
+    with Grader(deadline=0.5) as grader:
+        hostile = [r"10^{10^{10}}", r"9^{9^{9^9}}", r"\sum_{k=1}^{10^9} k^{17}"]
+        verdicts = [grader.grade("34", answer) for answer in hostile]
+        assert not any(verdict.correct for verdict in verdicts)
+        assert grader.slowest < 0.5 + GRACE + 0.2 and grader.over == 0
+        assert grader.grade("34", "34").correct and sum(grader.counts.values()) == 4
+
+
+def test_threads_share_a_grader():
+    verdicts = {}
+    with Grader(workers=2) as grader:
+        threads = [
+            threading.Thread(target=lambda k=k: verdicts.update({k: grader.grade(rf"\frac{{{k}}}{{2}}", f"{k / 2}")}))
+            for k in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert grader.counts == {"graded": 6} and all(verdict.correct for verdict in verdicts.values())
+
+
+def test_the_bench_counts_everything():
+    found = grader_bench.run(workers=1, count=2, items=20, deadline=0.3)
+    assert found["one_thread"]["correct"] == found["pool"]["correct"] == 10
+    assert sum(found["hostile"]["statuses"].values()) == 2 and found["hostile"]["over"] == 0
+    assert found["pool"]["answers_per_s"] > 0
+
+
+def test_hostile_strings_are_the_same_every_time():
+    strings = grader_bench.hostile(200)
+    assert strings == grader_bench.hostile(200) and len(set(strings)) > 150
+    assert max(map(len, strings)) > LONGEST
