@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from envs.panels import Strict
 from r3l.core.errors import DataError
@@ -32,6 +32,15 @@ class Difficulty(Strict):
 
     seed: int = Field(ge=0)
     style: Literal["released", "compact"]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        """Every min_x is at most its max_x."""
+        for least in type(self).model_fields:
+            most = least.replace("min_", "max_")
+            if getattr(self, least) > getattr(self, most):
+                raise ValueError(f"{least} is {getattr(self, least)}, more than {most}, {getattr(self, most)}")
+        return self
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,13 @@ def test_a_group_that_never_comes_is_an_error(monkeypatch):
         allocation(splits={"test": {"5x5": 1}}).split("test")
 
 
-def test_a_wrong_difficulty_is_an_error():
-    with pytest.raises(ConfigError, match=r"puzzles_binary_matrix_nano.yaml: difficulty: (?s:.*)p_zero"):
-        allocation(difficulty={"seed": 0, "style": "compact", "min_n": 3, "max_n": 3, "p_zero": 2}).split("test")
+@pytest.mark.parametrize(
+    ("key", "value", "told"), [("p_zero", 2, "p_zero"), ("min_n", 5, "min_n is 5, more than max_n")]
+)
+def test_a_wrong_difficulty_is_an_error(key, value, told):
+    wrong = {"seed": 0, "style": "compact", "min_n": 3, "max_n": 4, "p_zero": 0.25} | {key: value}
+    with pytest.raises(ConfigError, match=rf"puzzles_binary_matrix_nano.yaml: difficulty: (?s:.*){told}"):
+        allocation(difficulty=wrong).split("test")
 
 
 def test_the_first_split_takes_first_and_all_takes_whatever_comes():
