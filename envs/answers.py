@@ -54,7 +54,7 @@ class AnswerEngine:
     def reset(self, task: Task) -> Observation:
         """Start ``task``, whose payload has ``problem``."""
         self._task, self._lines, self._left = task, (), self._options.attempts
-        self._now = Observation(str(task.payload["problem"]), forfeit=-self._options.format_penalty)
+        self._now = Observation(str(task.payload["problem"]), forfeit=0.0 - self._options.format_penalty)
         return self._now
 
     def step(self, action: str) -> Observation:
@@ -62,9 +62,9 @@ class AnswerEngine:
         if self._task is None:
             raise EngineError("step before a successful reset")
         self._lines = (*self._lines, action)
-        lost = self._options.format_penalty
+        lost = 0.0 - self._options.format_penalty  # no negative zero
         if self._options.turns == "segments" and action.endswith("\n"):
-            self._now = Observation("", reward=-lost, forfeit=-lost)
+            self._now = Observation("", reward=lost, forfeit=lost)
         else:
             self._now = self._judged(self._judge(self._task, "".join(self._lines)))
         return self._now
@@ -73,8 +73,8 @@ class AnswerEngine:
         self._lines, self._left = (), self._left - 1
         if judgement.correct:
             return Observation("", reward=1.0, done=True, success=True)
-        lost = self._options.format_penalty if judgement.answer is None else 0.0
-        return Observation(WRONG if self._left else "", reward=-lost, done=not self._left, forfeit=-lost)
+        lost = 0.0 - self._options.format_penalty if judgement.answer is None else 0.0
+        return Observation(WRONG if self._left else "", reward=lost, done=not self._left, forfeit=lost)
 
     def snapshot(self) -> tuple[tuple[str, ...], int, Observation]:
         """The lines of the present response, the attempts left, what was said last."""
