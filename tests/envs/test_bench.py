@@ -12,6 +12,8 @@ SMALL = {
     "alfworld": ["--tasks", 2, "--steps", 3],
     "scienceworld": ["--tasks", 1, "--steps", 1, "--envs", 1],
     "webshop": ["--tasks", 2, "--steps", 3],
+    "math": ["--tasks", 3],
+    "knights_knaves": ["--tasks", 3],
     "webshop full": ["--products", 60, "--sessions", 3, "--workers", 2, "--steps", 4, "--folder", "shop"],
 }
 
