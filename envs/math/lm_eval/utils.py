@@ -1,0 +1,42 @@
+"""lm-eval's side of the problem sets: the records, prompt, extraction and grader of ``r3l evaluate``.
+
+lm-eval loads this file by its path, from beside the task definitions; r3l must be installed in the same environment.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from envs.math import datasets
+from envs.math.exam import MathExam
+from r3l.evaluation.exam import Question, Reply
+
+
+def load(set_name: str, **_: Any) -> dict[str, Any]:
+    """The frozen set as a dataset with one split; further keywords are lm-eval's metadata."""
+    from datasets import Dataset
+
+    fields = ("id", "problem", "gold", "source", "sha256")
+    return {"test": Dataset.from_list([{f: getattr(p, f) for f in fields} for p in datasets.load(set_name)])}
+
+
+def prompt(doc: dict[str, Any]) -> str:
+    """The user message of the standard protocol."""
+    return _exam().opening(_question(doc))[0].content
+
+
+def marks(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
+    """Strict and flexible marks of one response."""
+    judged = _exam().judge(_question(doc), [Reply(results[0], "end", None)])
+    return {rule: float(mark.correct) for rule, mark in judged.marks.items()}
+
+
+def _question(doc: dict[str, Any]) -> Question:
+    return Question(doc["id"], doc["source"], doc["problem"], doc["gold"], doc["sha256"])
+
+
+@cache
+def _exam() -> MathExam:
+    """One for the process: it keeps a grading process, which ends with this one."""
+    return MathExam()
