@@ -1,0 +1,61 @@
+"""R3L on templated problems with the stored start model: what is sampled, shared and masked, token by token."""
+
+from r3l.config import build_method, resolve
+from r3l.local.session import open_session
+
+
+def explored(method, tasks=6, **changes):
+    overrides = ["workers=0", *(f"{key}={value}" for key, value in changes.items())]
+    run = resolve("nano", "math", method, 0, overrides=overrides)
+    with open_session(run, run.model) as session:
+        chosen = session.package.tasks("nano/train")[:tasks]
+        arena = session.arena(("test",), run.sampling.temperature)
+
+        async def everything():
+            return await arena.gather(*[build_method(run).explore(task, arena) for task in chosen])
+
+        groups = [group for found in session.wait(everything()) for group in found]
+    return groups, arena.counters
+
+
+def test_a_retry_shares_the_kept_lines_with_its_base_and_only_those_carry_no_gradient():
+    groups, counters = explored("r3l")
+    pairs = later = 0
+    for group in groups:
+        if group.objective != "policy":
+            continue
+        bases = {t.member: t for t in group.trajectories if t.kind == "base"}
+        for again in (t for t in group.trajectories if t.kind == "distilled"):
+            base, pivot = bases[again.member], again.pivot
+            kept = sum(len(turn.prompt_ids) + len(turn.response_ids) for turn in base.turns[:pivot])
+            assert base.pivot == pivot
+            assert again.token_ids()[:kept].tolist() == base.token_ids()[:kept].tolist()
+            for t in (base, again):
+                sampled = t.response_mask()
+                assert not t.credit_mask()[:kept].any()
+                assert (t.credit_mask()[kept:] == sampled[kept:]).all()
+            # the response goes on: after the prompt there is nothing that was not sampled
+            assert [turn.prompt_ids for turn in again.turns[1:]] == [()] * (len(again.turns) - 1)
+            assert all(turn.response.endswith("\n") for turn in again.turns[:-1])
+            pairs += 1
+            later += pivot > 0
+    assert pairs > 8 and later > 3
+    assert counters["leak/guidance"] >= counters["retry/count"] > 0  # audited item by item
+    assert counters["leak/answer_stated"] <= 0.2 * counters["leak/guidance"]
+
+
+def test_a_whole_response_is_one_turn_and_its_retry_starts_over():
+    groups, _ = explored("r3l", **{"env_settings.options.turns": "whole", "sampling.max_tokens": 64})
+    trajectories = [t for group in groups if group.objective == "policy" for t in group.trajectories]
+    assert {len(t.turns) for t in trajectories} == {1} and {t.pivot for t in trajectories} == {0}
+
+
+def test_released_credit_masks_lines_that_are_not_shared():
+    groups, _ = explored("r3l@pivot=start,credit_from=reflected")
+    masked = 0
+    for group in (g for g in groups if g.objective == "policy"):
+        for again in (t for t in group.trajectories if t.kind == "distilled" and t.pivot > 0):
+            base = next(t for t in group.trajectories if t.kind == "base" and t.member == again.member)
+            masked += 1
+            assert again.turns[0].prompt_ids == base.turns[0].prompt_ids and again.pivot == base.pivot
+    assert masked > 3
