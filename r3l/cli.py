@@ -192,6 +192,10 @@ def table(
         shown: RenderableType = budget.render(made)
     else:
         config = workflow.load()
+        if not evaluations:  # of all that lies there, what belongs into this table
+            found = [record for record in found if record["env"] in config.columns(known[name])]
+        if not found:
+            raise DataError(f"no run under {results} belongs to {name} ({', '.join(config.columns(known[name]))})")
         run = {record["method"] for record in found}
         wanted = [m for m in known[name].methods if m in run or m in config.rows(known[name])]
         methods = rows.split(",") if rows else wanted

@@ -32,6 +32,10 @@ class WorkflowConfig(Strict):
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
     sources: dict[str, str]
 
+    def columns(self, table: TableConfig) -> list[str]:
+        """The environments of ``table``."""
+        return table.envs or self.envs
+
     def rows(self, table: TableConfig) -> list[str]:
         """The methods of ``table``."""
         if self.methods is not None:
@@ -72,7 +76,7 @@ def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     """Every run of a table by its state directory under results/, methods together and seeds innermost."""
     found = [
         resolve(config.tier, env, method, seed, config.model, list(config.set))
-        for env in table.envs or config.envs
+        for env in config.columns(table)
         for method in config.rows(table)
         for seed in config.seeds
     ]
