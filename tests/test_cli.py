@@ -133,3 +133,12 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     code, _, err = run(monkeypatch, capsys, "warmstart", "nano", "--out", tmp_path)
     assert code == 2 and "already holds a model" in err
+
+
+def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):
+    stored = config.ROOT / "results" / "stored" / "runs"
+    code, text, err = run(monkeypatch, capsys, "table", "table_rltf", "--results", stored, "--json")
+    assert (code, err) == (0, "")
+    assert {row["env"] for row in json.loads(text)["rows"]} <= {"math", "knights_knaves", "shortest_path"}
+    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", stored, "--json")
+    assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop", "math"}
