@@ -156,7 +156,7 @@ def scores(rows: Sequence[Mapping[str, Any]], questions: Sequence[Question]) -> 
     tokens = [reply["tokens"] for reply in replies if reply["tokens"] is not None]
     found: dict[str, Any] = {
         "items": len(rows),
-        "rules": {rule: _rule(rows, rule) for rule in rows[0]["marks"]},
+        "rules": {rule: _rule(rows, rule) for rule in sorted(rows[0]["marks"])},
         "truncated": sum(reply["stop"] == "length" for reply in replies) / len(replies),
         "no_room": sum(reply["stop"] == "context" for reply in replies) / len(replies),
         "attempts": len(replies) / len(rows),
@@ -168,7 +168,7 @@ def scores(rows: Sequence[Mapping[str, Any]], questions: Sequence[Question]) -> 
         found["without_overlap"] = {
             "dropped": sorted(overlapping),
             "items": len(rest),
-            "rules": {rule: _accuracy(rest, rule) for rule in rows[0]["marks"]} if rest else {},
+            "rules": {rule: _accuracy(rest, rule) for rule in sorted(rows[0]["marks"])} if rest else {},
         }
     return found
 
