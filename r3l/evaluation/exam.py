@@ -159,6 +159,7 @@ def scores(rows: Sequence[Mapping[str, Any]], questions: Sequence[Question]) -> 
         "rules": {rule: _rule(rows, rule) for rule in sorted(rows[0]["marks"])},
         "truncated": sum(reply["stop"] == "length" for reply in replies) / len(replies),
         "no_room": sum(reply["stop"] == "context" for reply in replies) / len(replies),
+        "constant": _constant(questions),
         "attempts": len(replies) / len(rows),
         "tokens": sum(tokens) / len(tokens) if tokens else None,
     }
@@ -195,6 +196,8 @@ def render(evaluation: Mapping[str, Any]) -> Table:
             lost = (score["parse_failures"], found["truncated"], score["grader_timeouts"])
             shares = [f"{share:.3f}" for share in lost]
             table.add_row(name, str(found["items"]), rule, *_shown(score), *shares, f"{found['attempts']:.2f}")
+        constant = found["constant"]
+        table.add_row(name, str(found["items"]), f"always {constant['answer']}", f"{constant['accuracy']:.3f}")
         rest = found.get("without_overlap", {"rules": {}})
         for rule, score in rest["rules"].items():
             table.add_row(
@@ -204,6 +207,12 @@ def render(evaluation: Mapping[str, Any]) -> Table:
                 *_shown(score),
             )
     return table
+
+
+def _constant(questions: Sequence[Question]) -> dict[str, Any]:
+    """The most frequent answer and what always giving it would score."""
+    ((answer, count),) = Counter(question.gold for question in questions).most_common(1)
+    return {"answer": answer, "accuracy": count / len(questions)}
 
 
 def _shown(score: Mapping[str, float]) -> tuple[str, str]:

@@ -61,6 +61,7 @@ def test_scores_by_hand(tmp_path, batch, threads):
         score = found["sets"][name]
         assert (score["items"], score["attempts"], score["truncated"]) == (5, 1, 0.4)
         assert score["tokens"] == pytest.approx((3 * 3 + 2 * 5) / 5)
+        assert score["constant"] == {"answer": "1", "accuracy": 0.2}  # each of the five golds is there once
         rule = score["rules"]["exact"]
         assert (rule["accuracy"], rule["parse_failures"], rule["grader_timeouts"]) == (0.6, 0.4, 0)
         # Wilson by hand, z2 = 3.8415, n = 5, p = 0.6: (0.6 + 0.38415 -+ 1.96 * sqrt(0.048 + 0.038415)) / 1.7683
