@@ -72,15 +72,15 @@ def scores(records: Sequence[Record], out: Path, methods: Sequence[str] = (), na
     benches = [
         {method: seeds for method, seeds in by_method(found, methods).items() if seeds} for found in _benches(records)
     ]
-    names = groups(records)
+    columns = max(len(groups([record for seeds in runs.values() for record in seeds])) for runs in benches)
     pyplot, style = _pyplot()
     colour = colours([method for runs in benches for method in runs])
     with pyplot.rc_context(style):
         heights = [len(runs) + 2 for runs in benches]
         figure, axes = pyplot.subplots(
             len(benches),
-            len(names),
-            figsize=(3.2 * len(names) + 1.5, 0.32 * sum(heights) + 1.0),
+            columns,
+            figsize=(3.2 * columns + 1.5, 0.32 * sum(heights) + 1.0),
             layout="constrained",
             sharex=True,
             sharey="row",
@@ -88,24 +88,31 @@ def scores(records: Sequence[Record], out: Path, methods: Sequence[str] = (), na
             height_ratios=heights,
         )
         for row, runs in zip(axes, benches, strict=True):
-            _score_row(row, runs, names, colour)
+            _score_row(row, runs, colour)
         for panel in axes[-1]:
             panel.set(xlabel="test success (last checkpoint)", xlim=(0, None))
         _title(figure, records)
         several = any(len(seeds) > 1 for runs in benches for seeds in runs.values())
         note = "solid: 95 % t-interval over seeds; " if several else ""
-        figure.supxlabel(f"{note}dashed: one seed, 95 % Wilson interval over its test episodes", fontsize=7)
+        constant = "; dotted line: best constant answer" if any("constant" in r["panel"] for r in records) else ""
+        figure.supxlabel(f"{note}dashed: one seed, 95 % Wilson interval over its test episodes{constant}", fontsize=7)
         paths = _save(figure, out / name)
         pyplot.close(figure)
     return paths
 
 
-def _score_row(row: Any, runs: dict[str, list[Record]], names: Sequence[str], colour: dict[str, str]) -> None:
-    label = _label(next(iter(runs.values()))[0])
-    for panel, group in zip(row, names, strict=True):
+def _score_row(row: Any, runs: dict[str, list[Record]], colour: dict[str, str]) -> None:
+    """An environment's row; it may have fewer groups than another."""
+    first = next(iter(runs.values()))[0]
+    names = groups([record for seeds in runs.values() for record in seeds])
+    for panel in row[len(names) :]:
+        panel.set_axis_off()
+    for panel, group in zip(row, names, strict=False):
         for y, (method, seeds) in enumerate(runs.items()):
             _score(panel, y, seeds, group, colour[method])
-        panel.set_title(f"{label}, {group}", fontsize=9)
+        if "constant" in first["panel"]:
+            panel.axvline(first["panel"]["constant"]["success"][group], color="0.5", linestyle=":", linewidth=1)
+        panel.set_title(f"{_label(first)}, {group}", fontsize=9)
         panel.grid(axis="x", alpha=0.3)
     row[0].set_yticks(range(len(runs)), [seeds[0]["method_label"] for seeds in runs.values()])
     row[0].set_ylim(len(runs) - 0.5, -0.5)  # the first method on top

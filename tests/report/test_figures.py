@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from report.runs import write_run
 
@@ -43,6 +45,21 @@ def test_environments_are_rows_of_one_figure(three_seeds, tmp_path, monkeypatch)
     assert [ax.get_title() for ax in scores.axes][::3] == ["ALFWorld, easy", "WebShop, easy"]
     ticks = [[label.get_text() for label in ax.get_yticklabels()] for ax in scores.axes[::3]]
     assert ticks == [["GRPO", "R3L"], ["GRPO"]]
+
+
+def test_environments_may_differ_in_their_groups_and_have_a_constant_answer(three_seeds, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "_save", lambda figure, stem: drawn.append(figure) or [])
+    path = write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="shortest_path")
+    content = json.loads(path.read_text())
+    content["groups"] = {"all": content["groups"]["all"]}
+    content["panel"] |= {"constant": {"answer": "infeasible", "success": {"all": 0.25}}}
+    path.write_text(json.dumps(content))
+    figures.scores(records.load(records.find(three_seeds)), tmp_path, ["grpo", "r3l"])
+    (scores,) = drawn
+    shown = [ax.get_title() for ax in scores.axes if ax.axison]
+    assert shown == ["ALFWorld, easy", "ALFWorld, hard", "ALFWorld, all", "Shortest path, all"]
+    assert [line.get_xdata()[0] for line in scores.axes[3].lines if line.get_linestyle() == ":"] == [0.25]
 
 
 def test_a_figure_shows_one_tier(three_seeds, tmp_path):
