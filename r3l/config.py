@@ -322,7 +322,17 @@ def resolve(
     run = validate(Run, content, f"{tier}/{env}/{method}")
     find_package(env).check(run.env_settings.options)
     build_method(run)  # bad settings are an error now, not after the model has loaded
+    _check_samples(run)
     return run
+
+
+def _check_samples(run: Run) -> None:
+    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
+    if run.samples == "turn" and find_package(run.env).dialogue(settings).stop == "line":
+        raise ConfigError(
+            f"{run.tier}/{run.env}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
+            "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"
+        )
 
 
 def _pair(override: str) -> tuple[str, Any]:

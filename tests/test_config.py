@@ -191,6 +191,13 @@ def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work(
             resolve("nano", "webshop", "r3l", 0, overrides=[override])
 
 
+def test_a_line_of_a_response_is_no_sample_of_its_own():
+    with pytest.raises(ConfigError, match="turns=whole"):
+        resolve("nano", "math", "grpo", 0, overrides=["samples=turn"])
+    whole = resolve("nano", "math", "grpo", 0, overrides=["samples=turn", "env_settings.options.turns=whole"])
+    assert whole.samples == "turn" and resolve("nano", "alfworld", "grpo", 0, overrides=["samples=turn"])
+
+
 def test_an_environment_changes_the_tier_and_a_variant_changes_it_again():
     assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 16
     assert resolve("nano", "scienceworld", "grpo", 0).train.tasks_per_step == 4

@@ -1,4 +1,4 @@
-"""The variants of the agreement table: ours accepts what a reader accepts, but for three known cases."""
+"""The variants of the agreement table: ours accepts what a reader accepts, but for one known case."""
 
 import csv
 
@@ -7,7 +7,7 @@ from envs.math.agreement import OUT, VARIANTS, ours
 
 def test_ours_on_the_variants_by_hand():
     differs = [(pair.gold, pair.answer) for pair in VARIANTS if ours(pair.gold, pair.answer) != pair.right]
-    assert differs == [("18", "18 dollars"), ("50", r"50\%"), (r"50\%", r"\frac{1}{2}")]
+    assert differs == [("18", "18 dollars")]
 
 
 def test_the_stored_table():
