@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from envs.answers import AnswerDialogue, AnswerOptions, Flaw
 from envs.math.extraction import extract
+from envs.puzzles.base import first_difference
 from envs.puzzles.registry import puzzle
 from r3l.core.task import Task
 
@@ -26,10 +27,10 @@ def response(lines: Sequence[str], answer: str) -> list[str]:
 def critic(task: Task, lines: Sequence[str]) -> Flaw:
     """The first line that a careful solver would not have written, and what is wrong with the answer."""
     right, kind = solution(task), puzzle(task.payload["puzzle"])
-    pairs = enumerate(zip(lines, right, strict=False))
-    first = next((k for k, (one, other) in pairs if one.strip() != other.strip()), min(len(lines), len(right)) - 1)
+    first = first_difference([line.strip() for line in right], [line.strip() for line in lines])
+    last = min(len(lines), len(right)) - 1  # a response that breaks off is wrong at its end
     found = kind.critique(task.payload["data"], extract("".join(lines), "strict") or "")
-    return Flaw(first, "another step than a careful solver's", found)
+    return Flaw(last if first is None else min(first, last), "another step than a careful solver's", found)
 
 
 def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:

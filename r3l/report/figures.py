@@ -104,6 +104,7 @@ def scores(records: Sequence[Record], out: Path, methods: Sequence[str] = (), na
 def _score_row(row: Any, runs: dict[str, list[Record]], colour: dict[str, str]) -> None:
     """An environment's row; it may have fewer groups than another."""
     first = next(iter(runs.values()))[0]
+    label = _label(first)
     names = groups([record for seeds in runs.values() for record in seeds])
     for panel in row[len(names) :]:
         panel.set_axis_off()
@@ -112,7 +113,7 @@ def _score_row(row: Any, runs: dict[str, list[Record]], colour: dict[str, str]) 
             _score(panel, y, seeds, group, colour[method])
         if "constant" in first["panel"]:
             panel.axvline(first["panel"]["constant"]["success"][group], color="0.5", linestyle=":", linewidth=1)
-        panel.set_title(f"{_label(first)}, {group}", fontsize=9)
+        panel.set_title(f"{label}, {group}", fontsize=9)
         panel.grid(axis="x", alpha=0.3)
     row[0].set_yticks(range(len(runs)), [seeds[0]["method_label"] for seeds in runs.values()])
     row[0].set_ylim(len(runs) - 0.5, -0.5)  # the first method on top
