@@ -304,14 +304,14 @@ def warmstart(
 ) -> None:
     """Build a start model by supervised steps (about an hour on 2 cores). Never overwrites one.
 
+    A build that was cut off goes on after its last whole phase.
+
     Example: `r3l warmstart nano --out results/models/nano`
     """
     from r3l.config import STORED_MODELS
     from r3l.local.warmstart import build
 
     target = out or STORED_MODELS / name
-    if target.exists() and any(target.iterdir()):
-        raise DataError(f"{target} already holds a model; move it away or give another folder with --out")
     manifest = build(name, target, workers=workers)
     _print(manifest, as_json, f"{manifest['parameters']} parameters in {target}")
 

@@ -25,14 +25,16 @@ from rich.console import Console
 from r3l.config import CONFIGS, Strict, validate
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Message, Stop
+from r3l.core.errors import DataError
 from r3l.core.pool import find_package
 from r3l.core.seeds import generator
+from r3l.local.checkpoint import load_model
 from r3l.local.nano import build_model, build_tokenizer
 from r3l.local.render import ChatRenderer
 from r3l.reflection import Report, parse_reflection
 from r3l.retry import guidance_text, with_guidance
 from r3l.templates import template
-from r3l.tracking import commit, hardware, sha256_of, versions, write_json_atomic
+from r3l.tracking import commit, hardware, read_json, sha256_of, versions, write_json_atomic
 
 Part = tuple[list[Message], str, bool]  # messages, response, trained?
 
@@ -83,40 +85,68 @@ def load_config(name: str) -> WarmstartConfig:
 
 
 def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
-    """Build the warm-started model ``name`` into ``out``; returns its manifest."""
+    """Build the warm-started model ``name`` into ``out``; returns its manifest.
+
+    ``out`` is written after every phase; a build that was cut off goes on after its last whole phase.
+    """
     config = load_config(name)
     torch.set_num_threads(config.threads)
     console = Console(stderr=True)
-    tokenizer = model = None
-    summaries, losses, done = [], [], 0
-    for phase in config.phases:
+    manifest = _begun(config, out)
+    model, tokenizer = load_model(str(out), torch.device("cpu")) if manifest["loss"] else (None, None)
+    for phase in config.phases[len(manifest["loss"]) :]:
         console.print(f"playing {phase.tasks} x {phase.variants} demonstrations")
         documents = [d for chunk in _in_workers(config, phase, workers) for d in chunk]
         if tokenizer is None:
             tokenizer = build_tokenizer(_texts(documents))
             model = build_model(tokenizer, config.seed)
         lessons = _lessons(ChatRenderer(tokenizer), documents, config)
-        summaries.append({k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()})
-        console.print(f"lessons: {summaries[-1]}")
-        losses.append(fit(model, lessons, config, phase, done, console))
-        done += phase.steps
-    assert model is not None and tokenizer is not None
+        manifest["lessons"].append(
+            {k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()}
+        )
+        console.print(f"lessons: {manifest['lessons'][-1]}")
+        done = sum(p.steps for p in config.phases[: len(manifest["loss"])])
+        manifest["loss"].append(fit(model, lessons, config, phase, done, console))
+        _store(out, model, tokenizer, manifest)
+    return manifest
+
+
+def _begun(config: WarmstartConfig, out: Path) -> dict[str, Any]:
+    """The manifest in ``out`` if its phases are this config's first ones, else a new one for an empty folder."""
+    new: dict[str, Any] = {"config": config.model_dump(mode="json"), "lessons": [], "loss": []}
+    if not out.exists() or not any(out.iterdir()):
+        return new
+    path = out / "warmstart.json"
+    old = read_json(path) if path.is_file() else new
+    phases = len(old["loss"])
+    if not 0 < phases < len(config.phases):
+        raise DataError(f"{out} already holds a model; move it away or give another folder with --out")
+    if _without_phases(old["config"], phases) != _without_phases(new["config"], phases):
+        raise DataError(f"{path}: its {phases} finished phases are of another configuration; move {out} away")
+    if old["weights_sha256"] != sha256_of(out / "model.safetensors"):
+        raise DataError(f"{out / 'model.safetensors'} is not the one that {path.name} describes; move {out} away")
+    return {**new, "lessons": old["lessons"], "loss": old["loss"]}
+
+
+def _without_phases(config: dict[str, Any], after: int) -> dict[str, Any]:
+    """What the first ``after`` phases depend on."""
+    return {**config, "phases": config["phases"][:after], "sources": None}
+
+
+def _store(out: Path, model: Any, tokenizer: Any, manifest: dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    manifest = {
-        "command": f"r3l warmstart {name}",
-        "config": config.model_dump(mode="json"),
+    facts = {
+        "command": f"r3l warmstart {manifest['config']['name']}",
         "parameters": sum(p.numel() for p in model.parameters()),
-        "lessons": summaries,
-        "loss": losses,
         "weights_sha256": sha256_of(out / "model.safetensors"),
         "versions": versions(),
         "hardware": hardware(),
         "commit": commit(),
     }
+    manifest.update(facts)
     write_json_atomic(out / "warmstart.json", manifest)
-    return manifest
 
 
 def _lessons(
