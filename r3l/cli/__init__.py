@@ -1,0 +1,52 @@
+"""The command line: one Typer app, thin verbs. Bad input is one paragraph on stderr and exit code 2.
+
+Every verb imports what it needs when it runs, so ``r3l --help`` needs neither torch nor an engine.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from r3l.cli import bench, build, reports, runs
+from r3l.core.errors import R3LError
+
+app = typer.Typer(
+    help="Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+panel_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
+bench_app = typer.Typer(help="Measure the parts: environment engines, rollouts.", no_args_is_help=True)
+catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
+app.add_typer(panel_app, name="panel")
+app.add_typer(catalogue_app, name="catalogue")
+app.add_typer(bench_app, name="bench")
+
+app.command("train")(runs.train)
+app.command("evaluate")(runs.evaluate)
+app.command("table")(reports.table)
+app.command("figure")(reports.figure)
+app.command("methods")(reports.methods)
+app.command("switches")(reports.list_switches)
+app.command("envs")(reports.envs)
+app.command("doctor")(reports.doctor)
+app.command("warmstart")(build.warmstart)
+panel_app.command("check")(build.panel_check)
+panel_app.command("build")(build.panel_build)
+catalogue_app.command("build")(build.catalogue_build)
+bench_app.command("env")(bench.bench_env)
+bench_app.command("rollout")(bench.bench_rollout)
+bench_app.command("grader")(bench.bench_grader)
+
+
+def main() -> None:
+    """Entry point: typed errors become one paragraph and exit code 2; anything else is a traceback and 1."""
+    try:
+        app()
+    except R3LError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

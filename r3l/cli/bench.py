@@ -1,0 +1,107 @@
+"""Verbs that measure the parts against their alternatives: `r3l bench ...`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from r3l.cli.common import AsJson, Env, Method, Model, Overrides, Seed, Tier, env_module, print_report, resolve_run
+from r3l.core.errors import ConfigError
+
+
+def bench_env(
+    env: Annotated[str, typer.Argument(help="Environment.")] = "alfworld",
+    tier: Tier = "nano",
+    tasks: Annotated[int | None, typer.Option(min=0, help="Tasks, spread over the test panel; 0: all.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Random steps of each task.")] = None,
+    seed: Seed = 0,
+    packed: Annotated[Path | None, typer.Option(help="Tasks of a packed file, not of the panel.")] = None,
+    envs: Annotated[int | None, typer.Option(min=1, help="Environments that live together.")] = None,
+    products: Annotated[int | None, typer.Option(min=1, help="Size of a catalogue to build and serve.")] = None,
+    sessions: Annotated[int | None, typer.Option(min=1, help="Customers of that catalogue.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that serve them.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where that catalogue is built, or lies already.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Speed, memory and identity of an engine, beside the original's own path where that can be run.
+
+    Not every option belongs to every environment; one that does not is an error that lists those that do.
+
+    Example: `r3l bench env scienceworld --envs 8 --out bench.json`
+    """
+    from r3l import workflow
+    from r3l.tracking import write_json_atomic
+
+    measure = env_module(env, "bench").run
+    own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
+    own |= {"sessions": sessions, "workers": workers, "folder": folder}
+    given = {name: value for name, value in own.items() if value is not None}
+    _belong(env, given, inspect.signature(measure).parameters)
+    report = measure(workflow.env_settings(tier, env).test_panel, seed=seed, **given)
+    try:
+        if out:
+            with workflow.writable(out):
+                write_json_atomic(out, report)
+    finally:  # an hour's measurement is shown even where it cannot be kept
+        print_report(report, as_json)
+
+
+def bench_rollout(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    tasks: Annotated[int, typer.Option(min=1, help="Training tasks to explore.")] = 8,
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each arm, taken in turn.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """The same episodes with and without kept and forked key-value caches: tokens encoded and seconds.
+
+    Example: `r3l bench rollout --tasks 8 --repeats 3`
+    """
+    from r3l.local import bench
+
+    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    print_report(bench.bench_rollout(run, tasks, repeats), as_json)
+
+
+def bench_grader(
+    workers: Annotated[int, typer.Option(min=1, help="Grading processes.")] = 2,
+    count: Annotated[int, typer.Option(min=1, help="Hostile strings.")] = 1000,
+    items: Annotated[int, typer.Option(min=2, max=500, help="Items of MATH-500.")] = 500,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Speed of the grader of mathematics over MATH-500, and its worst case over hostile answers.
+
+    Example: `r3l bench grader --out bench_grader.json`
+    """
+    from envs.math import grader_bench
+    from r3l import workflow
+    from r3l.tracking import write_json_atomic
+
+    report = grader_bench.run(workers, count, items, seed)
+    try:
+        if out:
+            with workflow.writable(out):
+                write_json_atomic(out, report)
+    finally:
+        print_report(report, as_json)
+
+
+def _belong(env: str, given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Raises ConfigError for an option that is not among the keywords of an environment's function."""
+    known = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"r3l bench env {env} has no option --{name}; it has --{', --'.join(known)}. Remove --{name}"
+            )

@@ -1,0 +1,83 @@
+"""Verbs that build what runs start from: start models, panels, WebShop's catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.common import AsJson, Env, Tier, env_module, print_result
+
+
+def warmstart(
+    name: Annotated[str, typer.Argument(help="A file of configs/warmstart/.")] = "nano",
+    out: Annotated[Path | None, typer.Option(help="Default: results/stored/models/NAME.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that play demonstrations.")] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Build a start model by supervised steps (about an hour on 2 cores). Never overwrites one.
+
+    A build that was cut off goes on after its last whole phase.
+
+    Example: `r3l warmstart nano --out results/models/nano`
+    """
+    from r3l.config import STORED_MODELS
+    from r3l.local.warmstart import build
+
+    target = out or STORED_MODELS / name
+    manifest = build(name, target, workers=workers)
+    print_result(manifest, as_json, f"{manifest['parameters']} parameters in {target}")
+
+
+def panel_check(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    out: Annotated[Path | None, typer.Option(help="Write the description here as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Regenerate or read an environment's panels, compare their hashes, check that train and test are apart.
+
+    Example: `r3l panel check --env alfworld`
+    """
+    from r3l import workflow
+    from r3l.tracking import write_json_atomic
+
+    description = workflow.check_panels(tier, env)
+    if out:
+        with workflow.writable(out):
+            write_json_atomic(out, description)
+    lines = [f"{p['name']}: {p['tasks']} tasks, sha256 {p['sha256']}" for p in description["panels"].values()]
+    print_result(description, as_json, "\n".join(lines))
+
+
+def panel_build(
+    panel: Annotated[str, typer.Argument(help="Name of the panel, e.g. nano.")] = "nano",
+    env: Env = "alfworld",
+    as_json: AsJson = False,
+) -> None:
+    """Prove every task of a panel solvable and write the file that is committed.
+
+    Example: `r3l panel build nano --env alfworld`
+    """
+    path = env_module(env, "proof").build(panel)
+    print_result({"env": env, "panel": panel, "file": str(path)}, as_json, str(path))
+
+
+def catalogue_build(
+    items: Annotated[Path, typer.Option(help="items_shuffle.json or items_shuffle_1000.json.")],
+    attrs: Annotated[Path, typer.Option(help="items_ins_v2.json or items_ins_v2_1000.json.")],
+    out: Annotated[Path, typer.Option(help="The folder to make; then name it in R3L_WEBSHOP.")],
+    human: Annotated[Path | None, typer.Option(help="items_human_ins.json; else goals are made from ATTRS.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first products.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build WebShop's catalogue from the original's files, whole or not at all (all: some 15 minutes, 6 GB).
+
+    The files, key by key: docs/webshop.md.
+
+    Example: `r3l catalogue build --items items_shuffle.json --attrs items_ins_v2.json --out shop`
+    """
+    meta = env_module("webshop", "build").make_original(items, attrs, human, out, limit)
+    line = f"{out}: catalogue {meta.id}, {meta.products} products, {meta.goals} goals; next: export R3L_WEBSHOP={out}"
+    print_result({"folder": str(out), "id": meta.id, **vars(meta)}, as_json, line)

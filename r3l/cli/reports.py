@@ -1,0 +1,137 @@
+"""Verbs that read results and configs, offline: table, figure, methods, switches, envs, doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, console, print_result, print_rows
+from r3l.core.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def table(
+    name: Annotated[str, typer.Argument(help="A file of configs/tables/, or budget.")],
+    evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
+    results: Results = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="Also write the table as CSV.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Methods of the rows, by commas. Default: the table's.")] = None,
+    seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a table from result files, offline; missing methods and seeds are shown as missing.
+
+    Example: `r3l table table1 --out results/table1.csv`
+    """
+    from r3l import workflow
+    from r3l.report import budget, records, tables
+
+    known = workflow.tables()
+    check_known("table", name, {*known, "budget"})
+    found = records.load(evaluations or records.find(results))
+    if name == "budget":
+        made = budget.table(found)
+        shown: RenderableType = budget.render(made)
+    else:
+        config = workflow.load()
+        if not evaluations:  # of all that lies there, what belongs into this table
+            found = [record for record in found if record["env"] in config.columns(known[name])]
+        if not found:
+            raise DataError(f"no run under {results} belongs to {name} ({', '.join(config.columns(known[name]))})")
+        run = {record["method"] for record in found}
+        wanted = [m for m in known[name].methods if m in run or m in config.rows(known[name])]
+        methods = rows.split(",") if rows else wanted
+        planned = len(config.seeds) if seeds_planned is None else seeds_planned
+        made = tables.scores_table(found, methods, known[name].baseline, planned, known[name].title)
+        shown = tables.render(made)
+    if out:
+        tables.write_csv(made, out)
+    if as_json:
+        print(json.dumps({"rows": made}))
+    else:
+        console().print(shown)
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help="training_curves, or a table, whose scores are drawn.")],
+    evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
+    results: Results = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png.")] = RESULTS / "figures",
+    as_json: AsJson = False,
+) -> None:
+    """Draw a figure from result files, offline, as PDF and PNG: training curves, or the scores of a table's methods.
+
+    Example: `r3l figure training_curves --out results/figures`
+    """
+    from r3l import workflow
+    from r3l.report import figures, records
+
+    known = workflow.tables()
+    check_known("figure", name, {*known, "training_curves"})
+    found = records.load(evaluations or records.find(results))
+    if name == "training_curves":
+        written = figures.training_curves(found, out)
+    else:
+        written = figures.scores(found, out, known[name].methods, name)
+    paths = [str(path) for path in written]
+    print_result({"figure": name, "files": paths}, as_json, "\n".join(paths))
+
+
+def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
+    """The table of methods and switches, made from the configs: a column a profile.
+
+    Example: `r3l methods --json`
+    """
+    from r3l.report import switches
+
+    rows = switches.methods(tier)
+    if as_json:
+        print(json.dumps({"methods": rows}))
+    else:
+        console().print(switches.render_methods(rows))
+
+
+def list_switches(as_json: AsJson = False) -> None:
+    """Every switch in one line: values, meaning, audit id, and the methods that have it.
+
+    Example: `r3l switches`
+    """
+    from r3l.report import switches
+
+    print_rows({"switches": switches.switches()}, as_json)
+
+
+def envs(as_json: AsJson = False) -> None:
+    """List the environments with their tiers and panels.
+
+    Example: `r3l envs`
+    """
+    from r3l.config import EnvConfig, load, names
+
+    rows = [
+        {"env": e.env, "label": e.label, "tier": tier, **settings.model_dump()}
+        for e in (load("envs", name, EnvConfig) for name in names("envs"))
+        for tier, settings in e.tiers.items()
+    ]
+    print_rows({"envs": rows}, as_json)
+
+
+def doctor(tier: Tier = "nano", as_json: AsJson = False) -> None:
+    """Check that this machine can run a tier; exit code 2 if something fails.
+
+    Example: `r3l doctor --tier nano`
+    """
+    from r3l import doctor as checks
+
+    found = checks.examine(tier)
+    if as_json:
+        print(json.dumps({"tier": tier, "ok": all(c.ok for c in found), "checks": [vars(c) for c in found]}))
+    else:
+        console().print(checks.render(found))
+    if not all(check.ok for check in found):
+        raise typer.Exit(2)

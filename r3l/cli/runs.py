@@ -1,0 +1,142 @@
+"""Verbs that make results: train, evaluate."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from r3l.cli.common import (
+    RESULTS,
+    AsJson,
+    Env,
+    Method,
+    Model,
+    Overrides,
+    Seed,
+    Tier,
+    console,
+    pairs,
+    print_result,
+    resolve_run,
+)
+from r3l.core.errors import ConfigError, DataError
+
+
+def train(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    profile: Annotated[str | None, typer.Option(help="paper, released_code or fair.")] = None,
+    model: Model = None,
+    seed: Seed = 0,
+    steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
+    overrides: Overrides = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
+    set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train one run; run the same command again to resume.
+
+    Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
+    """
+    from r3l import workflow
+    from r3l.local.engine import train as train_run
+
+    if profile:
+        method += f"{',' if '@' in method else '@'}profile={profile}"
+    run = resolve_run(tier, env, method, seed, model, overrides, steps)
+    where = run_dir or RESULTS / run.cell / f"seed{seed}"
+    if set_aside:
+        workflow.set_aside(where, run.fingerprint())
+    result = train_run(run, where)
+    line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
+    print_result(result, as_json, line)
+
+
+def evaluate(
+    run_dir: Annotated[Path | None, typer.Argument(help="Directory of a finished training run.")] = None,
+    panel: Annotated[str | None, typer.Option(help="Another panel than the run's test panel.")] = None,
+    env: Annotated[str, typer.Option(help="With --set: whose sets (math).")] = "math",
+    sets: Annotated[str | None, typer.Option("--set", help="Question sets, by commas: gsm8k,math500.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Stored model, folder, hub id; with --server its name there.")
+    ] = None,
+    server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
+    protocol: Annotated[str, typer.Option(help="standard (one attempt) or r3l_released (three, oracle).")] = "standard",
+    prompt: Annotated[str, typer.Option(help="How standard asks for the answer: boxed or tags.")] = "boxed",
+    oracle: Annotated[str, typer.Option(help="Who judges in r3l_released: ours or released.")] = "ours",
+    data: Annotated[Path | None, typer.Option(help="Folder of problem sets. Default: $R3L_MATH.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N items of each set.")] = None,
+    seed: Seed = 0,
+    temperature: Annotated[float | None, typer.Option(min=0, help="Default: the protocol's.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one reply. Default: the protocol's.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Replies at once: requests in flight, or rows of a batch.")] = 16,
+    out: Annotated[Path | None, typer.Option(help="Default: results/evaluations/ENV/MODEL/PROTOCOL/seedN.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a run on its test panel (last checkpoint, no reflection, no guidance), or a model on question sets.
+
+    The same command goes on where it was stopped.
+
+    Example: `r3l evaluate results/nano/alfworld/nano/r3l/seed0`
+
+    Example: `r3l evaluate --set gsm8k,math500 --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
+    """
+    if run_dir is not None and sets is None:
+        _evaluate_run(run_dir, panel, as_json)
+        return
+    if run_dir is not None or sets is None or (model is None and server is None):
+        raise ConfigError(
+            "give either the directory of a run (r3l evaluate RUN_DIR), or question sets and what answers them "
+            "(r3l evaluate --set gsm8k --model PATH, or --set gsm8k --server URL --model NAME)"
+        )
+    from r3l.evaluation import exam as exams
+
+    module = _question_sets(env)
+    options = {"protocol": protocol, "prompt": prompt, "oracle": oracle, "data": data}
+    with module.open_exam(**options) as exam, contextlib.ExitStack() as stack:
+        names = sets.split(",")
+        for name in names:
+            exam.questions(name)  # a wrong name is an error now, not after the model has loaded
+        warmth = module.TEMPERATURES[protocol] if temperature is None else temperature
+        length = max_tokens or module.MAX_TOKENS
+        if server:
+            from r3l.evaluation.servers import Server
+
+            answering: exams.Model = stack.enter_context(Server(server, model, warmth, length, batch))
+        else:
+            from r3l.evaluation.local_model import LocalModel
+
+            answering = LocalModel(str(model), warmth, length, batch)
+        where = out or RESULTS / "evaluations" / env / answering.name.replace("/", "--") / protocol / f"seed{seed}"
+        found = exams.evaluate_sets(exam, answering, names, where, seed, limit)
+    if as_json:
+        print(json.dumps(found, sort_keys=True))
+    else:
+        console().print(exams.render(found))
+        print(f"every reply and mark: {where / 'items.jsonl'}")
+
+
+def _evaluate_run(run_dir: Path, panel: str | None, as_json: bool) -> None:
+    from r3l.evaluation.evaluate import evaluate_run
+
+    if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
+        raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
+    evaluation = evaluate_run(run_dir, panel=panel)
+    scores = {group: values["success"] for group, values in evaluation["groups"].items()}
+    print_result(evaluation, as_json, f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}")
+
+
+def _question_sets(env: str) -> Any:
+    """``envs.<env>.exam``, of the environments that have question sets."""
+    try:
+        return importlib.import_module(f"envs.{env}.exam")
+    except ModuleNotFoundError as error:
+        if error.name not in (f"envs.{env}", f"envs.{env}.exam"):
+            raise
+        raise ConfigError(f"environment {env!r} has no question sets; math has") from error
