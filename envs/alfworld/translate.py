@@ -21,6 +21,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from envs.cache import cache_folder
 from r3l.core.errors import DataError, EngineError
 
 # The releases whose private interfaces this package was proved against, byte for byte.
@@ -94,12 +95,6 @@ def problem_key(domain: str, problem: str) -> str:
     return digest.hexdigest()
 
 
-def cache_directory() -> Path:
-    """Where translations are kept: ``$R3L_CACHE/alfworld``, else ``~/.cache/r3l/alfworld``."""
-    root = os.environ.get("R3L_CACHE") or str(Path.home() / ".cache" / "r3l")
-    return Path(root).expanduser() / "alfworld"
-
-
 def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
     """The translation of ``problem``, from the disk where it is there and whole, else made and kept.
 
@@ -129,7 +124,7 @@ def cached_problem(domain: str, problem: str) -> Problem | None:
 
 def _entry(domain: str, problem: str) -> Path:
     key = problem_key(domain, problem)
-    return cache_directory() / key[:2] / f"{key}.bin"
+    return cache_folder("alfworld") / key[:2] / f"{key}.bin"
 
 
 def _translate(domain: str, problem: str, lib: Any) -> Problem:

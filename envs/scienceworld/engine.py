@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
 from envs.scienceworld.memory import Memory, RememberingEngine
 from envs.scienceworld.options import ScienceWorldOptions
+from envs.scienceworld.store import open_store
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError, EngineLost
 from r3l.core.task import Task
@@ -173,5 +174,5 @@ _memories: dict[ScienceWorldOptions, Memory] = {}
 def create(options: ScienceWorldOptions) -> RememberingEngine:
     """A new environment under ``options``; those of a process share one Java process and what it has said."""
     if options not in _memories:
-        _memories[options] = Memory(lambda: ScienceWorldEngine(options))
+        _memories[options] = Memory(lambda: ScienceWorldEngine(options), store=open_store(options))
     return RememberingEngine(_memories[options])

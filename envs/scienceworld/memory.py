@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from envs.scienceworld.store import Store
 from r3l.core.environment import Environment, Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
@@ -38,16 +39,27 @@ class Seat:
 
 
 class Memory:
-    """Observations by task and actions, and the simulators that make new ones; shared by a process."""
+    """Observations by task and actions, and the simulators that make new ones; shared by a process.
 
-    def __init__(self, create: Callable[[], Environment], limit: int = LIMIT, simulators: int = SIMULATORS) -> None:
-        self._create, self._limit, self._simulators = create, limit, simulators
+    ``store``: where other processes' observations come from and new ones go; None for none.
+    """
+
+    def __init__(
+        self,
+        create: Callable[[], Environment],
+        limit: int = LIMIT,
+        simulators: int = SIMULATORS,
+        store: Store | None = None,
+    ) -> None:
+        self._create, self._limit, self._simulators, self._store = create, limit, simulators, store
         self._tasks: OrderedDict[str, dict[Path, Observation]] = OrderedDict()
         self._seats: list[Seat] = []  # the one used last stands last
 
     def of(self, key: str) -> dict[Path, Observation]:
         """What is known of a task; marks it as recently used. Forgets other tasks if there is too much."""
-        known = self._tasks.setdefault(key, {})
+        if key not in self._tasks:
+            self._tasks[key] = self._store.load(key) if self._store else {}
+        known = self._tasks[key]
         self._tasks.move_to_end(key)
         size = sum(map(len, self._tasks.values()))
         while size > self._limit and len(self._tasks) > 1:
@@ -71,8 +83,10 @@ class Memory:
         self._seats.append(chosen)
         return chosen
 
-    def leave(self, key: str, path: Path) -> None:
-        """An episode ended there."""
+    def leave(self, key: str, path: Path, new: dict[Path, Observation]) -> None:
+        """An episode ended there, after ``new`` observations."""
+        if new and self._store:
+            self._store.add(key, new)
         for seat in self._seats:
             if (seat.key, seat.path) == (key, path):
                 seat.idle = True
@@ -86,11 +100,12 @@ class RememberingEngine:
         self._task: Task | None = None
         self._key = ""
         self._known: dict[Path, Observation] = {}
+        self._new: dict[Path, Observation] = {}  # by this episode
         self._path: Path = ()
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``. Raises DataError for a bad one."""
-        self._memory.leave(self._key, self._path)
+        self._leave()
         self._key = json.dumps([task.id, dict(task.payload)], sort_keys=True)
         self._known = self._memory.of(self._key)
         self._task, self._path = task, ()
@@ -109,18 +124,22 @@ class RememberingEngine:
 
     def restore(self, snapshot: Any) -> Observation:
         """Back to ``snapshot``; a simulator follows when something new is done."""
-        self._memory.leave(self._key, self._path)
+        self._leave()
         self._path = tuple(snapshot)
         return self._look()
 
     def close(self) -> None:
         """End the episode; its simulator is free for others."""
-        self._memory.leave(self._key, self._path)
+        self._leave()
         self._task = None
+
+    def _leave(self) -> None:
+        self._memory.leave(self._key, self._path, self._new)
+        self._new = {}
 
     def _look(self) -> Observation:
         if self._path not in self._known:
-            self._known[self._path] = self._compute()
+            self._known[self._path] = self._new[self._path] = self._compute()
         return self._known[self._path]
 
     def _compute(self) -> Observation:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from envs.cache import cache_folder
 from envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
 from envs.webshop.definitions import definition
 from envs.webshop.synthetic import sources
@@ -28,7 +29,7 @@ _VARIABLE = "R3L_WEBSHOP"
 
 def locate(catalogue: str) -> Path:
     """The folder of the catalogue with this id. Raises DataError when it is not there or another one."""
-    return _located(catalogue, os.environ.get(_VARIABLE, ""), str(cache_directory()))
+    return _located(catalogue, os.environ.get(_VARIABLE, ""), str(cache_folder("webshop")))
 
 
 def original() -> tuple[Path, Meta]:
@@ -44,7 +45,7 @@ def original() -> tuple[Path, Meta]:
 
 def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path, Meta]:
     """The named synthetic catalogue, built if it is not there yet (some seconds for 1,000 products)."""
-    folder = cache_directory() / f"{name}-{products}-{seed}-{page_size}"
+    folder = cache_folder("webshop") / f"{name}-{products}-{seed}-{page_size}"
     if not folder.exists():
         with _claimed(folder, wait=True):  # several workers may come at once
             if not folder.exists():
@@ -61,12 +62,6 @@ def make(found: Iterable[Source], folder: Path, name: str, page_size: int = PAGE
 def make_original(items: Path, attributes: Path, human: Path | None, folder: Path, limit: int | None = None) -> Meta:
     """Build the catalogue of the original's files (see ``catalogue.original_files``) in ``folder``."""
     return make(original_files(items, attributes, human, limit), folder, ORIGINAL)
-
-
-def cache_directory() -> Path:
-    """Where synthetic catalogues are kept."""
-    root = os.environ.get("R3L_CACHE") or str(Path.home() / ".cache" / "r3l")
-    return Path(root) / "webshop"
 
 
 @contextmanager

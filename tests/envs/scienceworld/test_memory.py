@@ -87,7 +87,7 @@ def test_a_simulator_of_an_ended_episode_is_taken_before_one_in_use():
     for seat, key in ((first, "a"), (second, "b")):
         seat.key, seat.path, seat.idle = key, (), False
     assert memory.seat("c", ()) is second  # both in use: the one used last
-    memory.leave("a", ())
+    memory.leave("a", (), {})
     assert memory.seat("c", ()) is first
     assert memory.seat("b", ("x",)) is second  # on the way
 
