@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import logging
 import os
 import platform
 import subprocess
+import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from filelock import FileLock, Timeout
 from r3l.core.errors import DataError, RunDirectoryError
 
 log = logging.getLogger(__name__)
+LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
 PACKAGES = (
     "torch",
     "transformers",
@@ -28,6 +31,9 @@ PACKAGES = (
     "textworld",
     "fast-downward-textworld",
 )
+
+
+FAILED = "failed.json"  # in a run directory: the error that ended the last command there
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -54,8 +60,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file. A torn last line is skipped with a warning, any other is a DataError."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    """The objects of a JSON-lines file, or of its compressed form (``path``.gz); none where neither is there.
+
+    A torn last line is skipped with a warning, any other is a DataError.
+    """
+    lines = _text_of(path).splitlines()
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -67,6 +76,16 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _text_of(path: Path) -> str:
+    packed = path.with_name(f"{path.name}.gz")
+    if path.is_file() or not packed.is_file():
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    try:
+        return gzip.decompress(packed.read_bytes()).decode("utf-8")
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{packed} cannot be unpacked ({error}); restore it (git checkout)") from error
+
+
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
     """Add one line."""
     with path.open("a", encoding="utf-8") as file:
@@ -75,10 +94,10 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Own ``run_dir``: create it, check that it can be written, keep others out."""
+    """Own ``run_dir``: create it, check that it can be written, keep others out; note the error it is left with."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(run_dir / ".lock", timeout=0)
+        lock = FileLock(run_dir / ".lock", timeout=LOCK_WAIT)
         lock.acquire()
     except Timeout as error:
         raise RunDirectoryError(
@@ -89,7 +108,12 @@ def locked(run_dir: Path) -> Iterator[None]:
             f"run directory {run_dir} cannot be written ({error}); choose another with --run-dir"
         ) from error
     try:
+        (run_dir / FAILED).unlink(missing_ok=True)
         yield
+    except Exception as error:
+        with suppress(OSError):  # a full disk, say: the error itself matters more than the note of it
+            write_json_atomic(run_dir / FAILED, {"error": f"{type(error).__name__}: {error}"})
+        raise
     finally:
         lock.release()
 

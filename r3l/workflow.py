@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -55,11 +55,17 @@ class TableConfig(Strict):
     sources: dict[str, str]
 
 
-def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
-    """The workflow's configuration: ``content`` (what Snakemake merged), else configs/workflow.yaml."""
-    if content is None:
-        content = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    config = validate(WorkflowConfig, dict(content), "configs/workflow.yaml (with --config)")
+def content() -> dict[str, Any]:
+    """configs/workflow.yaml as it stands."""
+    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return found
+
+
+def load(given: Mapping[str, Any] | None = None) -> WorkflowConfig:
+    """The workflow's configuration: ``given`` (what Snakemake merged), else configs/workflow.yaml."""
+    config = validate(
+        WorkflowConfig, dict(content() if given is None else given), "configs/workflow.yaml (with --config)"
+    )
     for key in ("envs", "methods", "seeds"):
         values = getattr(config, key) or []
         if len(set(values)) < len(values):
@@ -74,10 +80,15 @@ def tables() -> dict[str, TableConfig]:
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     """Every run of a table by its state directory under results/, methods together and seeds innermost."""
+    return grid(config, config.columns(table), config.rows(table))
+
+
+def grid(config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str]) -> dict[str, Run]:
+    """Every run of ``methods`` in ``envs``, with the rest of ``config``."""
     found = [
         resolve(config.tier, env, method, seed, config.model, list(config.set))
-        for env in config.columns(table)
-        for method in config.rows(table)
+        for env in envs
+        for method in methods
         for seed in config.seeds
     ]
     return {f"{run.cell}/seed{run.seed}": run for run in found}

@@ -208,9 +208,7 @@ def _forget_after(path: Path, step: int) -> None:
 
 
 def _result(run: Run, run_dir: Path, last: Path, totals: Counter[str]) -> dict[str, Any]:
-    window = read_jsonl(run_dir / "metrics.jsonl")[-FINAL_WINDOW:]
-    keys = sorted({k for row in window for k in row if k.startswith("train/")})
-    final = {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}
+    metrics = read_jsonl(run_dir / "metrics.jsonl")
     return {
         "schema": 1,
         "cell": run.cell,
@@ -223,9 +221,16 @@ def _result(run: Run, run_dir: Path, last: Path, totals: Counter[str]) -> dict[s
         "model": Path(run.model).name,
         "seed": run.seed,
         "fingerprint": run.fingerprint(),
-        "steps": len(read_jsonl(run_dir / "metrics.jsonl")),
+        "steps": len(metrics),
         "checkpoint": f"checkpoints/{last.name}",
         "checkpoint_sha256": sha256_of(last),
         "budget": dict(sorted(totals.items())),
-        "final": final,
+        "final": final_scores(metrics),
     }
+
+
+def final_scores(metrics: list[dict[str, float]]) -> dict[str, float]:
+    """Means of the training scores over the last steps."""
+    window = metrics[-FINAL_WINDOW:]
+    keys = sorted({k for row in window for k in row if k.startswith("train/")})
+    return {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}

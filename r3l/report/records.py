@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from r3l.config import ROOT
 from r3l.core.errors import DataError
 from r3l.tracking import read_json, read_jsonl
 
+STORED = ROOT / "results" / "stored" / "runs"  # what this project has measured itself
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "panel", "groups", "stops")
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
 

@@ -48,6 +48,12 @@ def write_run(
         "groups": groups,
         "stops": {},
     }
+    settings = {"train": {"steps": 10, "tasks_per_step": 8}, "sampling": {}, "evaluation": {}, "env_settings": {}}
+    manifest = {
+        "fingerprint": common["fingerprint"],
+        "run": {"prompts": "compact", "samples": "trajectory", **settings},
+    }
+    _write(folder / "manifest.json", json.dumps(manifest))
     _write(folder / "episodes.jsonl", "".join(json.dumps(e) + "\n" for e in episodes))
     _write(folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in metrics))
     _write(folder / "result.json", json.dumps(common | {"budget": budget if metrics else {}}))

@@ -1,0 +1,169 @@
+"""Verbs about many runs: what of the grid is done, and a method against stored baselines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, console, print_result
+from r3l.core.errors import ConfigError, DataError
+
+Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
+Seeds = Annotated[str | None, typer.Option(help="Seeds, by commas.")]
+
+
+def status(
+    table: Annotated[
+        str, typer.Option(help="The table whose runs are looked at: a file of configs/tables/.")
+    ] = "table1",
+    tier: Annotated[str | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
+    env: Envs = None,
+    seeds: Seeds = None,
+    grid: Annotated[str | None, typer.Option(help="core or full rows.")] = None,
+    results: Results = RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """What of a table's runs is done, running, stopped, failed or missing, and how long the rest may take.
+
+    Times come from runs that are done, here or stored.
+
+    Example: `r3l status --grid full --seeds 0,1,2,3,4`
+    """
+    from r3l import workflow
+    from r3l.report import grid as grids
+    from r3l.report import records
+
+    known = workflow.tables()
+    check_known("table", table, known)
+    config = _config(tier=tier, grid=grid, envs=_list(env), seeds=_numbers(seeds))
+    runs = workflow.runs(config, known[table])
+    found = grids.survey(runs, results, [path.parent for path in records.find(records.STORED)])
+    if as_json:
+        print(json.dumps({"table": table, "runs": [status.as_json() for status in found]}))
+    else:
+        console().print(grids.render(found))
+
+
+def compare(
+    method: Annotated[str, typer.Argument(help="A file of configs/methods/ or $R3L_METHODS, or a variant.")],
+    against: Annotated[str, typer.Option(help="Methods, by commas.")] = "grpo,r3l",
+    tier: Tier = "nano",
+    env: Envs = None,
+    seeds: Seeds = "0,1,2",
+    results: Results = RESULTS,
+    stored: Annotated[
+        Path | None, typer.Option(help="Where the baselines lie. Default: those of this project.")
+    ] = None,
+    cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
+    offline: Annotated[bool, typer.Option(help="Train nothing; compare what is there.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the rows as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
+
+    Example: `R3L_METHODS=mine r3l compare shortest --env alfworld`
+    """
+    from r3l import workflow
+    from r3l.report import compare as comparison
+    from r3l.report import records
+    from r3l.tracking import write_json_atomic
+
+    config = _config(tier=tier, methods=[method], envs=_list(env), seeds=_numbers(seeds))
+    runs = workflow.grid(config, config.envs, [method])
+    if not offline:
+        _make([str(results / path / "evaluation.json") for path in runs], config, cores)
+    own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
+    others = [p for p in records.find(stored or records.STORED) if _opponent(p, tier, config.envs, against.split(","))]
+    rows = comparison.compare(records.load([*own, *others]), method, against.split(","))
+    if out:
+        with workflow.writable(out):
+            write_json_atomic(out, rows)
+    if as_json:
+        print(json.dumps({"rows": rows}))
+        return
+    console().print(comparison.render(rows))
+    for row in rows:
+        for caution in row["cautions"]:
+            print(f"caution: {row['env']}, {method} against {row['against']}: {caution}")
+
+
+def store(
+    results: Results = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="Default: results/stored of this project.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep finished runs for good: verified, lines compressed, without checkpoints.
+
+    Example: `r3l store --results results`
+    """
+    from r3l.report import records, stored
+
+    target = out or records.STORED
+    written = stored.store([path.parent for path in records.find(results)], results, target)
+    files = [str(path) for path in written]
+    print_result({"stored": files}, as_json, f"{len(files)} runs stored in {target}")
+
+
+def verify(
+    run_dirs: Annotated[list[Path] | None, typer.Argument(help="Run directories. Default: the stored runs.")] = None,
+    results: Annotated[Path | None, typer.Option(help="All finished runs below this folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the numbers of finished runs again from their raw lines; exit code 2 at the first that differs.
+
+    Example: `r3l verify results/nano/alfworld/nano/r3l/seed0`
+    """
+    from r3l.report import records, stored
+
+    chosen = run_dirs or [path.parent for path in records.find(results or records.STORED)]
+    for run_dir in chosen:
+        stored.verify(run_dir)
+    print_result({"verified": len(chosen)}, as_json, f"{len(chosen)} runs: every number follows from the raw lines")
+
+
+def _opponent(evaluation: Path, tier: str, envs: list[str], methods: list[str]) -> bool:
+    """By its place: TIER/ENV/MODEL/METHOD/seedN/evaluation.json."""
+    found_tier, env, _, method = evaluation.parts[-6:-2]
+    return found_tier == tier and env in envs and method in methods
+
+
+def _make(targets: list[str], config: Any, cores: str) -> None:
+    """Have snakemake make ``targets``; its own log goes to stderr."""
+    from r3l.config import ROOT
+
+    snakefile = ROOT / "Snakefile"
+    if not snakefile.is_file():
+        raise ConfigError(f"{snakefile} does not exist: r3l compare trains from a checkout; or give --offline")
+    given = {"tier": config.tier, "methods": config.methods, "envs": config.envs, "seeds": config.seeds}
+    options = [
+        f"{key}={json.dumps(value).replace(' ', '') if isinstance(value, list) else value}"
+        for key, value in given.items()
+    ]
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), "--cores", cores]
+    done = subprocess.run([*command, *targets, "--config", *options], stdout=sys.stderr)
+    if done.returncode:
+        raise DataError("some runs did not finish (see above); the same command goes on with them")
+
+
+def _config(**given: Any) -> Any:
+    from r3l import workflow
+
+    return workflow.load(workflow.content() | {key: value for key, value in given.items() if value is not None})
+
+
+def _list(text: str | None) -> list[str] | None:
+    return text.split(",") if text else None
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--seeds is {text!r}; it must be whole numbers by commas, such as 0,1,2") from error

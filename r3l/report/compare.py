@@ -1,0 +1,171 @@
+"""A method against stored baselines: score, paired difference, probability of improvement, budget, verdict.
+
+Pairs are runs of the same seed on the same tasks of one panel. P-values are Holm-corrected over all comparisons of
+one call; the probability of improvement is Mann-Whitney's, as rliable has it (Agarwal et al. 2021, section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from r3l.core.errors import DataError
+from r3l.evaluation import statistics
+from r3l.report.records import Record, by_method
+from r3l.tracking import read_json
+
+Row = dict[str, Any]
+ALPHA = 0.05
+BUDGET = {
+    "rollouts": "rollouts",
+    "env_steps": "env_steps",
+    "generated": "tokens/generated",
+    "trained": "tokens/trained",
+}
+SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "env_settings")  # of a run, beside its method
+INTERVAL = ("mean", "low", "high")
+
+
+def compare(records: Sequence[Record], method: str, against: Sequence[str]) -> list[Row]:
+    """A row an environment and opponent: ``method`` minus opponent over the seeds that both have.
+
+    Raises DataError where a bench has no run of ``method``, or no seed that it shares with an opponent.
+    """
+    rows: list[Row] = []
+    for bench in sorted({record.bench for record in records if record["method"] == method}):
+        runs = by_method([r for r in records if r.bench == bench], [method, *against])
+        rows += [_row(runs[method], runs[other], other) for other in against]
+    if not rows:
+        raise DataError(
+            f"there is no evaluated run of {method!r}; train it first (r3l compare does, without --offline)"
+        )
+    tested = [row for row in rows if row["p_value"] is not None]
+    for row, adjusted in zip(tested, statistics.holm([row["p_value"] for row in tested]), strict=True):
+        row["p_holm"] = adjusted
+    for row in rows:
+        row["verdict"] = verdict(row)
+    return rows
+
+
+def verdict(row: Row) -> str:
+    """``better``, ``worse``, ``no difference shown``, or ``incomplete`` (under two common seeds)."""
+    if row["p_holm"] is None:
+        return f"incomplete ({row['seeds']} common seed{'' if row['seeds'] == 1 else 's'})"
+    if row["p_holm"] >= ALPHA:
+        return "no difference shown"
+    return "better" if row["difference_mean"] > 0 else "worse"
+
+
+def _row(ours: list[Record], theirs: list[Record], other: str) -> Row:
+    first = ours[0]
+    named = {record["seed"]: record for record in theirs}
+    common = [record for record in ours if record["seed"] in named]
+    place = {"tier": first["tier"], "env": first["env"], "model": first["model"], "method": first["method"]}
+    place |= {"against": other, "label": theirs[0]["method_label"] if theirs else other, "seeds": len(common)}
+    if not common:
+        return place | dict.fromkeys(_EMPTY) | {"verdict": "", "cautions": []}
+    paired = [named[record["seed"]] for record in common]
+    a, b = scores(common), scores(paired)
+    return {
+        **place,
+        **_numbers("ours", statistics.interval(a, _generator())),
+        **_numbers("theirs", statistics.interval(b, _generator())),
+        **_numbers("difference", statistics.paired_difference(a, b, _generator())),
+        "probability_of_improvement": statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1)),
+        "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
+        "p_holm": None,
+        **{f"budget_{name}": _ratio(common, paired, key) for name, key in BUDGET.items()},
+        "cautions": cautions(common[0], paired[0]),
+    }
+
+
+_EMPTY = (
+    *(f"{name}_{part}" for name in ("ours", "theirs", "difference") for part in INTERVAL),
+    *("probability_of_improvement", "p_value", "p_holm"),
+    *(f"budget_{name}" for name in BUDGET),
+)
+
+
+def scores(seeds: Sequence[Record]) -> np.ndarray:
+    """scores_S_T: success of each task, a row a seed. The panel is one (checked when loading)."""
+    return np.array([list(record.task_scores("all").values()) for record in seeds])
+
+
+def cautions(ours: Record, theirs: Record) -> list[str]:
+    """Settings beside the method in which the two runs differ: they would be compared too."""
+    a, b = (read_json(record.path.parent / "manifest.json")["run"] for record in (ours, theirs))
+    found = [
+        f"{section}.{key} is {_of(a, section, key)!r} here and {_of(b, section, key)!r} there"
+        for section in SETTINGS
+        for key in sorted(_keys(a[section]) | _keys(b[section]))
+        if _of(a, section, key) != _of(b, section, key)
+    ]
+    return [text.replace(".value is", " is") for text in found]
+
+
+def _keys(section: Any) -> set[str]:
+    return set(section) if isinstance(section, dict) else {"value"}
+
+
+def _of(run: dict[str, Any], section: str, key: str) -> Any:
+    return run[section].get(key) if isinstance(run[section], dict) else run[section]
+
+
+def _numbers(name: str, found: statistics.Interval) -> Row:
+    return {f"{name}_mean": found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def _ratio(ours: Sequence[Record], theirs: Sequence[Record], key: str) -> float | None:
+    """What ours spent in training for each unit of theirs; None where theirs spent nothing."""
+    spent = [sum(record.result["budget"].get(key, 0) for record in seeds) for seeds in (ours, theirs)]
+    return spent[0] / spent[1] if spent[1] else None
+
+
+def _generator() -> np.random.Generator:
+    return np.random.default_rng(0)  # equal files give equal tables
+
+
+def render(rows: Sequence[Row]) -> Table:
+    """For a terminal."""
+    shown = Table(
+        title=f"{rows[0]['method']} against stored runs, tier {rows[0]['tier']}",
+        caption="test success of the last checkpoint, 95 % intervals over common seeds; difference: paired by seed and "
+        "task; P(>): probability that a seed of ours scores above one of theirs; p: paired t-test over seeds, "
+        "Holm-corrected over this table; x: what training spent, ours / theirs",
+    )
+    columns = ("env", "against", "seeds", "ours", "theirs", "difference", "P(>)", "p", "rollouts x", "tokens x")
+    for name in (*columns, "verdict"):
+        shown.add_column(name, justify="left" if name in ("env", "against", "verdict") else "right")
+    for row in rows:
+        shown.add_row(*_cells(row), style=None if row["p_holm"] is None or row["p_holm"] >= ALPHA else "bold")
+    return shown
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row["env"],
+        row["label"],
+        str(row["seeds"]),
+        *(_plus_minus(row, name, sign) for name, sign in (("ours", ""), ("theirs", ""), ("difference", "+"))),
+        _short(row["probability_of_improvement"]),
+        _short(row["p_holm"]),
+        _short(row["budget_rollouts"]),
+        _short(row["budget_generated"]),
+        row["verdict"],
+    ]
+
+
+def _plus_minus(row: Row, name: str, sign: str) -> str:
+    mean, low, high = (row[f"{name}_{part}"] for part in INTERVAL)
+    if mean is None:
+        return "no run"
+    if low is None:
+        return f"{mean:{sign}.3f}"
+    return f"{mean:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value >= 0.01 else f"{value:.0e}"

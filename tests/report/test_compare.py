@@ -1,0 +1,63 @@
+"""Comparing with stored runs: numbers worked out by hand, from files as runs leave them."""
+
+import json
+
+import pytest
+from report.runs import write_run
+
+from r3l.core.errors import DataError
+from r3l.report import compare as comparison
+from r3l.report import records
+
+
+def compared(root, method, against):
+    return comparison.compare(records.load(records.find(root)), method, against)
+
+
+def test_differences_are_paired_by_seed(tmp_path):
+    for seed, won in enumerate(([1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1])):
+        write_run(tmp_path, "mine", seed, won[:2], won[2:])
+        write_run(tmp_path, "grpo", seed, [1, 0], [0, 0])
+    write_run(tmp_path, "grpo", 3, [1, 1], [1, 1])  # no partner: left out
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert (row["seeds"], row["ours_mean"], row["theirs_mean"], row["difference_mean"]) == (3, 0.75, 0.25, 0.5)
+    # seed differences 0.25, 0.5, 0.75: s = 0.25, t(0.975, 2) = 4.30265, half = t s / sqrt(3)
+    assert row["difference_high"] - 0.5 == pytest.approx(4.30265 * 0.25 / 3**0.5, abs=1e-5)
+    assert row["probability_of_improvement"] == 1.0
+    # t = 0.5 / (0.25 / sqrt(3)) = 3.4641 with 2 degrees of freedom: p = 1 - t / sqrt(2 + t^2)
+    assert row["p_value"] == pytest.approx(1 - 3.4641 / (2 + 12) ** 0.5, abs=1e-4)
+    assert row["verdict"] == "no difference shown"
+    assert row["budget_rollouts"] == 1.0
+
+
+def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
+    for seed in range(4):
+        write_run(tmp_path, "mine", seed, [1, 1, 1, seed % 2], [1, 1, 1, 1])
+        write_run(tmp_path, "grpo", seed, [0, 0, 0, 0], [0, 0, 0, seed % 2])
+        write_run(tmp_path, "r3l", seed, [1, 1, 1, seed // 2], [1, 1, 1, 1])
+    better, equal = compared(tmp_path, "mine", ["grpo", "r3l"])
+    assert better["p_holm"] == pytest.approx(min(1, 2 * better["p_value"]))
+    assert (better["verdict"], equal["verdict"]) == ("better", "no difference shown")
+    assert comparison.compare(records.load(records.find(tmp_path)), "grpo", ["mine"])[0]["verdict"] == "worse"
+
+
+def test_too_few_seeds_are_incomplete_and_a_missing_opponent_is_shown(tmp_path):
+    write_run(tmp_path, "mine", 0, [1, 1], [1])
+    write_run(tmp_path, "grpo", 0, [0, 1], [1])
+    write_run(tmp_path, "r3l", 5, [0, 1], [1])
+    grpo, r3l = compared(tmp_path, "mine", ["grpo", "r3l"])
+    assert (grpo["verdict"], r3l["verdict"]) == ("incomplete (1 common seed)", "incomplete (0 common seeds)")
+    assert r3l["theirs_mean"] is None
+    comparison.render([grpo, r3l])
+    with pytest.raises(DataError, match="no evaluated run of 'yours'"):
+        compared(tmp_path, "yours", ["grpo"])
+
+
+def test_settings_that_differ_beside_the_method_are_named(tmp_path):
+    mine, grpo = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
+    manifest = json.loads((grpo.parent / "manifest.json").read_text())
+    manifest["run"]["train"]["steps"] = 5
+    manifest["run"]["prompts"] = "released"
+    (grpo.parent / "manifest.json").write_text(json.dumps(manifest))
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert row["cautions"] == ["prompts is 'compact' here and 'released' there", "train.steps is 10 here and 5 there"]
