@@ -28,6 +28,7 @@ app.add_typer(bench_app, name="bench")
 
 app.command("train")(runs.train)
 app.command("evaluate")(runs.evaluate)
+app.command("export")(runs.export)
 app.command("table")(reports.table)
 app.command("figure")(reports.figure)
 app.command("compare")(grid.compare)

@@ -37,6 +37,7 @@ def train(
     steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,9 +54,25 @@ def train(
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
-    result = train_run(run, where)
+    result = train_run(run, where, sink or ())
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
+
+
+def export(
+    run_dir: Annotated[Path, typer.Argument(help="A run's directory, finished or not.")],
+    to: Annotated[list[str], typer.Option(help="tensorboard, wandb (offline) or trackio; repeatable.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a run's metrics for another viewer, into RUN_DIR/NAME; metrics.jsonl stays the truth.
+
+    Example: `r3l export results/nano/alfworld/nano/r3l/seed0 --to tensorboard`
+    """
+    from r3l import sinks
+
+    sinks.export(run_dir, to)
+    made = [str(run_dir / name) for name in to]
+    print_result({"exported": made}, as_json, "\n".join(made))
 
 
 def evaluate(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from r3l.local.batching import rows_of
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
 from r3l.panel import describe
+from r3l.sinks import Log, open_sinks
 from r3l.tracking import (
     append_jsonl,
     commit,
@@ -42,8 +44,11 @@ from r3l.tracking import (
 FINAL_WINDOW = 5  # steps averaged in result.json's "final"; our choice
 
 
-def train(run: Run, run_dir: Path) -> dict[str, Any]:
-    """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json."""
+def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
+    """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
+
+    ``sinks``: viewers that get a copy of the metrics (r3l.sinks).
+    """
     with locked(run_dir):
         start = checkpoint.latest(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
@@ -54,7 +59,8 @@ def train(run: Run, run_dir: Path) -> dict[str, Any]:
             if start and state:
                 checkpoint.load_trainer(start, trainer, state["step"])
             _forget_after(run_dir / "metrics.jsonl", trainer.steps_done)
-            _loop(run, run_dir, session, trainer, totals)
+            with open_sinks(sinks, run_dir, run.model_dump(mode="json")) as log:
+                _loop(run, run_dir, session, trainer, totals, log)
             last = checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
         result = _result(run, run_dir, last, totals)
         write_json_atomic(run_dir / "result.json", result)
@@ -85,7 +91,7 @@ def manifest(run: Run) -> dict[str, Any]:
     }
 
 
-def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str]) -> None:
+def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str], log: Log) -> None:
     steps = run.train.steps if trainer.method.trains else 0
     if steps == 0:
         return
@@ -96,6 +102,7 @@ def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: C
             metrics = _step(run, session, trainer, tasks)
             totals.update({k: v for k, v in metrics.items() if accounting.is_total(k)})
             append_jsonl(run_dir / "metrics.jsonl", metrics)
+            log(metrics)
             progress.update(bar, advance=1, note=_note(metrics))
             if not progress.console.is_terminal:
                 progress.console.print(f"step {int(metrics['step'])}/{steps}  {_note(metrics)}")
