@@ -95,7 +95,7 @@ def _wandb(folder: Path, run_dir: Path, config: Mapping[str, Any]) -> Iterator[L
 
 @contextmanager
 def _trackio(folder: Path, run_dir: Path, config: Mapping[str, Any]) -> Iterator[Log]:
-    os.environ["TRACKIO_DIR"] = str(folder)  # read when it is imported
+    os.environ["TRACKIO_DIR"] = str(folder)  # read when it is imported, so: one run a process
     run = _package("trackio", "trackio").init(project=PROJECT, name=_name(run_dir), config=dict(config), embed=False)
     try:
         yield lambda metrics: run.log(dict(metrics), step=int(metrics["step"]))
