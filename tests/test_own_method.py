@@ -7,53 +7,12 @@ import sys
 
 from r3l.config import ROOT
 
-CODE = '''
-"""Best of N: imitate the shortest success of a group."""
-
-import numpy as np
-import torch
-from pydantic import Field
-
-from r3l.core.method import MethodSettings, TrainedMethod
-from r3l.core.rollout import play_group
-from r3l.core.trajectory import Group
-
-
-class Settings(MethodSettings):
-    group_size: int = Field(4, ge=1)
-
-
-class Shortest(TrainedMethod[Settings]):
-    Settings = Settings
-    max_rollouts = 4
-
-    async def explore(self, task, arena):
-        tried = await play_group(arena, task, self.settings.group_size)
-        best = sorted((t for t in tried if t.success), key=lambda t: len(t.turns))[:1]
-        return [Group(task, tried, "none")] + [Group(task, [t], "sft") for t in best]
-
-    def advantages(self, group):
-        return np.zeros(len(group.trajectories))
-
-    def surrogate(self, batch, logprobs_B_T):
-        return torch.zeros_like(logprobs_B_T), {}
-'''
-CONFIG = """
-method: shortest
-label: Shortest success
-code: "shortest:Shortest"
-settings: {group_size: 4}
-sources: {settings.group_size: "an example"}
-"""
+EXAMPLES = ROOT / "examples"
 
 
 def test_a_method_from_outside_gets_a_row(tmp_path):
-    assert len(CODE.strip().splitlines()) <= 30
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "shortest.py").write_text(CODE)
-    (mine / "shortest.yaml").write_text(CONFIG)
-    environment = os.environ | {"R3L_METHODS": str(mine), "PYTHONPATH": str(ROOT)}
+    assert sum(bool(line) for line in (EXAMPLES / "shortest.py").read_text().splitlines()) <= 30
+    environment = os.environ | {"R3L_METHODS": str(EXAMPLES), "PYTHONPATH": str(ROOT)}
 
     def r3l(*arguments):
         command = [sys.executable, "-m", "r3l.cli", *map(str, arguments), "--json"]
@@ -71,3 +30,6 @@ def test_a_method_from_outside_gets_a_row(tmp_path):
     missing = [row for row in rows if row["method"] == "zero_shot"]
     assert {(row["seeds_done"], row["verdict"], row["mean"]) for row in missing} == {(0, "incomplete", None)}
     assert "shortest" in {row["method"] for row in r3l("methods")["methods"]}
+    options = ("--offline", "--stored", "results", "--env", "alfworld", "--seeds", 0, "--against", "grpo")
+    (compared,) = r3l("compare", "shortest", *options)["rows"]
+    assert (compared["against"], compared["verdict"]) == ("grpo", "incomplete (0 common seeds)")
