@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from envs.extraction import boxed
 from envs.math.cleaning import Report, clean
-from envs.math.extraction import boxed
 from r3l.core.errors import ConfigError, DataError
 from r3l.tracking import read_json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from envs.answers import AnswerEngine, Judge, Judgement
-from envs.math.extraction import extract
+from envs.extraction import extract
 from envs.math.grader import Verdict, compare_plainly
 from envs.math.grading import Grader
 from envs.math.options import MathOptions

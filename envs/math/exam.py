@@ -14,13 +14,13 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal, get_args
 
+from envs.extraction import boxed, extract
 from envs.math import datasets
-from envs.math.extraction import boxed, extract
 from envs.math.grading import Grader
 from envs.math.released import check_in_actor
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
-from r3l.evaluation.exam import Judgement, Mark, Question, Reply
+from r3l.evaluation.exam import Mark, Marking, Question, Reply
 
 ProtocolName = Literal["standard", "r3l_released"]
 Prompt = Literal["boxed", "tags"]
@@ -77,20 +77,20 @@ class MathExam:
             return [Message("system", _text("tags_system").template), Message("user", question.text)]
         return [Message("user", _text("boxed").substitute(problem=question.text))]
 
-    def judge(self, question: Question, replies: Sequence[Reply]) -> Judgement:
+    def judge(self, question: Question, replies: Sequence[Reply]) -> Marking:
         """Marks ``strict`` and ``flexible`` of the last reply; r3l_released: the oracle's and the first reply's too."""
         marks = self._marks(question, replies[-1].text)
         if not self.released:
-            return Judgement(marks)
+            return Marking(marks)
         answer = released_answer(replies[-1].text)
         mark = self._consult(question, answer)
         if mark.correct or len(replies) == ATTEMPTS or replies[-1].stop == "context":
             first = self._marks(question, replies[0].text)["strict"] if len(replies) > 1 else marks["strict"]
-            return Judgement({"oracle": mark, **marks, "first_attempt": first})
+            return Marking({"oracle": mark, **marks, "first_attempt": first})
         said = (
             _text("released_format").template if answer is None else _text("released_wrong").substitute(answer=answer)
         )
-        return Judgement({"oracle": mark, **marks}, Message("user", said))
+        return Marking({"oracle": mark, **marks}, Message("user", said))
 
     def close(self) -> None:
         """End the grading processes."""

@@ -10,7 +10,7 @@ from envs.answers import AnswerOptions
 
 
 class MathOptions(AnswerOptions):
-    """``extraction``: which rule reads the answer in a response (``envs.math.extraction``).
+    """``extraction``: which rule reads the answer in a response (``envs.extraction``).
 
     ``grader``: ours, or ``released``, whose defects are in ``envs.math.released``.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envs.answers import AnswerDialogue, AnswerOptions, Flaw
-from envs.math.extraction import extract
+from envs.extraction import extract
 from envs.puzzles.base import first_difference
 from envs.puzzles.registry import puzzle
 from r3l.core.task import Task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envs.answers import AnswerEngine, Judge, Judgement
-from envs.math.extraction import extract
+from envs.extraction import extract
 from envs.puzzles.options import PuzzleOptions
 from envs.puzzles.registry import puzzle
 from r3l.core.task import Task

@@ -71,7 +71,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Marking:
     """Marks by rule, and what to say next; ``feedback`` is None when the question is done."""
 
     marks: Mapping[str, Mark]
@@ -91,7 +91,7 @@ class Exam(Protocol):
         """The messages before the first reply."""
         ...
 
-    def judge(self, question: Question, replies: Sequence[Reply]) -> Judgement:
+    def judge(self, question: Question, replies: Sequence[Reply]) -> Marking:
         """Judge the last of ``replies``. Called from several threads."""
         ...
 
@@ -116,7 +116,7 @@ class _Sitting:
     question: Question
     dialog: list[Message]
     replies: list[Reply] = field(default_factory=list)
-    judgement: Judgement | None = None
+    judgement: Marking | None = None
 
 
 def evaluate_sets(

@@ -6,7 +6,7 @@ import pytest
 
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, EngineError, RunDirectoryError
-from r3l.evaluation.exam import Judgement, Mark, Question, Reply, evaluate_sets, render, scores
+from r3l.evaluation.exam import Mark, Marking, Question, Reply, evaluate_sets, render, scores
 
 
 class Sums:
@@ -25,7 +25,7 @@ class Sums:
     def judge(self, question, replies):
         mark = Mark(replies[-1].text == question.gold, "graded" if replies[-1].text else "none", replies[-1].text)
         again = not mark.correct and len(replies) <= self.retries
-        return Judgement({"exact": mark}, Message("user", "Wrong.") if again else None)
+        return Marking({"exact": mark}, Message("user", "Wrong.") if again else None)
 
 
 class Adder:

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from envs.extraction import boxed, extract
 from envs.math import grader_bench
-from envs.math.extraction import boxed, extract
 from envs.math.grader import LONGEST, grade
 from envs.math.grading import GRACE, Grader
 
@@ -17,6 +17,7 @@ from envs.math.grading import GRACE, Grader
         (r"\boxed{1} or rather \boxed{2}", "2", "2"),
         (r"<think>\boxed{1}</think> none", None, None),
         (r"<think>1</think><answer>x = 2</answer>", "x = 2", "x = 2"),
+        (r"<think>\boxed{1} so far", None, "1"),  # cut off while thinking
         (r"<answer>\boxed{2}</answer>", "2", "2"),
         ("The final answer is 5.", None, "5"),
         ("so\n#### 1,234", None, "1,234"),

@@ -18,13 +18,14 @@ _SAID = (
     re.compile(r"(?:final\s+)?answer\s*(?:is|:|=)+\s*(.+)", re.IGNORECASE),
 )
 _NUMBER = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?%?")
+_THINKING = "<think>"
 _END_OF_THINKING = "</think>"
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
 
 def extract(response: str, rule: Rule) -> str | None:
     """The answer that ``response`` gives, without its box; None where the rule finds none."""
-    spoken = response.rpartition(_END_OF_THINKING)[2]
+    spoken = _spoken(response, rule)
     found = boxed(spoken)
     if found is None and (tagged := _ANSWER.findall(spoken)):
         found = boxed(tagged[-1]) or tagged[-1]
@@ -32,6 +33,14 @@ def extract(response: str, rule: Rule) -> str | None:
         found = _loosely(spoken)
     found = (found or "").strip()
     return found or None
+
+
+def _spoken(response: str, rule: Rule) -> str:
+    """What comes after the thinking. Thinking that never ended is no answer, but a lenient reader looks into it."""
+    _, ended, after = response.rpartition(_END_OF_THINKING)
+    if not ended and _THINKING in response and rule == "strict":
+        return ""
+    return after
 
 
 def boxed(text: str) -> str | None:
