@@ -45,7 +45,9 @@ async def criticise(arena: Arena, episode: Episode, critic: Critic) -> Critique 
         arena.counters["critique/by_model"] += 1
     conversation.close()
     guidance = _guidance(arena, completion, len(trajectory.turns))
-    return None if guidance is None else Critique(guidance, as_sample(trajectory, "critique", earlier, completion))
+    report = {"invalid": completion.stop_reason} if guidance is None else {"guidance": guidance}
+    sample = as_sample(arena, trajectory, "critique", earlier, completion, report)
+    return None if guidance is None else Critique(guidance, sample)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -146,7 +147,8 @@ async def reflect(
     _count(arena, verdict)
     if isinstance(verdict, Report) and verdict.suggestion:
         count_leak(arena, trajectory.task, verdict.suggestion)
-    return Reflection(verdict, as_sample(trajectory, "reflection", earlier, completion))
+    said = verdict.content if isinstance(verdict, Report) else {"invalid": verdict.reason}
+    return Reflection(verdict, as_sample(arena, trajectory, "reflection", earlier, completion, said, attempt))
 
 
 def review_dialog(arena: Arena, episode: Episode) -> tuple[Conversation, list[Turn]]:
@@ -216,7 +218,18 @@ def _count(arena: Arena, verdict: Report | Invalid) -> None:
     arena.counters["reflection/coerced"] += int(verdict.coerced)
 
 
-def as_sample(base: Trajectory, kind: Kind, earlier: list[Turn], completion: Completion) -> Trajectory:
-    """The trajectory that teaches to write this review: only its last turn is trained."""
-    turn = Turn.of(completion, base.feedback)
-    return Trajectory(base.task, base.member, kind, [*earlier, turn], pivot=len(earlier))
+def as_sample(
+    arena: Arena,
+    base: Trajectory,
+    kind: Kind,
+    earlier: list[Turn],
+    completion: Completion,
+    report: Mapping[str, Any],
+    attempt: tuple[int, ...] = (),
+) -> Trajectory:
+    """The trajectory that teaches to write this review (only its last turn is trained); noted as explored."""
+    turns = [*earlier, Turn.of(completion, base.feedback)]
+    sample = Trajectory(base.task, base.member, kind, turns, pivot=len(earlier), attempt=attempt, report=report)
+    sample.stop_reason = completion.stop_reason
+    arena.explored.append(sample)
+    return sample

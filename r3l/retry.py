@@ -126,7 +126,8 @@ async def retry(
     """
     now = await base.env.rewind(pivot)
     source = base.trajectory
-    guided = Trajectory(source.task, source.member, "guided_retry", list(source.turns[:pivot]), pivot=pivot)
+    kept = list(source.turns[:pivot])
+    guided = Trajectory(source.task, source.member, "guided_retry", kept, pivot=pivot, attempt=attempt)
     conversation, clean = base.conversation.fork(pivot), base.conversation.fork(pivot)
     episode = Episode(guided, base.env, conversation, base.first, clean=clean)
     decorate = with_guidance(guidance, settings.guidance_place, twice and pivot > 0)

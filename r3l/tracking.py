@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from r3l.core.errors import DataError, RunDirectoryError
 
 log = logging.getLogger(__name__)
+FAILED = "failed.json"  # in a run directory: the error that ended the last command there
 LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
 PACKAGES = (
     "torch",
@@ -33,14 +34,15 @@ PACKAGES = (
 )
 
 
-FAILED = "failed.json"  # in a run directory: the error that ended the last command there
-
-
 def write_text_atomic(path: Path, text: str) -> None:
     """Write and rename, so that a reader sees the old file or the whole new one."""
+    _write_atomic(path, text.encode())
+
+
+def _write_atomic(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(content)
     os.replace(temporary, path)
 
 
@@ -60,11 +62,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file, or of its compressed form (``path``.gz); none where neither is there.
+    """The objects of a JSON-lines file (``.gz``: compressed; looked for where the plain one is not there).
 
-    A torn last line is skipped with a warning, any other is a DataError.
+    [] where there is none. A torn last line is skipped with a warning, any other is a DataError.
     """
-    lines = _text_of(path).splitlines()
+    lines, torn = _lines(_packed(path))
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -72,24 +74,51 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         except ValueError as error:
             if number < len(lines):
                 raise DataError(f"{path}, line {number}: not valid JSON ({error})") from error
-            log.warning("%s: the last line is torn (the writer was killed); skipped", path)
+            torn = True
+    if torn:
+        log.warning("%s: the last line is torn (the writer was killed); skipped", path)
     return rows
 
 
-def _text_of(path: Path) -> str:
+def _packed(path: Path) -> Path:
     packed = path.with_name(f"{path.name}.gz")
-    if path.is_file() or not packed.is_file():
-        return path.read_text(encoding="utf-8") if path.is_file() else ""
-    try:
-        return gzip.decompress(packed.read_bytes()).decode("utf-8")
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{packed} cannot be unpacked ({error}); restore it (git checkout)") from error
+    return packed if packed.is_file() and not path.is_file() else path
+
+
+def _lines(path: Path) -> tuple[list[bytes], bool]:
+    """The lines of a file, and whether its last gzip member breaks off (that member is left out)."""
+    content = path.read_bytes() if path.is_file() else b""
+    if path.suffix != ".gz":
+        return content.splitlines(), False
+    lines: list[bytes] = []
+    while content:
+        member = zlib.decompressobj(wbits=31)  # 31: with gzip's header
+        try:
+            text = member.decompress(content)
+        except zlib.error as error:
+            raise DataError(f"{path} is damaged after line {len(lines)} ({error}); delete it") from error
+        if not member.eof:
+            return lines, True
+        lines += text.splitlines()
+        content = member.unused_data
+    return lines, False
 
 
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
     """Add one line."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row, sort_keys=True) + "\n")
+    with path.open("ab") as file:
+        file.write(_line(path, row))
+
+
+def rewrite_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace all lines at once: the bytes that appending them one by one would leave."""
+    _write_atomic(path, b"".join(_line(path, row) for row in rows))
+
+
+def _line(path: Path, row: Mapping[str, Any]) -> bytes:
+    """A line of JSON; in a ``.gz`` file a gzip member of its own, without a date: equal content is equal bytes."""
+    line = json.dumps(row, sort_keys=True).encode() + b"\n"
+    return gzip.compress(line, mtime=0) if path.suffix == ".gz" else line
 
 
 @contextmanager

@@ -24,7 +24,8 @@ class Arena:
 
     ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` runs coroutines
     concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
-    ``feedback_sampling`` is for reflections and critiques.
+    ``feedback_sampling`` is for reflections and critiques. ``explored`` collects every trajectory that was played or
+    written, in the order they were finished, for readers: a method's groups hold only what it learns from.
     """
 
     policy: Policy
@@ -35,6 +36,7 @@ class Arena:
     address: Address
     gather: Callable[..., Coroutine[Any, Any, list[Any]]]
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    explored: list[Trajectory] = field(default_factory=list)
 
     async def complete(
         self, conversation: Conversation, sampling: Sampling, kind: str, *where: str | int
@@ -189,3 +191,4 @@ def _finish(arena: Arena, trajectory: Trajectory, now: Observation, reason: str)
     error = None if ended_in_engine else reason
     trajectory.feedback = arena.dialogue.closing(trajectory.reward, trajectory.success, len(trajectory.turns), error)
     arena.counters[f"stop/{reason}"] += 1
+    arena.explored.append(trajectory)

@@ -6,9 +6,9 @@ were sampled (``response_ids``); the token sequence of a trajectory is their con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -61,7 +61,9 @@ class Trajectory:
     ``pivot`` is the first trainable turn (0-based; 0 trains every turn), ``until`` the first one after it that is
     not (None: none). ``feedback`` is the environment's closing message; the policy never sees it, a reflection
     does. ``rescore``: the log-probs belong to another context than this one (a distilled retry was sampled under
-    guidance), and the engine is to compute those of the sampling policy under this context instead.
+    guidance), and the engine is to compute those of the sampling policy under this context instead. ``attempt``
+    tells several retries of one member apart. ``report`` is what a reflection or critique says, as it was read, or
+    ``{"invalid": reason}``; for readers only.
     """
 
     task: Task
@@ -75,6 +77,8 @@ class Trajectory:
     pivot: int = 0
     until: int | None = None
     rescore: bool = False
+    attempt: tuple[int, ...] = ()
+    report: Mapping[str, Any] | None = None
 
     @property
     def off_policy(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from r3l import accounting
+from r3l import accounting, trajectories
 from r3l.config import Run, build_method
 from r3l.core.method import Method
 from r3l.core.rollout import Arena
@@ -35,10 +35,10 @@ from r3l.tracking import (
     hardware,
     locked,
     read_jsonl,
+    rewrite_jsonl,
     sha256_of,
     versions,
     write_json_atomic,
-    write_text_atomic,
 )
 
 FINAL_WINDOW = 5  # steps averaged in result.json's "final"; our choice
@@ -58,7 +58,8 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
             totals: Counter[str] = Counter(state["totals"] if state else {})
             if start and state:
                 checkpoint.load_trainer(start, trainer, state["step"])
-            _forget_after(run_dir / "metrics.jsonl", trainer.steps_done)
+            for name in ("metrics.jsonl", trajectories.FILE):
+                _forget_after(run_dir / name, trainer.steps_done)
             with open_sinks(sinks, run_dir, run.model_dump(mode="json")) as log:
                 _loop(run, run_dir, session, trainer, totals, log)
             last = checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
@@ -99,7 +100,7 @@ def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: C
     with _progress() as progress:
         bar = progress.add_task(f"{run.method} seed {run.seed}", total=steps, completed=trainer.steps_done, note="")
         while trainer.steps_done < steps:
-            metrics = _step(run, session, trainer, tasks)
+            metrics = _step(run, run_dir, session, trainer, tasks)
             totals.update({k: v for k, v in metrics.items() if accounting.is_total(k)})
             append_jsonl(run_dir / "metrics.jsonl", metrics)
             log(metrics)
@@ -110,7 +111,7 @@ def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: C
                 checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
 
 
-def _step(run: Run, session: Session, trainer: Trainer, tasks: list[Task]) -> dict[str, float]:
+def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: list[Task]) -> dict[str, float]:
     number = trainer.steps_done + 1
     arena = session.arena((run.seed, "train", number), run.sampling.temperature)
     session.policy.meter.clear()
@@ -124,6 +125,9 @@ def _step(run: Run, session: Session, trainer: Trainer, tasks: list[Task]) -> di
     if trainer.steps_done % run.train.sync_interval == 0:
         trainer.sync()
     seconds = {"seconds/explore": middle - began, "seconds/train": time.perf_counter() - middle}
+    if number in trajectories.kept_steps(run.train.steps):
+        for line in trajectories.lines(trainer.method, explored, arena.explored, session.tokenizer.decode):
+            append_jsonl(run_dir / trajectories.FILE, {"step": number, "method": run.method, **line})
     every = run.train.kl_metric_every
     if every and number % every == 0:
         trained["kl_to_start"] = trainer.kl_to_reference([row for row in rows if row.mask.any()])
@@ -206,12 +210,9 @@ def _reference(run: Run, session: Session, method: Method) -> Any | None:
 
 
 def _forget_after(path: Path, step: int) -> None:
-    """Drop metrics of steps that the checkpoint does not contain; they will be run again."""
-    rows = [row for row in read_jsonl(path) if row["step"] <= step]
+    """Drop lines of steps that the checkpoint does not contain; they will be run again."""
     if path.is_file():
-        write_text_atomic(path, "")
-        for row in rows:
-            append_jsonl(path, row)
+        rewrite_jsonl(path, [row for row in read_jsonl(path) if row["step"] <= step])
 
 
 def _result(run: Run, run_dir: Path, last: Path, totals: Counter[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from r3l import trajectories
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.evaluation.evaluate import evaluate_run
@@ -64,7 +66,38 @@ def test_sigkill_and_resume_gives_the_same_bytes(finished, tmp_path):
     process.wait()
     assert not (tmp_path / "result.json").exists()
     subprocess.run(command(tmp_path, "r3l", 3), check=True, capture_output=True)
-    assert (tmp_path / "result.json").read_bytes() == (whole / "result.json").read_bytes()
+    for name in ("result.json", trajectories.FILE):
+        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_repeated_step_leaves_its_trajectories_once(finished, tmp_path):
+    """Killed after step 3 was written, before its checkpoint was: step 3 is run again from the checkpoint of step 2."""
+    whole, _ = finished
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000003")
+    with (tmp_path / trajectories.FILE).open("ab") as file:
+        file.write((whole / trajectories.FILE).read_bytes()[:100])  # and a line that it was writing
+    train(small(), tmp_path)
+    assert (tmp_path / trajectories.FILE).read_bytes() == (whole / trajectories.FILE).read_bytes()
+    assert {row["step"] for row in read_jsonl(tmp_path / trajectories.FILE)} == {1, 2, 3}
+
+
+def test_trajectories_are_those_of_the_step(finished):
+    """The first task of every step is there, with N/2 bases that were reflected on; each response ends with a token."""
+    run_dir, _ = finished
+    rows = read_jsonl(run_dir / trajectories.FILE)
+    for number in (1, 2, 3):
+        first, *taught = [row for row in rows if row["step"] == number]
+        assert first["why"] == "first" and all(row["why"] == "taught" for row in taught) and len(taught) <= 1
+        found = [t for group in first["groups"] for t in group["trajectories"]]
+        bases = [t for t in found if t["kind"] == "base"]
+        assert len(bases) == 2 and len([t for t in found if t["kind"] == "reflection"]) == 2
+        for t in found:
+            shown = "".join(text for turn in t["turns"] for text, _, _ in turn["response"])
+            assert shown.endswith("<|end|>") or t["stop_reason"] in (
+                "truncated",
+                "length",
+            )  # the end of a turn is a sampled token like any other
 
 
 def test_running_a_finished_run_again_changes_nothing(finished):
