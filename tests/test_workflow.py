@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,9 +16,9 @@ from r3l.config import ROOT
 from r3l.core.errors import ConfigError
 
 
-def snakemake(directory, *arguments):
-    """A dry run in an empty folder, so that nothing counts as done."""
-    command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
+def snakemake(directory, *arguments, how=("-n",)):
+    """A dry run, in an empty folder so that nothing counts as done."""
+    command = [sys.executable, "-m", "snakemake", *how, "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
     command += ["--workflow-profile", "none", "--configfile", str(ROOT / "configs" / "workflow.yaml")]
     command += ["--directory", str(directory), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
@@ -50,6 +51,20 @@ def test_job_counts_of_one_and_of_three_seeds(folder):
 def test_the_start_model_is_built_only_on_request(folder):
     _, text = snakemake(folder, "results/models/nano")
     assert jobs(text) == {"warmstart": 1, "total": 1}
+
+
+def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
+    """One real run: 200 problems by the start model."""
+    target = "results/nano/math/nano_math/zero_shot/seed0/evaluation.json"
+    run = (target, "--config", "methods=[zero_shot]", "envs=[math]")
+    code, text = snakemake(folder, *run, how=("--cores", "1"))
+    assert code == 0, text
+    for file in ("README.md", "CHANGELOG.md", "r3l/report/tables.py"):
+        os.utime(ROOT / file)
+    code, text = snakemake(folder, *run)
+    assert code == 0 and jobs(text) == {}, text
+    _, text = snakemake(folder, *run, 'set=["sampling.temperature=0.5"]')
+    assert jobs(text) == {"train": 1, "evaluate": 1, "total": 2}
 
 
 @pytest.mark.parametrize(
