@@ -48,11 +48,25 @@ class TableConfig(Strict):
 
     table: str
     title: str
-    baseline: str = Field(description="the method that differences are paired with")
-    methods: list[str] = Field(min_length=1)
+    kind: Literal["scores", "measures", "published"] = Field(
+        "scores",
+        description="scores: success on the test panel; measures: what training counted (r3l.report.measures); "
+        "published: models or sets that no runs of this tier can have",
+    )
+    baseline: str = Field("", description="scores: the method that differences are paired with")
+    methods: list[str] = Field([], description="scores and measures: the rows")
     core: list[str] = Field([], description="the rows of grid=core")
     envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
+    measures: list[str] = Field([], description="measures: which ones")
+    published: list[str] = Field([], description="the tables of results/stored/published that stand beside ours")
+    published_as: dict[str, str] = Field(
+        {}, description="method or variant: its name there, where that is not its label"
+    )
+    reason: str = Field("", description="published: why there are no runs")
     sources: dict[str, str]
+
+
+NEEDED = {"scores": ("baseline", "methods"), "measures": ("measures", "methods"), "published": ("published", "reason")}
 
 
 def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
@@ -68,12 +82,19 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
 
 
 def tables() -> dict[str, TableConfig]:
-    """Every table by its name."""
-    return {name: load_config("tables", name, TableConfig) for name in names("tables")}
+    """Every table by its name. Raises ConfigError where one lacks what its kind needs."""
+    found = {name: load_config("tables", name, TableConfig) for name in names("tables")}
+    for name, table in found.items():
+        for key in NEEDED[table.kind]:
+            if not getattr(table, key):
+                raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: kind {table.kind!r} needs it")
+    return found
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     """Every run of a table by its state directory under results/, methods together and seeds innermost."""
+    if table.kind == "published":
+        return {}
     found = [
         resolve(config.tier, env, method, seed, config.model, list(config.set))
         for env in config.columns(table)

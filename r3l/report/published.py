@@ -8,14 +8,14 @@ uses our words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from r3l.config import ROOT, Strict
+from r3l.config import ROOT, Strict, variant
 from r3l.core.errors import ConfigError, DataError
 
 PUBLISHED = ROOT / "results" / "stored" / "published"
@@ -112,11 +112,26 @@ def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Publish
 
 
 class Reference:
-    """The published table that stands beside a table of ours, looked up by model, benchmark and label."""
+    """The published tables beside a table of ours, looked up by model, benchmark and label.
 
-    def __init__(self, rows: Sequence[Published] = ()) -> None:
+    ``names`` is what a method of ours is called there, where that is not its label; a variant keeps its setting:
+    ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive (train.sync_interval=5)``, if it has no
+    name of its own.
+    """
+
+    def __init__(self, rows: Sequence[Published] = (), names: Mapping[str, str] | None = None) -> None:
         self.rows = list(rows)
+        self.names = dict(names or {})
         self._by_label = {(row.backbone, row.benchmark, row.label, row.metric): row for row in rows}
+
+    def label(self, method: str, label: str) -> str:
+        """The published name of our ``method``, whose label is ``label``."""
+        name, changes = variant(method)
+        if method in self.names:
+            return self.names[method]
+        if name not in self.names:
+            return label
+        return f"{self.names[name]} ({', '.join(changes)})" if changes else self.names[name]
 
     def score(self, model: str, benchmark: str, label: str) -> Published | None:
         """The published score, whichever it is: success, or reward with partial credit."""
