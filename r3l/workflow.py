@@ -119,6 +119,11 @@ def panel_files(env: str) -> list[str]:
     return sorted(os.path.relpath(path) for path in found)
 
 
+def published_files() -> list[str]:
+    """The published numbers: when they change, tables are stale."""
+    return sorted(os.path.relpath(path) for path in (ROOT / "results" / "stored" / "published").glob("*.csv"))
+
+
 def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
     """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
     manifest = run_dir / "manifest.json"

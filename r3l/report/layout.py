@@ -17,7 +17,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from r3l.config import names
+from r3l.config import EnvConfig, load, names
 from r3l.report.measures import MEASURES, Better
 from r3l.report.published import SCORES, Published
 from r3l.report.tables import CONSTANT, benchmark_of
@@ -153,10 +153,7 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
         "Bold: the best of its block among those with all seeds; it need not differ significantly."
     ]
     notes += [f"Ours: tier {label}." for label in sorted({r["tier_label"] for r in rows if r["tier_label"]})]
-    here = {_benchmark(row["env"]) for row in rows}
-    elsewhere = [] if several else [column for column in columns if column not in here]
-    if elsewhere:
-        notes.append(f"No runs of ours on {', '.join(elsewhere)}: this tier has no such set.")
+    notes += [] if several else _elsewhere(rows, columns)
     reasons = Counter((row["verdict"], row["verdict_reason"]) for row in rows if row["method"] != CONSTANT)
     notes += [f"{count} x {verdict}: {reason}." for (verdict, reason), count in reasons.items()]
     constants = {f"{_benchmark(r['env'])}: {r['verdict_reason']}." for r in rows if r["method"] == CONSTANT}
@@ -168,6 +165,17 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
         *sorted(constants),
         *sorted(cautions),
     ]
+
+
+def _elsewhere(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Why whole columns of ours are empty: nobody ran them, or the tier has no such environment."""
+    tiers, here = {row["tier"] for row in rows}, {_benchmark(row["env"]) for row in rows}
+    configs = [load("envs", name, EnvConfig) for name in names("envs")]
+    possible = {config.label for config in configs if tiers & set(config.tiers)}
+    empty = [column for column in columns if column not in here]
+    parts = {"nobody has run it": [c for c in empty if c in possible]}
+    parts |= {"this tier has no such set": [c for c in empty if c not in possible]}
+    return [f"0 seeds on {', '.join(found)}: {reason}." for reason, found in parts.items() if found]
 
 
 def _their_notes(published: Sequence[Published], letters: dict[str, str]) -> list[str]:
