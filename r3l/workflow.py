@@ -18,6 +18,11 @@ from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.tracking import read_json
 
 WORKFLOW = CONFIGS / "workflow.yaml"
+NEEDED = {  # by the kind of a table
+    "scores": ("baseline", "methods"),
+    "measures": ("measures", "methods"),
+    "published": ("published", "reason"),
+}
 
 
 class WorkflowConfig(Strict):
@@ -38,6 +43,8 @@ class WorkflowConfig(Strict):
 
     def rows(self, table: TableConfig) -> list[str]:
         """The methods of ``table``."""
+        if table.kind == "published":
+            return []
         if self.methods is not None:
             return self.methods
         return table.core if self.grid == "core" and table.core else table.methods
@@ -66,9 +73,6 @@ class TableConfig(Strict):
     sources: dict[str, str]
 
 
-NEEDED = {"scores": ("baseline", "methods"), "measures": ("measures", "methods"), "published": ("published", "reason")}
-
-
 def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
     """The workflow's configuration: ``content`` (what Snakemake merged), else configs/workflow.yaml."""
     if content is None:
@@ -93,8 +97,6 @@ def tables() -> dict[str, TableConfig]:
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     """Every run of a table by its state directory under results/, methods together and seeds innermost."""
-    if table.kind == "published":
-        return {}
     found = [
         resolve(config.tier, env, method, seed, config.model, list(config.set))
         for env in config.columns(table)

@@ -86,40 +86,6 @@ def test_paired_p_value():
     assert s.paired_p_value([0.1, 0.1]) == 0.0
 
 
-def test_bootstrap_from_ten_seeds_and_repeatable():
-    scores = np.random.default_rng(0).random((10, 5))
-    found = s.interval(scores, rng())
-    assert found.kind == "bootstrap, 10 seeds"
-    assert found == s.interval(scores, rng())
-    assert s.interval(scores[:9], rng()).kind == "t, 9 seeds"
-
-
-def test_bootstrap_of_constant_scores_is_a_point():
-    found = s.hierarchical_bootstrap(np.full((10, 4), 0.5), rng(), resamples=50)
-    assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
-
-
-def test_bootstrap_resamples_seeds_and_tasks():
-    # All variance between seeds: the interval must be about as wide as a bootstrap over seed means alone,
-    # sd of a mean of 10 draws from {0, 1} = 0.158, so 95 % is about +-0.31.
-    scores = np.repeat([[0.0], [1.0]], 5, axis=0) * np.ones((10, 50))
-    found = s.hierarchical_bootstrap(scores, rng(), resamples=4000)
-    assert found.high - found.low == pytest.approx(0.6, abs=0.1)
-
-
-@pytest.mark.parametrize("bad", [[], [float("nan")], [float("inf"), 1.0]])
-def test_no_statistics_of_nothing(bad):
-    with pytest.raises(ValueError, match="finite"):
-        s.t_interval(bad)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_never_lowers_a_p_value(p_values):
-    adjusted = s.holm(p_values)
-    assert all(a >= p or math.isclose(a, p) for a, p in zip(adjusted, p_values, strict=True))
-    assert all(0 <= a <= 1 for a in adjusted)
-
-
 def test_kendall_by_hand():
     # of the six pairs of four methods five agree and one does not: (5 - 1) / 6
     assert s.kendall([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(4 / 6)
@@ -158,3 +124,37 @@ def test_kendall_is_symmetric_and_turns_with_the_order(pairs):
     assert -1 - 1e-9 <= tau <= 1 + 1e-9
     assert tau == pytest.approx(s.kendall(theirs, ours))
     assert tau == pytest.approx(-s.kendall([-x for x in ours], theirs))
+
+
+def test_bootstrap_from_ten_seeds_and_repeatable():
+    scores = np.random.default_rng(0).random((10, 5))
+    found = s.interval(scores, rng())
+    assert found.kind == "bootstrap, 10 seeds"
+    assert found == s.interval(scores, rng())
+    assert s.interval(scores[:9], rng()).kind == "t, 9 seeds"
+
+
+def test_bootstrap_of_constant_scores_is_a_point():
+    found = s.hierarchical_bootstrap(np.full((10, 4), 0.5), rng(), resamples=50)
+    assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_bootstrap_resamples_seeds_and_tasks():
+    # All variance between seeds: the interval must be about as wide as a bootstrap over seed means alone,
+    # sd of a mean of 10 draws from {0, 1} = 0.158, so 95 % is about +-0.31.
+    scores = np.repeat([[0.0], [1.0]], 5, axis=0) * np.ones((10, 50))
+    found = s.hierarchical_bootstrap(scores, rng(), resamples=4000)
+    assert found.high - found.low == pytest.approx(0.6, abs=0.1)
+
+
+@pytest.mark.parametrize("bad", [[], [float("nan")], [float("inf"), 1.0]])
+def test_no_statistics_of_nothing(bad):
+    with pytest.raises(ValueError, match="finite"):
+        s.t_interval(bad)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_lowers_a_p_value(p_values):
+    adjusted = s.holm(p_values)
+    assert all(a >= p or math.isclose(a, p) for a, p in zip(adjusted, p_values, strict=True))
+    assert all(0 <= a <= 1 for a in adjusted)
