@@ -121,6 +121,32 @@ def test_counts_by_hand():
     assert audit.nearest_count(Decimal("0.720"), 140) == 101  # 100.8
 
 
+def test_what_docs_tables_says_of_the_numbers(rows):
+    def values(table, *metrics):
+        return {r.quantity[:4]: r.value for r in rows if r.table == table and (not metrics or r.metric in metrics)}
+
+    sizes = values("group_size")
+    steps = [sizes[(*key[:3], "group_size=16")] - value for key, value in sizes.items() if not key[3]]
+    assert len(steps) == 20 and (min(steps), max(steps)) == (Decimal("0.004"), Decimal("0.008"))
+
+    start = {(b, bench): value for (b, bench, _, form), value in values("zero_shot").items() if form == "<answer>"}
+    trained = [item for table in PAPER_TABLE_1 for item in values(table).items() if item[0][:2] in start]
+    assert (len(trained), sum(value < start[key[:2]] for key, value in trained)) == (168, 71)
+
+    peaks = {r.benchmark: str(r.value) for r in rows if r.label == "OPMD" and r.note.startswith("collapsed")}
+    assert peaks == {"GSM8K": "0.463", "Math500": "0.292"}
+    assert all(str(values("table1")["Qwen2.5-1.5B-Instruct", b, "OPMD", ""]) == value for b, value in peaks.items())
+
+    parts = Counter()
+    for row in rows:
+        if row.table == "pivot" and row.metric.startswith("diagnosis"):
+            parts[row.backbone, row.benchmark, row.setting] += row.value
+    assert {key: str(total) for key, total in parts.items() if total != 1} == {
+        ("Qwen2.5-1.5B-Instruct", "ALFWorld", "step=400"): "0.99",
+        ("Qwen2.5-7B-Instruct", "WebShop", "step=400"): "1.01",
+    }
+
+
 def test_standard_error_by_hand():
     assert audit.standard_error(Decimal("0.5"), 100) == 0.05
     assert audit.standard_error(Decimal("0.928"), 140) == pytest.approx(0.02185, abs=1e-5)
