@@ -20,7 +20,7 @@ from rich.text import Text
 from r3l.config import EnvConfig, load, names
 from r3l.report.measures import MEASURES, Better
 from r3l.report.published import SCORES, Published
-from r3l.report.tables import CONSTANT, benchmark_of
+from r3l.report.tables import CONSTANT, CONSTANT_LABEL, benchmark_of
 
 Row = dict[str, Any]
 DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}
@@ -79,8 +79,9 @@ def lay_out(title: str, rows: Sequence[Row], published: Sequence[Published], mea
         columns = [MEASURES[name].label for name in measures]
     planned = max((row["seeds_planned"] for row in rows), default=0)
     for part, absent in ((ours, f"0/{planned} seeds"), (theirs, "not published")):
-        for cells in (cells for lines in part.values() for cells in lines.values()):
-            cells |= {column: Cell(absent) for column in columns if column not in cells}
+        for line, cells in (item for lines in part.values() for item in lines.items()):
+            text = "none" if line == CONSTANT_LABEL else absent
+            cells |= {column: Cell(text) for column in columns if column not in cells}
     notes = [*_our_notes(rows, columns, several), *_their_notes(published, letters)]
     return Layout(title, columns, _better(columns, measures), ours | theirs, notes)
 

@@ -29,7 +29,7 @@ BUDGET = {  # column: key of result.json's budget
     "trained_tokens": "tokens/trained",
 }
 DIGITS = 4
-CONSTANT = "constant"  # in place of a method
+CONSTANT, CONSTANT_LABEL = "constant", "Constant answer"  # in place of a method
 PLACE = ("tier", "tier_label", "env", "model", "group", "panel", "panel_sha256", "caution")
 INTERVAL = ("mean", "low", "high", "interval")
 COLUMNS = (
@@ -129,7 +129,7 @@ def _constant(record: Record, group: str) -> Row:
     return dict.fromkeys(COLUMNS) | {
         **_place(record, group),
         "method": CONSTANT,
-        "label": "Constant answer",
+        "label": CONSTANT_LABEL,
         "provenance": "constant",
         "measure": "success",
         "mean": _rounded(known["success"][group]),
