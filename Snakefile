@@ -131,7 +131,9 @@ rule table:
         runs=lambda wildcards: evaluations_of(wildcards.table),
         published=plan.published_files(),
     output:
-        multiext("results/{table}", ".csv", ".tex", ".md"),
+        "results/{table}.csv",
+        "results/{table}.tex",
+        "results/{table}.md",
     params:
         seeds=len(CONFIG.seeds),
         methods=lambda wildcards: ",".join(CONFIG.rows(TABLES[wildcards.table])),
