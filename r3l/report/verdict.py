@@ -29,7 +29,7 @@ def compare(published: Published, measured: Interval, done: int, planned: int) -
         reason = f"{done} of {planned} seeds" if done < planned else "one seed has no interval"
         found = incomplete(published, reason)
     else:
-        inside = measured.low <= published.value <= measured.high
+        inside = measured.low <= float(published.value) <= measured.high
         found = incomplete(published, measured.kind) | {"verdict": "within interval" if inside else "outside"}
     return found | {"paper_difference": round(measured.mean - float(published.value), DIGITS)}
 
