@@ -126,15 +126,19 @@ rule evaluate:
 
 rule table:
     # Every file of configs/tables is a target: results/table1.csv, results/table2.csv, results/alpha.csv ...
+    # The csv is the long form, .tex and .md the layout of the paper.
     input:
-        lambda wildcards: evaluations_of(wildcards.table),
+        runs=lambda wildcards: evaluations_of(wildcards.table),
+        published=plan.published_files(),
     output:
         "results/{table}.csv",
+        "results/{table}.tex",
+        "results/{table}.md",
     params:
         seeds=len(CONFIG.seeds),
         methods=lambda wildcards: ",".join(CONFIG.rows(TABLES[wildcards.table])),
     shell:
-        "{R3L} table {wildcards.table} {input} --seeds-planned {params.seeds} --rows '{params.methods}' --out {output} > /dev/null"
+        "{R3L} table {wildcards.table} {input.runs} --seeds-planned {params.seeds} --rows '{params.methods}' --out {output[0]} > /dev/null"
 
 
 rule budget:

@@ -18,6 +18,11 @@ from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.tracking import read_json
 
 WORKFLOW = CONFIGS / "workflow.yaml"
+NEEDED = {  # by the kind of a table
+    "scores": ("baseline", "methods"),
+    "measures": ("measures", "methods"),
+    "published": ("published", "reason"),
+}
 
 
 class WorkflowConfig(Strict):
@@ -38,6 +43,8 @@ class WorkflowConfig(Strict):
 
     def rows(self, table: TableConfig) -> list[str]:
         """The methods of ``table``."""
+        if table.kind == "published":
+            return []
         if self.methods is not None:
             return self.methods
         return table.core if self.grid == "core" and table.core else table.methods
@@ -48,10 +55,21 @@ class TableConfig(Strict):
 
     table: str
     title: str
-    baseline: str = Field(description="the method that differences are paired with")
-    methods: list[str] = Field(min_length=1)
+    kind: Literal["scores", "measures", "published"] = Field(
+        "scores",
+        description="scores: success on the test panel; measures: what training counted (r3l.report.measures); "
+        "published: models or sets that no runs of this tier can have",
+    )
+    baseline: str = Field("", description="scores: the method that differences are paired with")
+    methods: list[str] = Field([], description="scores and measures: the rows")
     core: list[str] = Field([], description="the rows of grid=core")
     envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
+    measures: list[str] = Field([], description="measures: which ones")
+    published: list[str] = Field([], description="the tables of results/stored/published that stand beside ours")
+    published_as: dict[str, str] = Field(
+        {}, description="method or variant: its name there, where that is not its label"
+    )
+    reason: str = Field("", description="published: why there are no runs")
     sources: dict[str, str]
 
 
@@ -74,8 +92,13 @@ def load(given: Mapping[str, Any] | None = None) -> WorkflowConfig:
 
 
 def tables() -> dict[str, TableConfig]:
-    """Every table by its name."""
-    return {name: load_config("tables", name, TableConfig) for name in names("tables")}
+    """Every table by its name. Raises ConfigError where one lacks what its kind needs."""
+    found = {name: load_config("tables", name, TableConfig) for name in names("tables")}
+    for name, table in found.items():
+        for key in NEEDED[table.kind]:
+            if not getattr(table, key):
+                raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: kind {table.kind!r} needs it")
+    return found
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
@@ -107,6 +130,11 @@ def panel_files(env: str) -> list[str]:
     package = find_package(env).name  # several environments may be one package
     found = [*(ROOT / "envs" / package / "panels").glob("*.json"), *(CONFIGS / "panels").glob(f"{package}_*.yaml")]
     return sorted(os.path.relpath(path) for path in found)
+
+
+def published_files() -> list[str]:
+    """The published numbers: when they change, tables are stale."""
+    return sorted(os.path.relpath(path) for path in (ROOT / "results" / "stored" / "published").glob("*.csv"))
 
 
 def set_aside(run_dir: Path, fingerprint: str) -> Path | None:

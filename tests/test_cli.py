@@ -25,9 +25,13 @@ from r3l import cli, config
         (["train", "--set", "train.steps"], "must look like key=value"),
         (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),
         (["evaluate", "no/such/run"], "no/such/run does not exist"),
-        (["table", "table9"], "there is no table 'table9'; known: alpha, budget, fair"),
+        (["table", "table9"], "there is no table 'table9'; known: alpha, budget, cost, fair"),
         (["figure", "pie"], "there is no figure 'pie'"),
         (["table", "table1", "--results", "/nonexistent"], "make table1"),
+        (["published", "--table", "table9"], "there is no published table 'table9'; known: ablation_response, alpha"),
+        (["published", "--table", "retries", "--benchmark", "DAPO"], "'retries' has nothing on 'DAPO'"),
+        (["published", "--ordering", "--table", "alpha"], "leave --table and --benchmark away"),
+        (["published", "--ordering", "--results", "/nonexistent"], "make table1"),
         (["panel", "check", "--tier", "huge"], "no tier 'huge'"),
         (["panel", "build", "nowhere"], "nowhere"),
         (["bench", "env", "chess"], "no env 'chess'"),
@@ -85,7 +89,7 @@ def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
         cli.main()
 
 
-VERBS = ["train", "evaluate", "table", "figure", "methods", "envs", "doctor", "warmstart"]
+VERBS = ["train", "evaluate", "table", "figure", "published", "methods", "envs", "doctor", "warmstart"]
 VERBS += ["panel check", "panel build", "bench env", "bench rollout", "catalogue build"]
 
 
@@ -111,6 +115,25 @@ def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
     assert code == 0 and len(json.loads(text)["rows"]) == 9 and out.is_file()
     code, text, _ = run(monkeypatch, capsys, "figure", "training_curves", "--results", three_seeds, "--out", tmp_path)
     assert code == 0 and (tmp_path / "training_curves.png").is_file()
+
+
+def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "llama.csv"
+    code, text, err = run(monkeypatch, capsys, "table", "llama", "--results", tmp_path, "--out", out, "--json")
+    assert (code, err) == (0, "") and len(json.loads(text)["rows"]) == 63
+    assert {path.name for path in tmp_path.iterdir()} == {"llama.csv", "llama.md", "llama.tex"}
+
+
+def test_published_numbers_are_checked_and_ordered(monkeypatch, capsys, tmp_path):
+    arguments = ("published", "--table", "table2", "--benchmark", "ALFWorld")
+    code, text, _ = run(monkeypatch, capsys, *arguments, "--out", tmp_path / "p.csv", "--json")
+    assert code == 0 and json.loads(text)["summary"]["impossible"] == 3
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 6
+    code, text, _ = run(monkeypatch, capsys, *arguments)
+    assert "not 101/140" in text and "author" not in text
+    stored = config.ROOT / "results" / "stored" / "runs"
+    code, text, _ = run(monkeypatch, capsys, "published", "--ordering", "--results", stored, "--json")
+    assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}
 
 
 def test_doctor_reports_every_check_as_json(monkeypatch, capsys):

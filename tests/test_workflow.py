@@ -48,6 +48,30 @@ def test_job_counts_of_one_and_of_three_seeds(folder):
     assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table": 1, "total": 20}
 
 
+def test_every_table_is_a_target_in_three_forms(folder):
+    _, text = snakemake(folder, "results/retry_improvement.md", "--config", "envs=[alfworld]")
+    assert jobs(text) == {
+        "panel": 1,
+        "train": 1,
+        "evaluate": 1,
+        "table": 1,
+        "total": 4,
+    }  # R3L alone, which Table 1 trains
+    _, text = snakemake(folder, "results/llama.tex", "results/zero_shot.csv", "results/in_domain.md")
+    assert jobs(text) == {"table": 3, "total": 3}  # nothing that this tier could train
+
+
+@pytest.mark.parametrize(("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("published", "reason")])
+def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
+    whole = {"baseline": "a", "methods": ["a"], "measures": ["m"], "published": ["p"], "reason": "r"}
+    lacking = {k: v for k, v in whole.items() if k != key}
+    table = workflow.TableConfig(table="t", title="T", kind=kind, sources={}, **lacking)
+    monkeypatch.setattr(workflow, "load_config", lambda *_: table)
+    monkeypatch.setattr(workflow, "names", lambda _: ["t"])
+    with pytest.raises(ConfigError, match=rf"configs/tables/t\.yaml: key '{key}' is missing: kind '{kind}' needs it"):
+        workflow.tables()
+
+
 def test_the_start_model_is_built_only_on_request(folder):
     _, text = snakemake(folder, "results/models/nano")
     assert jobs(text) == {"warmstart": 1, "total": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,12 +14,15 @@ from r3l.core.errors import DataError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from r3l.report.records import Record
+    from r3l.workflow import TableConfig, WorkflowConfig
+
 
 def table(
     name: Annotated[str, typer.Argument(help="A file of configs/tables/, or budget.")],
     evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
     results: Results = RESULTS,
-    out: Annotated[Path | None, typer.Option(help="Also write the table as CSV.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the table: NAME.csv, .tex and .md beside it.")] = None,
     rows: Annotated[str | None, typer.Option(help="Methods of the rows, by commas. Default: the table's.")] = None,
     seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
     as_json: AsJson = False,
@@ -29,30 +32,46 @@ def table(
     Example: `r3l table table1 --out results/table1.csv`
     """
     from r3l import workflow
-    from r3l.report import budget, records, tables
+    from r3l.report import budget, make, records, tables
 
     known = workflow.tables()
     check_known("table", name, {*known, "budget"})
-    found = records.load(evaluations or records.find(results))
     if name == "budget":
-        made = budget.table(found)
-        shown: RenderableType = budget.render(made)
-    else:
-        config = workflow.load()
-        if not evaluations:  # of all that lies there, what belongs into this table
-            found = [record for record in found if record["env"] in config.columns(known[name])]
-        if not found:
-            raise DataError(f"no run under {results} belongs to {name} ({', '.join(config.columns(known[name]))})")
-        run = {record["method"] for record in found}
-        wanted = [m for m in known[name].methods if m in run or m in config.rows(known[name])]
-        methods = rows.split(",") if rows else wanted
-        planned = len(config.seeds) if seeds_planned is None else seeds_planned
-        made = tables.scores_table(found, methods, known[name].baseline, planned, known[name].title)
-        shown = tables.render(made)
+        cost = budget.table(records.load(evaluations or records.find(results)))
+        if out:
+            tables.write_csv(cost, out)
+        _show(cost, budget.render(cost), as_json)
+        return
+    config, chosen = workflow.load(), known[name]
+    found = _belonging(chosen, config, evaluations, results)
+    run = {record["method"] for record in found}
+    wanted = [m for m in chosen.methods if m in run or m in config.rows(chosen)]
+    planned = len(config.seeds) if seeds_planned is None else seeds_planned
+    made = make.make(chosen, found, rows.split(",") if rows else wanted, planned, config.tier)
     if out:
-        tables.write_csv(made, out)
+        made.write(out)
+    _show(made.rows, made.render(), as_json)
+
+
+def _belonging(
+    table: TableConfig, config: WorkflowConfig, evaluations: list[Path] | None, results: Path
+) -> list[Record]:
+    """The runs of a table: the given ones, else what belongs into it of all that lies under ``results``."""
+    from r3l.report import records
+
+    if table.kind == "published":  # whatever there is, which may be nothing
+        return records.load(evaluations or records.find(results, may_be_none=True))
+    found = records.load(evaluations or records.find(results))
+    if not evaluations:
+        found = [record for record in found if record["env"] in config.columns(table)]
+    if not found:
+        raise DataError(f"no run under {results} belongs to {table.table} ({', '.join(config.columns(table))})")
+    return found
+
+
+def _show(rows: list[dict[str, Any]], shown: RenderableType, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"rows": made}))
+        print(json.dumps({"rows": rows}))
     else:
         console().print(shown)
 

@@ -40,19 +40,19 @@ class Record:
         """1.0 or 0.0 for every episode of ``group``."""
         return [float(e["success"]) for e in self.episodes if group in ("all", e["group"])]
 
-    def task_scores(self, group: str) -> dict[str, float]:
-        """Success of each task of ``group`` (or all), averaged over its episodes."""
+    def task_scores(self, group: str, metric: str = "success") -> dict[str, float]:
+        """Success (or reward) of each task of ``group`` (or all), averaged over its episodes."""
         found: dict[str, list[float]] = defaultdict(list)
         for episode in self.episodes:
             if group in ("all", episode["group"]):
-                found[episode["task"]].append(float(episode["success"]))
+                found[episode["task"]].append(float(episode[metric]))
         return {task: sum(scores) / len(scores) for task, scores in sorted(found.items())}
 
 
-def find(results: Path) -> list[Path]:
+def find(results: Path, may_be_none: bool = False) -> list[Path]:
     """Every evaluation under ``results`` (tier/env/model/method/seedN). Raises DataError when there is none."""
     found = sorted(p for p in results.glob("*/*/*/*/seed*/evaluation.json") if p.parent.name[4:].isdigit())
-    if not found:
+    if not found and not may_be_none:
         raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
     return found
 

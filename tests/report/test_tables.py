@@ -9,7 +9,7 @@ from report.runs import write_run
 from rich.console import Console
 
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.report import records, tables
+from r3l.report import details, layout, records, tables
 
 
 def rows_of(root, planned=3):
@@ -66,8 +66,20 @@ def test_paper_tier_is_compared(tmp_path):
         write_run(tmp_path, "r3l", seed, bits, bits, tier="paper", model="Qwen2.5-1.5B-Instruct")
     row = pick(rows_of(tmp_path), "r3l", "all")
     assert (row["paper"], row["verdict"]) == (0.928, "within interval")
+    assert row["paper_difference"] == pytest.approx(40 / 42 - 0.928, abs=1e-4)  # 13, 13, 14 of 14
     assert pick(rows_of(tmp_path, planned=5), "r3l", "all")["verdict"] == "incomplete"
     assert pick(rows_of(tmp_path), "r3l", "easy")["verdict"] == "not comparable"
+
+
+def test_webshop_is_compared_by_reward_which_is_what_the_paper_reports(tmp_path):
+    for seed, reward in enumerate((0.65, 0.67, 0.66)):
+        path = write_run(tmp_path, "r3l", seed, [1], [0], tier="paper", model="Qwen2.5-1.5B-Instruct", env="webshop")
+        episodes = [json.loads(line) | {"reward": reward} for line in (path.parent / "episodes.jsonl").open()]
+        (path.parent / "episodes.jsonl").write_text("".join(json.dumps(e) + "\n" for e in episodes))
+    row = pick(rows_of(tmp_path), "r3l", "all")
+    # rewards 0.66 +- 4.3027 * 0.01 / sqrt(3) hold 0.663; successes are 0.5 exactly
+    assert (row["mean"], row["paper"], row["paper_metric"]) == (0.5, 0.663, "reward")
+    assert (row["paper_difference"], row["verdict"]) == (-0.003, "within interval")
 
 
 def test_rates_and_budget(three_seeds):
@@ -98,23 +110,10 @@ def test_csv_into_a_file_as_folder_is_a_typed_error(three_seeds, tmp_path):
 
 def test_terminal_table_names_tier_and_panel(three_seeds):
     console = Console(width=220, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(tables.render(rows_of(three_seeds)))
+    console.print(details.render(rows_of(three_seeds)))
     text = console.export_text()
     assert "not comparable with the paper (nano tier" in " ".join(text.split())
-    assert "nano (test)" in text and "abababababab" in text and "0.750 +- 0.621" in text
-
-
-def test_several_environments_get_a_column_each(three_seeds):
-    write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
-    console = Console(width=200, record=True)
-    console.print(tables.render(rows_of(three_seeds)))
-    overview = console.export_text().split("+- is the 95 % interval over training seeds;")[0].splitlines()
-    cells = [[cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")] for line in overview]
-    assert ["method", "ALFWorld", "WebShop"] in cells
-    (grpo,) = [line for line in cells if line[0] == "GRPO"]
-    assert grpo[2] == "0.250 (1/3)" and "+-" in grpo[1]
-    (r3l,) = [line for line in cells if line[0] == "R3L"]
-    assert r3l[2] == "no run"
+    assert "nano (test)" in text and "abababababab" in text and "0.750 ± 0.621" in text
 
 
 def test_a_panels_caution_stands_under_the_table(three_seeds):
@@ -125,7 +124,7 @@ def test_a_panels_caution_stands_under_the_table(three_seeds):
     rows = rows_of(three_seeds)
     assert {row["caution"] for row in rows} == {"seen in training"}
     console = Console(width=200, record=True)
-    console.print(tables.render(rows))
+    console.print(details.render(rows))
     assert "nano/test: seen in training" in " ".join(console.export_text().split())
 
 
@@ -142,11 +141,13 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
     ]
     write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
     console = Console(width=240, record=True)
-    console.print(tables.render(rows_of(three_seeds)))
-    text = console.export_text()
-    lines = [[cell.strip() for cell in line.strip("│┃").split("│")] for line in text.splitlines()]
-    assert ["Constant answer", "0.250", ""] in lines  # in the overview; webshop has none
-    assert "alfworld: the answer is always infeasible" in " ".join(text.split())
+    console.print(details.render(rows_of(three_seeds)))
+    assert "alfworld: the answer is always infeasible" in " ".join(console.export_text().split())
+    printed = layout.lay_out("T", rows_of(three_seeds), [], [])
+    ours = printed.blocks["nano tier, ours"]
+    assert [cell.text for cell in ours["Constant answer"].values()] == ["0.250", "none"]  # webshop has none
+    assert "Constant answer" not in printed.best("nano tier, ours", "ALFWorld")
+    assert "ALFWorld: the answer is always infeasible." in printed.notes
 
 
 def test_mixed_panels_are_refused(three_seeds):

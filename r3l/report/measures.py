@@ -1,0 +1,139 @@
+"""What training itself counted, as a table: retries that improve, agreement with an oracle, cost of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from r3l.accounting import rates
+from r3l.core.errors import ConfigError
+from r3l.evaluation import statistics
+from r3l.report import verdict
+from r3l.report.published import Reference
+from r3l.report.records import Record, by_method
+from r3l.report.tables import benchmark_of, label_of
+from r3l.tracking import read_json
+
+Row = dict[str, Any]
+Unit = Literal["share", "turns", "tokens", "s"]
+Better = Literal["high", "low", ""]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of one training run; ``of`` is None where our runs do not count what the paper does.
+
+    ``of`` returns None where a run had nothing to count. ``caveat``: why ours and the published number differ in kind.
+    """
+
+    label: str
+    unit: Unit
+    better: Better
+    of: Callable[[Record], float | None] | None = None
+    caveat: str = ""
+
+
+def _rate(name: str) -> Callable[[Record], float | None]:
+    return lambda record: rates(record.result["budget"])[name]
+
+
+def _per_task(key: str) -> Callable[[Record], float | None]:
+    """A total of the run per training task explored, counted as the paper's "sample": all rollouts of it together."""
+
+    def value(record: Record) -> float | None:
+        tasks = _tasks(record)
+        return float(record.result["budget"].get(key, 0)) / tasks if tasks else None
+
+    return value
+
+
+def _tasks(record: Record) -> float:
+    """Rounds of sampling times tasks a round; an extra round of DAPO fills up the batch only, so this is its bound."""
+    run = read_json(record.path.parent / "manifest.json")["run"]
+    return float(record.result["budget"].get("sampling_rounds", 0)) * int(run["train"]["tasks_per_step"])
+
+
+def _seconds_per_step(key: str) -> Callable[[Record], float | None]:
+    def value(record: Record) -> float | None:
+        spent = [float(line[key]) for line in record.metrics if key in line]
+        return float(np.mean(spent)) if spent else None
+
+    return value
+
+
+WITHIN_ONE = "ours: the oracle's very turn; the paper: within one step of it"
+OUR_MACHINE = "seconds of another machine"
+MEASURES = {
+    "retry_improved": Measure("retries that improve", "share", "high", _rate("retry_improved")),
+    "pivot_oracle_agreement": Measure("oracle agreement", "share", "high", _rate("pivot_oracle_agreement"), WITHIN_ONE),
+    "retry_success_right_pivot": Measure("retry success, right pivot", "share", "high"),
+    "retry_success_wrong_pivot": Measure("retry success, wrong pivot", "share", "high"),
+    "diagnosis_accurate": Measure("accurate", "share", "high"),
+    "diagnosis_partial": Measure("partial", "share", ""),
+    "diagnosis_wrong": Measure("misdiagnosed", "share", "low"),
+    "turns_per_task": Measure("turns a task", "turns", "low", _per_task("env_steps")),
+    "trained_tokens_per_task": Measure("trained tokens a task", "tokens", "low", _per_task("tokens/trained")),
+    "rollout_seconds": Measure("rollout s a step", "s", "low", _seconds_per_step("seconds/explore"), OUR_MACHINE),
+    "train_seconds": Measure("training s a step", "s", "low", _seconds_per_step("seconds/train"), OUR_MACHINE),
+}
+NUMBERS = ("mean", "low", "high")
+COLUMNS = (
+    *("table", "tier", "tier_label", "env", "model", "method", "label", "provenance", "measure", "unit"),
+    *(*NUMBERS, "interval", "seeds_done", "seeds_planned", *verdict.COLUMNS),
+)
+
+
+def table(
+    records: Sequence[Record],
+    methods: Sequence[str],
+    names: Sequence[str],
+    seeds_planned: int,
+    title: str,
+    reference: Reference,
+) -> list[Row]:
+    """A row for every (tier, env, model), method and measure: mean over training seeds, with its t-interval.
+
+    Raises ConfigError for a measure that is none.
+    """
+    if unknown := [name for name in names if name not in MEASURES]:
+        raise ConfigError(f"there is no measure {unknown[0]!r}; known: {', '.join(MEASURES)}")
+    rows = []
+    for bench in sorted({record.bench for record in records}):
+        chosen = [record for record in records if record.bench == bench]
+        for method, seeds in by_method(chosen, methods).items():
+            place = dict(zip(("tier", "env", "model"), bench, strict=True)) | {"tier_label": chosen[0]["label"]}
+            common = {"table": title, **place, "method": method, "label": label_of(method), "provenance": "ours"}
+            counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
+            for name in names:
+                found = _row(seeds, name, seeds_planned, reference)
+                rows.append(dict.fromkeys(COLUMNS) | common | {"measure": name} | counts | found)
+    return rows
+
+
+def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference) -> Row:
+    measure = MEASURES[name]
+    unit = {"unit": measure.unit}
+    if measure.of is None:
+        return unit | verdict.incomplete(None, "not counted")
+    if not seeds:
+        return unit | verdict.incomplete(None, "no run")
+    values = [value for record in seeds if (value := measure.of(record)) is not None]
+    if not values:
+        return unit | verdict.not_comparable("none")
+    found = statistics.t_interval(values)
+    numbers = {key: None if x is None else round(x, 4) for key, x in vars(found).items() if key in NUMBERS}
+    first = seeds[0]
+    label = reference.label(first["method"], first["method_label"])
+    beside = reference.get(first["model"], benchmark_of(first["env"]), label, name)
+    if reason := verdict.other_tier(first["tier"]):
+        judged = verdict.not_comparable(reason)
+    elif beside is None:
+        judged = verdict.not_comparable("the paper has no such number")
+    elif measure.caveat:
+        judged = verdict.incomplete(beside, measure.caveat) | {"verdict": "not comparable"}
+    else:
+        judged = verdict.compare(beside, found, len(values), planned)
+    return unit | numbers | {"interval": found.kind, "seeds_done": len(values)} | judged

@@ -1,0 +1,143 @@
+"""Published results as data: results/stored/published/*.csv, one file a family of tables, typed row by row.
+
+A quantity is what a number measures: (backbone, benchmark, method, setting, metric). ``setting`` is empty for the
+paper's default (alpha 3, N = 8, S = 1, one retry, answers in <answer> tags); where it changes one of our settings it
+uses our words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from r3l.config import ROOT, Strict, variant
+from r3l.core.errors import ConfigError, DataError
+
+PUBLISHED = ROOT / "results" / "stored" / "published"
+SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in [0, 1] with partial credit
+Quantity = tuple[str, str, str, str, str]
+
+
+class Published(Strict):
+    """One published number, with the digits it was printed with."""
+
+    table: str = Field(min_length=1)
+    backbone: str = Field(min_length=1)
+    benchmark: str = Field(min_length=1)
+    method: str = Field(min_length=1)
+    setting: str
+    metric: str = Field(min_length=1)
+    unit: Literal["share", "turns", "tokens", "s", "points"]
+    value: Decimal = Field(ge=0)
+    n: int | None = Field(ge=1, description="stated size of the test set; empty: not stated, or not what is counted")
+    source: str = Field(min_length=1)
+    source_kind: Literal["paper", "author response", "rebuttal", "third party"]
+    note: str
+
+    @field_validator("n", mode="before")
+    @classmethod
+    def _empty_is_none(cls, text: Any) -> Any:
+        return None if text == "" else text
+
+    @model_validator(mode="after")
+    def _share_is_at_most_one(self) -> Published:
+        if self.unit == "share" and self.value > 1:
+            raise ValueError(f"value {self.value} is above 1; write shares as fractions")
+        return self
+
+    @property
+    def quantity(self) -> Quantity:
+        """What the number measures."""
+        return self.backbone, self.benchmark, self.method, self.setting, self.metric
+
+    @property
+    def label(self) -> str:
+        """Method and setting, as our own tables name a variant."""
+        return f"{self.method} ({self.setting})" if self.setting else self.method
+
+
+COLUMNS = list(Published.model_fields)
+
+
+def load(folder: Path = PUBLISHED) -> list[Published]:
+    """Every published number. Raises DataError naming file, line, column, value and fix."""
+    files = sorted(folder.glob("*.csv"))
+    if not files:
+        raise DataError(f"no published results under {folder}; restore its csv files from git")
+    found: dict[tuple[str, Quantity], str] = {}
+    rows = []
+    for path in files:
+        for where, row in _read(path):
+            key = (row.table, row.quantity)
+            if key in found:
+                raise DataError(f"{where}: {row.table} has {'/'.join(row.quantity)} already in {found[key]}; keep one")
+            found[key] = where
+            rows.append(row)
+    return rows
+
+
+def _read(path: Path) -> Iterable[tuple[str, Published]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if reader.fieldnames != COLUMNS:
+            raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(COLUMNS)}")
+        for content in reader:
+            where = f"{path}, line {reader.line_num}"
+            if None in content or None in content.values():
+                raise DataError(f"{where}: not {len(COLUMNS)} columns; put text that has a comma in quotes")
+            try:
+                yield where, Published.model_validate(content)
+            except ValidationError as error:
+                raise DataError(f"{where}: {'; '.join(map(_explain, error.errors()))}; correct it") from error
+
+
+def _explain(error: Any) -> str:
+    column = ".".join(map(str, error["loc"]))
+    return f"column {column!r} has value {error['input']!r}: {error['msg']}" if column else error["msg"]
+
+
+def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Published]:
+    """The numbers of one published table. Raises ConfigError for a table that is none."""
+    rows = load() if rows is None else rows
+    found = [row for row in rows if row.table == name]
+    if not found:
+        known = ", ".join(sorted({row.table for row in rows}))
+        raise ConfigError(f"there is no published table {name!r}; known: {known}")
+    return found
+
+
+class Reference:
+    """The published tables beside a table of ours, looked up by model, benchmark and label.
+
+    ``names`` is what a method of ours is called there, where that is not its label; a variant keeps its setting:
+    ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive (train.sync_interval=5)``, if it has no
+    name of its own.
+    """
+
+    def __init__(self, rows: Sequence[Published] = (), names: Mapping[str, str] | None = None) -> None:
+        self.rows = list(rows)
+        self.names = dict(names or {})
+        self._by_label = {(row.backbone, row.benchmark, row.label, row.metric): row for row in rows}
+
+    def label(self, method: str, label: str) -> str:
+        """The published name of our ``method``, whose label is ``label``."""
+        name, changes = variant(method)
+        if method in self.names:
+            return self.names[method]
+        if name not in self.names:
+            return label
+        return f"{self.names[name]} ({', '.join(changes)})" if changes else self.names[name]
+
+    def score(self, model: str, benchmark: str, label: str) -> Published | None:
+        """The published score, whichever it is: success, or reward with partial credit."""
+        found = (self.get(model, benchmark, label, metric) for metric in SCORES)
+        return next((row for row in found if row), None)
+
+    def get(self, model: str, benchmark: str, label: str, metric: str) -> Published | None:
+        """The published number of ``metric``, or None."""
+        return self._by_label.get((model, benchmark, label, metric))

@@ -1,0 +1,82 @@
+"""Tables of what training counted, by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from report.runs import write_run
+
+from r3l.core.errors import ConfigError
+from r3l.report import measures, published, records
+
+NONE = published.Reference()
+PAPER = {"tier": "paper", "model": "Qwen2.5-1.5B-Instruct"}
+
+
+def a_run(root, seed, budget, method="r3l", tasks=4, **place):
+    """A run of ten steps with ``tasks`` tasks each; exploring took ``step`` seconds."""
+    path = write_run(root, method, seed, [1], [0], **place)
+    for name, content in (
+        ("result.json", json.loads((path.parent / "result.json").read_text()) | {"budget": budget}),
+        ("manifest.json", {"run": {"train": {"tasks_per_step": tasks}}}),
+    ):
+        (path.parent / name).write_text(json.dumps(content))
+    lines = [
+        json.dumps({"step": k, "train/success": 0, "seconds/explore": k, "seconds/train": 2}) for k in range(1, 11)
+    ]
+    (path.parent / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    return path
+
+
+def rows(root, names, methods=("r3l",), planned=2, reference=NONE):
+    found = records.load(records.find(root))
+    return {
+        (row["method"], row["measure"]): row for row in measures.table(found, methods, names, planned, "T", reference)
+    }
+
+
+def test_rates_are_of_each_run_and_then_averaged(tmp_path):
+    a_run(tmp_path, 0, {"retry/count": 10, "retry/improved": 2})
+    a_run(tmp_path, 1, {"retry/count": 100, "retry/improved": 40})
+    row = rows(tmp_path, ["retry_improved"])["r3l", "retry_improved"]
+    assert row["mean"] == pytest.approx(0.3)  # of 0.2 and 0.4, not 42/110
+    assert row["high"] == pytest.approx(0.3 + 12.7062 * 0.1, abs=1e-3)  # t of one degree of freedom; se 0.1
+    assert (row["seeds_done"], row["seeds_planned"], row["verdict"]) == (2, 2, "not comparable")
+
+
+def test_cost_is_per_training_task_and_per_step(tmp_path):
+    budget = {"env_steps": 800, "tokens/trained": 4000, "sampling_rounds": 10}  # ten rounds of four tasks
+    a_run(tmp_path, 0, budget)
+    names = ["turns_per_task", "trained_tokens_per_task", "rollout_seconds", "train_seconds"]
+    found = rows(tmp_path, names)
+    assert [found["r3l", name]["mean"] for name in names] == [20.0, 100.0, 5.5, 2.0]
+    assert [found["r3l", name]["unit"] for name in names] == ["turns", "tokens", "s", "s"]
+
+
+def test_what_is_not_there_says_why(tmp_path):
+    a_run(tmp_path, 0, {"retry/count": 0}, method="grpo")
+    names = ["retry_improved", "diagnosis_accurate"]
+    found = rows(tmp_path, names, methods=("grpo", "r3l"))
+    assert [found["r3l", n]["seeds_done"] for n in names] == [0, 0]
+    assert found["r3l", "retry_improved"]["verdict_reason"] == "no run"
+    assert found["grpo", "retry_improved"]["verdict_reason"] == "none"
+    assert found["grpo", "diagnosis_accurate"]["verdict_reason"] == "not counted"
+    assert all(row["mean"] is None for row in found.values())
+
+
+def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
+    budget = {"retry/count": 100, "pivot/with_oracle": 10, "pivot/oracle_agrees": 6}
+    for seed, improved in enumerate((64, 65)):
+        a_run(tmp_path, seed, budget | {"retry/improved": improved}, **PAPER)
+    reference = published.Reference([*published.of_table("retry_improvement"), *published.of_table("pivot")])
+    found = rows(tmp_path, ["retry_improved", "pivot_oracle_agreement"], reference=reference)
+    improved = found["r3l", "retry_improved"]
+    assert (improved["paper"], improved["paper_difference"], improved["verdict"]) == (0.647, -0.002, "within interval")
+    assert found["r3l", "pivot_oracle_agreement"]["verdict"] == "not comparable"  # published by step
+
+
+def test_an_unknown_measure_is_an_error(tmp_path):
+    a_run(tmp_path, 0, {})
+    with pytest.raises(ConfigError, match="no measure 'speed'; known: retry_improved"):
+        rows(tmp_path, ["speed"])
