@@ -71,9 +71,9 @@ def _row(ours: list[Record], theirs: list[Record], other: str) -> Row:
     a, b = scores(common), scores(paired)
     return {
         **place,
-        **_numbers("ours", statistics.interval(a, _generator())),
-        **_numbers("theirs", statistics.interval(b, _generator())),
-        **_numbers("difference", statistics.paired_difference(a, b, _generator())),
+        **_numbers("ours", statistics.interval(a)),
+        **_numbers("theirs", statistics.interval(b)),
+        **_numbers("difference", statistics.paired_difference(a, b)),
         "probability_of_improvement": statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1)),
         "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
         "p_holm": None,
@@ -122,10 +122,6 @@ def _ratio(ours: Sequence[Record], theirs: Sequence[Record], key: str) -> float 
     """What ours spent in training for each unit of theirs; None where theirs spent nothing."""
     spent = [sum(record.result["budget"].get(key, 0) for record in seeds) for seeds in (ours, theirs)]
     return spent[0] / spent[1] if spent[1] else None
-
-
-def _generator() -> np.random.Generator:
-    return np.random.default_rng(0)  # equal files give equal tables
 
 
 def render(rows: Sequence[Row]) -> Table:

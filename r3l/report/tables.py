@@ -175,7 +175,7 @@ def _matrix(seeds: Sequence[Record], group: str, metric: str = "success") -> np.
 
 
 def _measured(seeds: Sequence[Record], group: str, metric: str) -> Interval:
-    return statistics.interval(_matrix(seeds, group, metric), _generator())
+    return statistics.interval(_matrix(seeds, group, metric))
 
 
 def _interval(prefix: str, found: Interval) -> Row:
@@ -196,7 +196,7 @@ def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Row:
     a = _matrix(ours, group)
     b = _matrix([theirs[record["seed"]] for record in ours], group)
     return {
-        **_interval("difference_", statistics.paired_difference(a, b, _generator())),
+        **_interval("difference_", statistics.paired_difference(a, b)),
         "probability_of_improvement": _rounded(statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1))),
         "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
     }
@@ -228,10 +228,6 @@ def _mean_budget(seeds: Sequence[Record], key: str) -> int:
     """Training only, averaged over seeds."""
     total = sum(float(record.result["budget"].get(key, 0)) for record in seeds)
     return round(total / len(seeds))
-
-
-def _generator() -> np.random.Generator:
-    return np.random.default_rng(0)  # one fixed generator an interval: tables regenerate to the same bytes
 
 
 def _rounded(value: float | None) -> float | None:

@@ -53,7 +53,7 @@ def test_paired_difference_is_by_task_and_seed():
     ours = [[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 0]]
     theirs = [[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]]
     # seed means of the differences: 1/4, 2/4, 2/4; mean 5/12, sd = sqrt(1/48)
-    found = s.paired_difference(ours, theirs, rng())
+    found = s.paired_difference(ours, theirs)
     half = T_975_2 * math.sqrt(1 / 48) / math.sqrt(3)
     assert found.mean == pytest.approx(5 / 12)
     assert found.low == pytest.approx(5 / 12 - half, abs=1e-6)
@@ -62,7 +62,7 @@ def test_paired_difference_is_by_task_and_seed():
 
 def test_paired_scores_must_match():
     with pytest.raises(ValueError, match="one shape"):
-        s.paired_difference([[1, 0]], [[1]], rng())
+        s.paired_difference([[1, 0]], [[1]])
 
 
 def test_probability_of_improvement_counts_ties_half():
@@ -126,25 +126,10 @@ def test_kendall_is_symmetric_and_turns_with_the_order(pairs):
     assert tau == pytest.approx(-s.kendall([-x for x in ours], theirs))
 
 
-def test_bootstrap_from_ten_seeds_and_repeatable():
-    scores = np.random.default_rng(0).random((10, 5))
-    found = s.interval(scores, rng())
-    assert found.kind == "bootstrap, 10 seeds"
-    assert found == s.interval(scores, rng())
-    assert s.interval(scores[:9], rng()).kind == "t, 9 seeds"
-
-
-def test_bootstrap_of_constant_scores_is_a_point():
-    found = s.hierarchical_bootstrap(np.full((10, 4), 0.5), rng(), resamples=50)
-    assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
-
-
-def test_bootstrap_resamples_seeds_and_tasks():
-    # All variance between seeds: the interval must be about as wide as a bootstrap over seed means alone,
-    # sd of a mean of 10 draws from {0, 1} = 0.158, so 95 % is about +-0.31.
-    scores = np.repeat([[0.0], [1.0]], 5, axis=0) * np.ones((10, 50))
-    found = s.hierarchical_bootstrap(scores, rng(), resamples=4000)
-    assert found.high - found.low == pytest.approx(0.6, abs=0.1)
+def test_an_interval_is_over_seeds_whatever_their_number():
+    scores = np.random.default_rng(0).random((12, 5))
+    assert s.interval(scores) == s.t_interval(scores.mean(axis=1))
+    assert s.interval(scores).kind == "t, 12 seeds"
 
 
 @pytest.mark.parametrize("bad", [[], [float("nan")], [float("inf"), 1.0]])
