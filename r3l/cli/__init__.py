@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from r3l.cli import bench, build, reports, runs
+from r3l.cli import bench, build, html, reports, runs
 from r3l.core.errors import R3LError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("train")(runs.train)
 app.command("evaluate")(runs.evaluate)
 app.command("table")(reports.table)
 app.command("figure")(reports.figure)
+app.command("report")(html.report)
 app.command("methods")(reports.methods)
 app.command("switches")(reports.list_switches)
 app.command("envs")(reports.envs)

@@ -94,7 +94,10 @@ def test_trajectories_are_those_of_the_step(finished):
         assert len(bases) == 2 and len([t for t in found if t["kind"] == "reflection"]) == 2
         for t in found:
             shown = "".join(text for turn in t["turns"] for text, _, _ in turn["response"])
-            assert shown.endswith("<|end|>") or t["stop_reason"] in ("truncated", "length")  # the end of a turn is a sampled token like any other
+            assert shown.endswith("<|end|>") or t["stop_reason"] in (
+                "truncated",
+                "length",
+            )  # the end of a turn is a sampled token like any other
 
 
 def test_running_a_finished_run_again_changes_nothing(finished):

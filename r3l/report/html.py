@@ -1,0 +1,139 @@
+"""The HTML report: one file that needs no network, with tables, figures, configurations, budgets and trajectories.
+
+Everything comes from the files that runs leave; no number is computed here that r3l.report does not compute elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from r3l import workflow
+from r3l.core.errors import DataError, RunDirectoryError
+from r3l.report import grids, tables, trajectories
+from r3l.report.records import Record
+from r3l.tracking import read_json, write_text_atomic
+from r3l.trajectories import FILE
+
+EMBEDDED = 2_500_000  # characters of trajectories in the file, shared by the runs; our choice: a report under 5 MB
+TEMPLATES = Environment(
+    loader=PackageLoader("r3l.report"),
+    autoescape=True,  # what runs say is text, never markup
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+Row = dict[str, Any]
+
+
+def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path) -> Path:
+    """Write the report of ``records``, with the PNG files ``figures``, to ``out``. Raises RunDirectoryError."""
+    page = TEMPLATES.get_template("report.html.jinja").render(
+        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned)
+    )
+    try:
+        write_text_atomic(out, page)
+    except OSError as error:
+        raise RunDirectoryError(f"{out} cannot be written ({error.strerror}); choose another with --out") from error
+    return out
+
+
+def _own(name: str) -> Markup:
+    """A file of ours, as it is."""
+    return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
+
+
+def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> Row:
+    """What the template shows. Raises DataError for a figure that cannot be read."""
+    made = score_tables(records, seeds_planned)
+    manifests = [_manifest(record) for record in records]
+    return {
+        "about": about(records, manifests, [row for rows in made for row in rows]),
+        "tables": [grids.scores(rows) for rows in made],
+        "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
+        "runs": [_run(record, manifest) for record, manifest in zip(records, manifests, strict=True)],
+        "budget": grids.budgets(records),
+        "endings": grids.endings(records),
+        "settings": grids.settings(records, manifests),
+        "switches": grids.all_switches(),
+        "viewer": viewer(records),
+    }
+
+
+def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
+    """The rows of every table of configs/tables of which at least two methods beside the baseline have run."""
+    config, made = workflow.load(), []
+    for table in workflow.tables().values():
+        chosen = [record for record in records if record["env"] in config.columns(table)]
+        run = {record["method"] for record in chosen}
+        methods = [m for m in table.methods if m in run or m in config.rows(table)]
+        if len(run & set(table.methods) - {table.baseline}) >= 2:
+            made.append(tables.scores_table(chosen, methods, table.baseline, seeds_planned, table.title))
+    return made
+
+
+def about(records: Sequence[Record], manifests: Sequence[Row | None], rows: Sequence[Row]) -> Row:
+    """What these results are, and what they may be compared with."""
+    known = [manifest for manifest in manifests if manifest is not None]
+    return {
+        "labels": sorted({record["label"] for record in records}),
+        "models": sorted({f"{grids.env_label(record['env'])}: {record['model']}" for record in records}),
+        "runs": len(records),
+        "seeds": sorted({record["seed"] for record in records}),
+        "episodes": sum(record["episodes"] for record in records),
+        "panels": sorted({f"{r['env']} {r['panel']['name']} ({r['panel']['sha256'][:12]})" for r in records}),
+        "cautions": sorted({f"{r['env']}: {r['panel']['caution']}" for r in records if r["panel"].get("caution")}),
+        "not_comparable": sorted({r["verdict_reason"] for r in rows if r["verdict"] == "not comparable"}),
+        "comparable": sum(row["verdict"] in ("within interval", "outside") for row in rows),
+        "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in known}),
+        "hardware": sorted({", ".join(f"{k} {v}" for k, v in m["hardware"].items()) for m in known}),
+        "commits": sorted({str(m["commit"]) for m in known}),
+    }
+
+
+def viewer(records: Sequence[Record]) -> list[Row]:
+    """Runs that kept trajectories, in equal parts of EMBEDDED."""
+    kept = [record for record in records if (record.path.parent / FILE).is_file()]
+    packs = [(record, trajectories.pack(record.path.parent, EMBEDDED // len(kept))) for record in kept]
+    return [
+        {
+            "id": run_id(record),
+            "label": f"{grids.env_label(record['env'])}, {record['method_label']}, seed {record['seed']}",
+        }
+        | pack
+        for record, pack in packs
+        if pack is not None
+    ]
+
+
+def run_id(record: Record) -> str:
+    """A run's place under a results folder."""
+    return "/".join([*record.bench, record["method"], f"seed{record['seed']}"])
+
+
+def _manifest(record: Record) -> Row | None:
+    path = record.path.parent / "manifest.json"
+    return read_json(path) if path.is_file() else None
+
+
+def _run(record: Record, manifest: Row | None) -> Row:
+    return {
+        "id": run_id(record),
+        "success": record["groups"]["all"]["success"],
+        "fingerprint": record["fingerprint"],
+        "panel": f"{record['panel']['name']} {record['panel']['sha256']}",
+        "manifest": None if manifest is None else json.dumps(manifest, indent=2, sort_keys=True),
+    }
+
+
+def _base64(path: Path) -> str:
+    try:
+        return base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise DataError(f"figure {path} cannot be read ({error.strerror}); draw it again (r3l figure)") from error
