@@ -35,7 +35,7 @@ class Grid:
 
 
 def scores(rows: Sequence[Row]) -> Grid:
-    """A table of r3l.report.tables."""
+    """A table of r3l.report.tables; without the columns about the paper where nothing is comparable with it."""
     columns: dict[str, Callable[[Row], Cell]] = {
         "environment": lambda row: Cell(env_label(row["env"])),
         "tasks": lambda row: Cell(row["group"]),
@@ -50,18 +50,12 @@ def scores(rows: Sequence[Row]) -> Grid:
         "rollouts": lambda row: _number(row["rollouts"]),
         "generated": lambda row: _number(row["generated_tokens"]),
         "trained": lambda row: _number(row["trained_tokens"]),
-        "paper": lambda row: Cell(
-            "" if row["paper"] is None else str(row["paper"]), row["paper"], row["verdict_reason"]
-        ),
-        "verdict": lambda row: Cell(row["verdict"], title=row["verdict_reason"]),
     }
-    note = (
-        "Success of the last checkpoint; ± is the 95 % interval over training seeds. Differences are paired by task "
-        "and seed; p is corrected over the table. Unread: episodes ended by a response without a usable action. Tokens and "
-        "rollouts are means of the training runs."
-    )
+    if any(row["paper"] is not None for row in rows):
+        columns["paper"] = lambda row: _number(row["paper"])
+        columns["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
     cells = [[make(row) for make in columns.values()] for row in rows]
-    return Grid(rows[0]["table"], note, list(columns), cells, {"environment": "", "tasks": "all"})
+    return Grid(rows[0]["table"], "", list(columns), cells, {"environment": "", "tasks": "all"})
 
 
 def budgets(records: Sequence[Record]) -> Grid:

@@ -67,13 +67,14 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
 
 
 def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
-    """The rows of every table of configs/tables of which at least two methods beside the baseline have run."""
+    """The rows of every table of configs/tables of whose methods at least half have run; the paper's tables first."""
     config, made = workflow.load(), []
-    for table in workflow.tables().values():
+    for _, table in sorted(workflow.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
         chosen = [record for record in records if record["env"] in config.columns(table)]
         run = {record["method"] for record in chosen}
-        methods = [m for m in table.methods if m in run or m in config.rows(table)]
-        if len(run & set(table.methods) - {table.baseline}) >= 2:
+        planned = config.rows(table)
+        methods = [m for m in table.methods if m in run or m in planned]
+        if 2 * len(run & set(planned)) >= max(len(planned), 4):
             made.append(tables.scores_table(chosen, methods, table.baseline, seeds_planned, table.title))
     return made
 
@@ -81,20 +82,25 @@ def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row
 def about(records: Sequence[Record], manifests: Sequence[Row | None], rows: Sequence[Row]) -> Row:
     """What these results are, and what they may be compared with."""
     known = [manifest for manifest in manifests if manifest is not None]
+    ours = [row for row in rows if row["provenance"] == "ours"]
     return {
         "labels": sorted({record["label"] for record in records}),
-        "models": sorted({f"{grids.env_label(record['env'])}: {record['model']}" for record in records}),
         "runs": len(records),
         "seeds": sorted({record["seed"] for record in records}),
         "episodes": sum(record["episodes"] for record in records),
-        "panels": sorted({f"{r['env']} {r['panel']['name']} ({r['panel']['sha256'][:12]})" for r in records}),
+        "benches": sorted({(grids.env_label(r["env"]), r["model"], _panel(r)) for r in records}),
         "cautions": sorted({f"{r['env']}: {r['panel']['caution']}" for r in records if r["panel"].get("caution")}),
-        "not_comparable": sorted({r["verdict_reason"] for r in rows if r["verdict"] == "not comparable"}),
-        "comparable": sum(row["verdict"] in ("within interval", "outside") for row in rows),
+        "not_comparable": sorted({row["verdict_reason"] for row in ours if row["verdict"] == "not comparable"}),
+        "comparable": sum(row["verdict"] in ("within interval", "outside") for row in ours),
         "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in known}),
         "hardware": sorted({", ".join(f"{k} {v}" for k, v in m["hardware"].items()) for m in known}),
         "commits": sorted({str(m["commit"]) for m in known}),
     }
+
+
+def _panel(record: Record) -> str:
+    panel = record.evaluation["panel"]
+    return f"{panel['tasks']} tasks of {panel['name']} ({panel['sha256'][:12]})"
 
 
 def viewer(records: Sequence[Record]) -> list[Row]:

@@ -26,6 +26,7 @@ function sortBy(table, column) {
     if (a === "" || b === "") return (a === "") - (b === ""); // empty cells last, whichever way
     return sign * (isNaN(a) || isNaN(b) ? a.localeCompare(b) : a - b);
   };
+  table.classList.remove("divided"); // lines between environments, in the order of the report only
   table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => compare(key(a), key(b))));
 }
 
@@ -87,7 +88,7 @@ class Viewer {
     const wanted = new URLSearchParams(location.hash.slice(1));
     if (this.runs.has(wanted.get("run"))) this.select.run.value = wanted.get("run");
     this.choose("run", wanted, false);
-    if (wanted.has("run")) this.root.closest("section").scrollIntoView();
+    if (wanted.has("run")) this.root.scrollIntoView();
   }
 
   /** After a change of `key`, refill the choices that depend on it and draw. */
@@ -212,7 +213,7 @@ class Viewer {
   }
 
   turn(column, k, largest) {
-    const cell = make("td", k < column.kept ? "kept" : "");
+    const cell = make("td");
     if (k < column.turns.length) cell.append(...this.exchange(column, column.turns[k], largest));
     return cell;
   }
