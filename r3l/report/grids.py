@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def endings(records: Sequence[Record]) -> list[Grid]:
         ),
         _counts(
             "Reflections and critiques",
-            "valid ones, critiques by who wrote them, and the unusable by reason (no retry follows those).",
+            "Unusable ones by reason; no retry follows those.",
             records,
             _reviews,
         ),
@@ -105,20 +106,48 @@ def endings(records: Sequence[Record]) -> list[Grid]:
 
 
 def settings(records: Sequence[Record], manifests: Sequence[Row | None]) -> Grid:
-    """Which profile each method ran under, what of it differs from ``paper``, and the engine's switches."""
-    paper = {row["method"]: row["settings"] for tier in {r["tier"] for r in records} for row in switches.methods(tier)}
-    found: dict[tuple[str, ...], list[Cell]] = {}
+    """What each method ran under: its parent and what it changes there, its profile and what differs from ``paper``.
+
+    Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
+    """
+    known = {row["method"]: row for tier in {r["tier"] for r in records} for row in switches.methods(tier)}
+    meanings = {row["switch"]: row["meaning"] for row in switches.switches()}
+    found: dict[tuple[str, ...], dict[str, Cell]] = {}
     for record, manifest in zip(records, manifests, strict=True):
-        if manifest is not None:
-            run, own = manifest["run"], manifest["method_settings"]
-            base = paper.get(variant(record["method"])[0], {})
-            changed = {key: value for key, value in own.items() if base.get(key) != value}
-            options = run["env_settings"].get("options") or {}
-            texts = (env_label(record["env"]), record["method_label"], run["profile"], _pairs(changed), _pairs(options))
-            found.setdefault(texts, [Cell(text) for text in texts])
-    note = "As the manifests have it. Empty: the method as the profile paper sets it; no option of the engine."
-    columns = ["environment", "method", "profile", "set otherwise than paper", "engine"]
-    return Grid("In force", note, columns, list(found.values()), {"environment": ""})
+        if manifest is None:
+            continue
+        method = known.get(variant(record["method"])[0], {"settings": {}, "extends": None})
+        own, paper = manifest["method_settings"], _as_json(method["settings"])
+        parent = known[method["extends"]] if method["extends"] else None
+        but = _difference(_as_json(parent["settings"]), own) if parent else {}
+        shown = {
+            "method": Cell(record["method_label"], title=record["method"]),
+            "as": Cell(parent["label"] if parent else ""),
+            "but": _changes(but, meanings),
+            "profile": Cell(manifest["run"]["profile"]),
+            "otherwise than paper": _changes(_difference(paper, own), meanings),
+            "engine": Cell(_pairs(manifest["run"]["env_settings"].get("options") or {})),
+        }
+        row = found.setdefault(tuple(cell.text for cell in shown.values()), {"environment": Cell(""), **shown})
+        environments = dict.fromkeys([*filter(None, row["environment"].text.split(", ")), env_label(record["env"])])
+        row["environment"] = Cell(", ".join(environments))
+    note = "As the manifests have it. Complete settings of a run stand under Runs; what a switch means, below."
+    columns = ["environment", "method", "as", "but", "profile", "otherwise than paper", "engine"]
+    return Grid("In force", note, columns, [[row[c] for c in columns] for row in found.values()], {})
+
+
+def _difference(base: Row, other: Row) -> dict[str, Any]:
+    return {key: value for key, value in other.items() if base.get(key) != value}
+
+
+def _changes(values: Row, meanings: Mapping[str, str]) -> Cell:
+    return Cell(_pairs(values), title="\n".join(f"{key}: {meanings.get(key, '')}" for key in values))
+
+
+def _as_json(values: Row) -> dict[str, Any]:
+    """As a manifest has them: lists for tuples."""
+    content: dict[str, Any] = json.loads(json.dumps(values))
+    return content
 
 
 def all_switches() -> Grid:
@@ -166,7 +195,8 @@ def _count(number: float, total: float, shares: bool) -> Cell:
         return Cell("", 0.0)
     if not shares:
         return Cell(f"{number:,.0f}", number)
-    return Cell(f"{number / total:.1%}", number / total, f"{number:,.0f} of {total:,.0f}")
+    share = number / total
+    return Cell(f"{share:.1%}" if share >= 0.0005 else "< 0.1%", share, f"{number:,.0f} of {total:,.0f}")
 
 
 def _under(record: Record, prefix: str) -> dict[str, float]:
@@ -175,8 +205,17 @@ def _under(record: Record, prefix: str) -> dict[str, float]:
 
 
 def _reviews(record: Record) -> dict[str, float]:
-    kept = ("reflection/valid", "reflection/invalid/", "critique/by_", "critique/invalid/", "critique/unread")
-    return {key: value for key, value in record.result["budget"].items() if key.startswith(kept)}
+    """Reviews by what became of them; each is counted once."""
+    counts = record.result["budget"]
+    unusable = {key: number for key, number in counts.items() if "/invalid/" in key}
+    spoilt = counts.get("critique/unread", 0) + sum(n for key, n in unusable.items() if key.startswith("critique/"))
+    written = counts.get("critique/by_environment", 0) + counts.get("critique/by_model", 0)
+    return {
+        "reflections valid": counts.get("reflection/valid", 0),
+        "critiques read": written - spoilt,
+        "critiques not JSON, used as text": counts.get("critique/unread", 0),
+        **{key.replace("/invalid/", " unusable: "): number for key, number in unusable.items()},
+    }
 
 
 def _interval(row: Row, prefix: str) -> Cell:
@@ -202,4 +241,8 @@ def _share(value: float | None) -> Cell:
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return "\n".join(f"{key}: {value}" for key, value in values.items())
+    return "\n".join(f"{key}: {_plain(value)}" for key, value in values.items())
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) or "nothing" if isinstance(value, list | tuple) else str(value)
