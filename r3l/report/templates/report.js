@@ -73,6 +73,7 @@ class Viewer {
     this.runs = new Map([...document.querySelectorAll(".run-data")].map((node) => [node.dataset.id, node]));
     this.select = Object.fromEntries([...root.querySelectorAll("select")].map((node) => [node.dataset.key, node]));
     this.fill("run", [...this.runs].map(([id, node]) => [node.dataset.label, id]));
+    this.select.run.value = [...this.runs.keys()].find((id) => id.includes("/r3l/")) ?? this.select.run.value;
     for (const key of Object.keys(this.select)) this.select[key].addEventListener("change", () => this.choose(key));
     addEventListener("hashchange", () => this.follow());
     addEventListener("keydown", (event) => this.key(event));
@@ -83,7 +84,7 @@ class Viewer {
     this.select[key].replaceChildren(...options.map(([text, value]) => new Option(text, value)));
   }
 
-  /** Show what the address says (#run=...&step=...&task=...&member=...), or the first of everything. */
+  /** Show what the address says (#run=...&step=...&task=...&member=...), or an R3L run and a task that taught something. */
   follow() {
     const wanted = new URLSearchParams(location.hash.slice(1));
     if (this.runs.has(wanted.get("run"))) this.select.run.value = wanted.get("run");
@@ -104,6 +105,7 @@ class Viewer {
     if (key === "run" || key === "step") {
       const tasks = [...this.data.tasks.entries()].filter(([, task]) => String(task.step) === this.select.step.value);
       this.fill("task", tasks.map(([index, task]) => [`${task.task} (${task.why === "first" ? "first of the step" : "taught something"})`, index]));
+      this.select.task.value = (tasks.find(([, task]) => task.why === "taught") ?? tasks[0])[0];
       pick("task");
     }
     this.task = this.data.tasks[Number(this.select.task.value)];
@@ -143,20 +145,21 @@ class Viewer {
     const everyone = this.task.members.flat();
     const columns = chosen === "all" ? everyone.filter((c) => !REVIEWS.includes(c.kind)) : this.task.members[Number(chosen)];
     const largest = Math.max(...everyone.map((c) => Math.abs(c.advantage ?? 0)), 1e-9);
-    const table = make("table", "compare");
+    const table = make("table", chosen === "all" ? "compare narrow" : "compare");
     const head = table.createTHead().insertRow();
     head.append(make("th", "", "turn"), ...columns.map((column) => this.heading(column)));
     const played = columns.filter((c) => !REVIEWS.includes(c.kind));
     const turns = Math.max(...played.map((c) => c.turns.length), 1);
     const marks = chosen === "all" ? new Map() : this.marks(columns);
+    const below = [...marks].filter(([turn]) => turn > 0).flatMap(([, texts]) => texts).length; // rules beside a review
     const body = table.createTBody();
     for (let k = 0; k < turns; k++) {
-      for (const mark of marks.get(k) ?? []) this.rule(body, mark, columns);
+      for (const mark of marks.get(k) ?? []) this.rule(body, mark, k ? columns : played, k ? 0 : columns.length - played.length);
       const row = body.insertRow();
       row.append(make("th", "", String(k)));
       for (const column of columns) {
         if (!REVIEWS.includes(column.kind)) row.append(this.turn(column, k, largest));
-        else if (k === 0) row.append(this.review(column, turns + [...marks.values()].flat().length, largest));
+        else if (k === 0) row.append(this.review(column, turns + below, largest));
       }
     }
     this.root.querySelector(".compare").replaceWith(table);
@@ -179,10 +182,11 @@ class Viewer {
     return found;
   }
 
-  rule(body, text, columns) {
+  /** A rule across `columns` and `wider` more; reviews span all rows from turn 0 on, so a rule leaves them out. */
+  rule(body, text, columns, wider) {
     const row = body.insertRow();
     row.className = "pivot";
-    const parts = [1]; // runs of cells between reviews, which span all rows
+    const parts = [1 + wider]; // runs of cells between reviews
     for (const column of columns) {
       if (!REVIEWS.includes(column.kind)) parts[parts.length - 1] += 1;
       else parts.push(0);
@@ -198,7 +202,7 @@ class Viewer {
   heading(c) {
     const cell = make("th");
     const again = c.attempt ? ` (${c.attempt + 1})` : "";
-    cell.append(make("strong", "", (NAMES[c.kind] ?? c.kind) + again + (this.select.member.value === "all" ? `, ${c.member + 1}` : "")));
+    cell.append(make("strong", "", (NAMES[c.kind] ?? c.kind) + again + (this.select.member.value === "all" ? ` ${c.member + 1}` : "")));
     if (!REVIEWS.includes(c.kind)) {
       const outcome = make("span");
       outcome.append(make("b", c.success ? "success" : "failure", c.success ? "success" : "failure"), `, reward ${c.reward}, ended: ${c.stop_reason}`);
@@ -207,8 +211,9 @@ class Viewer {
     const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.kept : 0).flatMap((turn) => turn[1]);
     const sum = (runs) => runs.reduce((total, run) => total + run[1], 0);
     const count = `${sum(sampled.filter((run) => run[2]))} of ${sum(sampled)} tokens`;
-    const learnt = { policy: `A = ${c.advantage > 0 ? "+" : ""}${c.advantage?.toFixed(3)}, trains ${count}`, sft: `imitated, trains ${count}` };
-    cell.append(make("span", "", learnt[c.objective] ?? "explored, not trained"));
+    const sign = c.advantage > 0 ? "+" : "";
+    const policy = c.advantage ? `A = ${sign}${c.advantage.toFixed(3)}, trains ${count}` : `A = 0, nothing learnt from ${count}`;
+    cell.append(make("span", "", { policy, sft: `imitated, trains ${count}` }[c.objective] ?? "explored, not trained"));
     return cell;
   }
 
