@@ -21,7 +21,9 @@ from r3l.report.records import Record
 from r3l.tracking import read_json, write_text_atomic
 from r3l.trajectories import FILE
 
-EMBEDDED = 2_500_000  # characters of trajectories in the file, shared by the runs; our choice: a report under 5 MB
+EMBEDDED = (
+    2_500_000  # characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most
+)
 TEMPLATES = Environment(
     loader=PackageLoader("r3l.report"),
     autoescape=True,  # what runs say is text, never markup
@@ -106,16 +108,15 @@ def _panel(record: Record) -> str:
 def viewer(records: Sequence[Record]) -> list[Row]:
     """Runs that kept trajectories, in equal parts of EMBEDDED."""
     kept = [record for record in records if (record.path.parent / FILE).is_file()]
-    packs = [(record, trajectories.pack(record.path.parent, EMBEDDED // len(kept))) for record in kept]
-    return [
+    found = [
         {
             "id": run_id(record),
             "label": f"{grids.env_label(record['env'])}, {record['method_label']}, seed {record['seed']}",
+            "data": trajectories.pack(record.path.parent, EMBEDDED // len(kept)),
         }
-        | pack
-        for record, pack in packs
-        if pack is not None
+        for record in kept
     ]
+    return [run for run in found if run["data"] is not None]
 
 
 def run_id(record: Record) -> str:

@@ -19,7 +19,7 @@ from r3l.config import ROOT
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.report import grids, records
 from r3l.report import html as report
-from r3l.report.trajectories import pack
+from r3l.report.trajectories import pack, unpack
 from r3l.tracking import read_jsonl
 from r3l.trajectories import FILE
 
@@ -80,8 +80,9 @@ def test_what_runs_say_stays_text(made):
     """The hostile hint, suggestion and option neither end a script nor open an element."""
     page = Page(made)
     assert [attributes.get("data-id") for attributes, _ in page.scripts] == [RUN, None]  # one run, and our own script
-    data = json.loads(page.scripts[0][1])
-    assert explored.HOSTILE in data["texts"]
+    data = unpack(page.scripts[0][1])
+    guided = data["tasks"][0]["members"][0][2]
+    assert guided["turns"][1]["prompt"] == explored.HOSTILE
     assert page.tags.count("img") == 1  # the figure
     assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in made.read_text(encoding="utf-8")
 
@@ -133,29 +134,26 @@ def test_the_same_runs_give_the_same_bytes(three_seeds, tmp_path):
 
 def test_trajectories_are_cut_to_size_by_whole_tasks(tmp_path):
     explored.write(tmp_path, steps=3)
-    whole = pack(tmp_path, 10**6)
+    packed = pack(tmp_path, 10**6)
+    whole = unpack(packed)
     assert [task["step"] for task in whole["tasks"]] == [1, 2, 3] and whole["left_out"] == 0
-    one = pack(tmp_path, 1)  # always one: the last step's
+    two = pack(tmp_path, len(packed) - 1)  # from the last step on
+    assert [task["step"] for task in unpack(two)["tasks"]] == [2, 3] and unpack(two)["left_out"] == 1
+    assert len(two) < len(packed)
+    one = unpack(pack(tmp_path, 1))  # never none
     assert [task["step"] for task in one["tasks"]] == [3] and one["left_out"] == 2
     assert pack(tmp_path / "nothing", 1) is None
 
 
 def test_a_packed_attempt_reads_from_base_to_trained_retry(tmp_path):
     explored.write(tmp_path)
-    found = pack(tmp_path, 10**6)
-    (columns,) = found["tasks"][0]["members"]
+    (columns,) = unpack(pack(tmp_path, 10**6))["tasks"][0]["members"]
     assert [c["kind"] for c in columns] == ["base", "reflection", "guided_retry", "distilled"]
     assert [c["objective"] for c in columns] == ["policy", "none", "none", "policy"]
-    assert len(set(found["texts"])) == len(found["texts"])
-    for packed, written in ((columns[0], 0), (columns[3], 1)):
-        (line,) = read_jsonl(tmp_path / FILE)
-        turns = line["groups"][0]["trajectories"][written]["turns"]
-        back = [
-            (found["texts"][prompt], [[found["texts"][text], n, bool(trained)] for text, n, trained in response])
-            for prompt, response, _ in packed["turns"]
-        ]
-        assert back == [(turn["prompt"], turn["response"]) for turn in turns]
-    runs = [run for c in (columns[0], columns[3]) for turn in c["turns"] for run in turn[1]]
+    (line,) = read_jsonl(tmp_path / FILE)
+    base, distilled = line["groups"][0]["trajectories"]
+    assert columns[0]["turns"] == base["turns"] and columns[3]["turns"] == distilled["turns"]
+    runs = [run for c in (base, distilled) for turn in c["turns"] for run in turn["response"]]
     assert sum(n for _, n, trained in runs if trained) == explored.TRAINED
     assert sum(n for _, n, trained in runs if not trained) == explored.MASKED
 

@@ -60,7 +60,12 @@ for (const table of document.querySelectorAll(".sortable")) {
   if (figure.dataset.filters) narrow(figure, table, JSON.parse(figure.dataset.filters));
 }
 
-/* Trajectories. */
+/* Trajectories: JSON of a run, compressed (r3l/report/trajectories.py). */
+async function unpack(node) {
+  const bytes = Uint8Array.from(atob(node.textContent), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
 const NAMES = {
   base: "Attempt", reflection: "Reflection", critique: "Critique", guided_retry: "Retry as played, with the hint",
   distilled: "Retry as trained, hint taken out", refined: "Refinement, in place of its attempt",
@@ -93,12 +98,15 @@ class Viewer {
   }
 
   /** After a change of `key`, refill the choices that depend on it and draw. */
-  choose(key, wanted = new URLSearchParams(), remember = true) {
+  async choose(key, wanted = new URLSearchParams(), remember = true) {
     const pick = (name) => {
       if ([...this.select[name].options].some((option) => option.value === wanted.get(name))) this.select[name].value = wanted.get(name);
     };
     if (key === "run") {
-      this.data = JSON.parse(this.runs.get(this.select.run.value).textContent);
+      const id = this.select.run.value;
+      const data = await unpack(this.runs.get(id));
+      if (id !== this.select.run.value) return; // another one was chosen meanwhile
+      this.data = data;
       this.fill("step", [...new Set(this.data.tasks.map((task) => task.step))].map((step) => [step, step]));
       pick("step");
     }
@@ -208,7 +216,7 @@ class Viewer {
       outcome.append(make("b", c.success ? "success" : "failure", c.success ? "success" : "failure"), `, reward ${c.reward}, ended: ${c.stop_reason}`);
       cell.append(outcome);
     }
-    const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.kept : 0).flatMap((turn) => turn[1]);
+    const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.kept : 0).flatMap((turn) => turn.response);
     const sum = (runs) => runs.reduce((total, run) => total + run[1], 0);
     const count = `${sum(sampled.filter((run) => run[2]))} of ${sum(sampled)} tokens`;
     const sign = c.advantage > 0 ? "+" : "";
@@ -236,14 +244,14 @@ class Viewer {
     return cell;
   }
 
-  exchange(column, [prompt, response, error], largest) {
+  exchange(column, { prompt, response, error }, largest) {
     const asked = make("div", "prompt");
-    this.tagged(asked, this.data.texts[prompt]);
+    this.tagged(asked, prompt);
     const said = make("div", "response");
     for (const [text, , trained] of response) {
       const span = make("span", trained ? `trained ${this.sign(column)}` : "masked");
       span.style.setProperty("--size", Math.abs(column.advantage ?? 0) / largest);
-      this.tagged(span, this.data.texts[text]);
+      this.tagged(span, text);
       said.append(span);
     }
     return [asked, said, ...(error ? [make("div", "error", error)] : [])];
@@ -264,4 +272,5 @@ class Viewer {
 }
 
 const root = document.getElementById("viewer");
-if (root) new Viewer(root);
+if (root && "DecompressionStream" in window) new Viewer(root);
+else if (root) root.querySelector(".summary").textContent = "This browser is older than 2023 and cannot unpack trajectories.";
