@@ -71,6 +71,7 @@ const NAMES = {
   distilled: "Retry as trained, hint taken out", refined: "Refinement, in place of its attempt",
 };
 const REVIEWS = ["reflection", "critique"];
+const short = (number) => String(Number(number.toFixed(3)));
 
 class Viewer {
   constructor(root) {
@@ -132,7 +133,7 @@ class Viewer {
 
   members() {
     const line = (columns, index) => {
-      const what = columns.map((c) => (REVIEWS.includes(c.kind) ? c.kind : `${c.kind.replace("_", " ")} ${c.reward}`));
+      const what = columns.map((c) => (REVIEWS.includes(c.kind) ? c.kind : `${c.kind.replace("_", " ")} ${short(c.reward)}`));
       return [`${index + 1}: ${what.join(", ")}`, String(index)];
     };
     return [...this.task.members.map(line), ["the whole group, reviews left out", "all"]];
@@ -213,7 +214,7 @@ class Viewer {
     cell.append(make("strong", "", (NAMES[c.kind] ?? c.kind) + again + (this.select.member.value === "all" ? ` ${c.member + 1}` : "")));
     if (!REVIEWS.includes(c.kind)) {
       const outcome = make("span");
-      outcome.append(make("b", c.success ? "success" : "failure", c.success ? "success" : "failure"), `, reward ${c.reward}, ended: ${c.stop_reason}`);
+      outcome.append(make("b", c.success ? "success" : "failure", c.success ? "success" : "failure"), `, reward ${short(c.reward)}, ended: ${c.stop_reason}`);
       cell.append(outcome);
     }
     const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.kept : 0).flatMap((turn) => turn.response);
