@@ -16,9 +16,9 @@ from r3l.config import ROOT
 from r3l.core.errors import ConfigError
 
 
-def snakemake(directory, *arguments, mode=("-n",)):
-    """A dry run (or another mode) in an empty folder, so that nothing counts as done."""
-    command = [sys.executable, "-m", "snakemake", *mode, "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
+def snakemake(directory, *arguments, how=("-n",)):
+    """A dry run, in an empty folder so that nothing counts as done."""
+    command = [sys.executable, "-m", "snakemake", *how, "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
     command += ["--workflow-profile", "none", "--configfile", str(ROOT / "configs" / "workflow.yaml")]
     command += ["--directory", str(directory), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
@@ -61,9 +61,9 @@ def test_snakemakes_own_report_lists_results_by_category(folder):
         path.write_text("{}")
     targets = ("results/table1.csv", "results/report.html")
     options = ("--config", "envs=[alfworld]", "methods=[zero_shot]")
-    code, text = snakemake(folder, *targets, *options, mode=("--cores", "1", "--touch"))
+    code, text = snakemake(folder, *targets, *options, how=("--cores", "1", "--touch"))
     assert code == 0, text
-    code, text = snakemake(folder, *targets, *options, mode=("--report", "made.zip"))
+    code, text = snakemake(folder, *targets, *options, how=("--report", "made.zip"))
     assert code == 0, text
     page = zipfile.ZipFile(folder / "made.zip").read("made/report.html").decode()
     for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "training curves", "all of it on one page"):
