@@ -23,6 +23,9 @@ min_version("9.27")
 configfile: "configs/workflow.yaml"
 
 
+report: "r3l/report/templates/workflow.rst"
+
+
 try:
     CONFIG = plan.load(config)
     TABLES = plan.tables()
@@ -114,7 +117,17 @@ rule evaluate:
     input:
         f"{STATE}/result.json",
     output:
-        f"{STATE}/evaluation.json",
+        report(
+            f"{STATE}/evaluation.json",
+            category="Runs",
+            subcategory="{env}",
+            labels={
+                "method": "{method}",
+                "seed": "{seed}",
+                "model": "{model}",
+                "tier": "{tier}",
+            },
+        ),
     threads: threads_of
     resources:
         mem_mb=3000,
@@ -131,7 +144,7 @@ rule table:
         runs=lambda wildcards: evaluations_of(wildcards.table),
         published=plan.published_files(),
     output:
-        "results/{table}.csv",
+        report("results/{table}.csv", category="Tables", labels={"table": "{table}"}),
         "results/{table}.tex",
         "results/{table}.md",
     params:
@@ -146,7 +159,7 @@ rule budget:
     input:
         evaluations_of("table1"),
     output:
-        "results/budget.csv",
+        report("results/budget.csv", category="Tables", labels={"table": "budget"}),
     shell:
         "{R3L} table budget {input} --out {output} > /dev/null"
 
@@ -156,7 +169,11 @@ rule figure:
         evaluations_of("table1"),
     output:
         "results/figures/training_curves.pdf",
-        "results/figures/training_curves.png",
+        report(
+            "results/figures/training_curves.png",
+            category="Figures",
+            labels={"figure": "training curves"},
+        ),
     shell:
         "{R3L} figure training_curves {input} --out results/figures"
 
@@ -166,6 +183,27 @@ rule scores_figure:
         lambda wildcards: evaluations_of(wildcards.table),
     output:
         "results/figures/{table}.pdf",
-        "results/figures/{table}.png",
+        report(
+            "results/figures/{table}.png",
+            category="Figures",
+            labels={"figure": "scores of {table}"},
+        ),
     shell:
         "{R3L} figure {wildcards.table} {input} --out results/figures"
+
+
+rule html_report:
+    # One HTML file of the runs of Table 1: tables, figures, settings, budgets, training trajectories.
+    input:
+        "results/figures/training_curves.png",
+        runs=evaluations_of("table1"),
+    output:
+        report(
+            "results/report.html",
+            category="Report",
+            labels={"page": "all of it on one page"},
+        ),
+    params:
+        seeds=len(CONFIG.seeds),
+    shell:
+        "{R3L} report {input.runs} --figures results/figures --seeds-planned {params.seeds} --out {output}"

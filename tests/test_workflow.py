@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import yaml
@@ -46,6 +47,29 @@ def test_job_counts_of_one_and_of_three_seeds(folder):
     assert jobs(text) == {"panel": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 1, "all": 1, "total": 24}
     _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]", "envs=[webshop]")
     assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table": 1, "total": 20}
+    _, text = snakemake(folder, "results/report.html", "--config", "envs=[webshop]")
+    assert jobs(text) == {"panel": 1, "train": 3, "evaluate": 3, "figure": 1, "html_report": 1, "total": 9}
+
+
+def test_snakemakes_own_report_lists_results_by_category(folder):
+    """Finished files are enough for it, so they are made by hand. The assets of its page come with the package."""
+    done = ["panels/nano/alfworld.json", "table1.csv", "figures/training_curves.png", "report.html"]
+    done += ["figures/training_curves.pdf"]
+    done += [f"nano/alfworld/nano/zero_shot/seed0/{name}.json" for name in ("result", "evaluation")]
+    for name in done:
+        path = folder / "results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    targets = ("results/table1.csv", "results/report.html")
+    options = ("--config", "envs=[alfworld]", "methods=[zero_shot]")
+    code, text = snakemake(folder, *targets, *options, how=("--cores", "1", "--touch"))
+    assert code == 0, text
+    code, text = snakemake(folder, *targets, *options, how=("--report", "made.zip"))
+    assert code == 0, text
+    page = zipfile.ZipFile(folder / "made.zip").read("made/report.html").decode()
+    for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "training curves", "all of it on one page"):
+        assert expected in page
+    assert '"method": "zero_shot"' in page  # labels of a run
 
 
 def test_every_table_is_a_target_in_three_forms(folder):

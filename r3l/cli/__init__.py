@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from r3l.cli import bench, build, grid, published, reports, runs
+from r3l.cli import bench, build, grid, html, published, reports, runs
 from r3l.core.errors import R3LError
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ app.command("compare")(grid.compare)
 app.command("status")(grid.status)
 app.command("store")(grid.store)
 app.command("verify")(grid.verify)
+app.command("report")(html.report)
 app.command("methods")(reports.methods)
 app.command("switches")(reports.list_switches)
 app.command("envs")(reports.envs)

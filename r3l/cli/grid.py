@@ -35,18 +35,18 @@ def status(
     Example: `r3l status --grid full --seeds 0,1,2,3,4`
     """
     from r3l import workflow
-    from r3l.report import grid as grids
     from r3l.report import records
+    from r3l.report import status as surveys
 
     known = workflow.tables()
     check_known("table", table, known)
     config = _config(tier=tier, grid=grid, envs=_list(env), seeds=_numbers(seeds))
     runs = workflow.runs(config, known[table])
-    found = grids.survey(runs, results, [path.parent for path in records.find(records.STORED)])
+    found = surveys.survey(runs, results, [path.parent for path in records.find(records.STORED)])
     if as_json:
         print(json.dumps({"table": table, "runs": [status.as_json() for status in found]}))
     else:
-        console().print(grids.render(found))
+        console().print(surveys.render(found))
 
 
 def compare(

@@ -51,7 +51,11 @@ def write_run(
     settings = {"train": {"steps": 10, "tasks_per_step": 8}, "sampling": {}, "evaluation": {}, "env_settings": {}}
     manifest = {
         "fingerprint": common["fingerprint"],
-        "run": {"prompts": "compact", "samples": "trajectory", **settings},
+        "run": {"profile": "paper", "prompts": "compact", "samples": "trajectory", **settings},
+        "method_settings": {},
+        "versions": {},
+        "hardware": {},
+        "commit": "abc",
     }
     _write(folder / "manifest.json", json.dumps(manifest))
     _write(folder / "episodes.jsonl", "".join(json.dumps(e) + "\n" for e in episodes))

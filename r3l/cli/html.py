@@ -1,0 +1,36 @@
+"""The verb that writes the HTML report: `r3l report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.common import RESULTS, AsJson, Results, print_result
+from r3l.core.errors import DataError
+
+
+def report(
+    evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
+    results: Results = RESULTS,
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = RESULTS / "report.html",
+    figures: Annotated[Path | None, typer.Option(help="Folder of PNG files to show. Default: RESULTS/figures.")] = None,
+    seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML file about all runs: tables, figures, settings, budgets, training trajectories.
+
+    Example: `r3l report --results results/stored/runs --figures results/stored --out results/report.html`
+    """
+    from r3l import workflow
+    from r3l.report import html, records
+
+    if figures is not None and not figures.is_dir():
+        raise DataError(f"--figures {figures} is not a folder; draw figures with r3l figure, or leave the option out")
+    shown = sorted((figures or results / "figures").glob("*.png"))
+    found = records.load(evaluations or records.find(results))
+    planned = len(workflow.load().seeds) if seeds_planned is None else seeds_planned
+    written = html.write(found, shown, planned, out)
+    summary = {"file": str(written), "runs": len(found), "figures": len(shown), "bytes": written.stat().st_size}
+    print_result(summary, as_json, f"{written}: {len(found)} runs, {len(shown)} figures, {summary['bytes']:,} bytes")

@@ -1,0 +1,248 @@
+"""The tables of the HTML report: rows of r3l.report.tables, budget and switches, and counts of runs, cell by cell."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from r3l.config import EnvConfig, load, variant
+from r3l.report import budget, switches
+from r3l.report.records import Record, by_method
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows, what it sorts by (None: the text), and what hovering says."""
+
+    text: str
+    value: float | None = None
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A sortable table; ``filters`` are columns that a reader may narrow to one value: {column: value at first}."""
+
+    title: str
+    note: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    filters: Mapping[str, str]
+
+
+def scores(rows: Sequence[Row]) -> Grid:
+    """A table of r3l.report.tables; without the columns about the paper where nothing is comparable with it."""
+    columns: dict[str, Callable[[Row], Cell]] = {
+        "environment": lambda row: Cell(env_label(row["env"])),
+        "tasks": lambda row: Cell(row["group"]),
+        "method": lambda row: Cell(row["label"], title=row["method"]),
+        "success": lambda row: _interval(row, "") if row["mean"] is not None else Cell("no run"),
+        "seeds": lambda row: Cell(f"{row['seeds_done']}/{row['seeds_planned']}", row["seeds_done"]),
+        "episodes": lambda row: _number(row["episodes"]),
+        f"minus {rows[0]['baseline']}": lambda row: _interval(row, "difference_"),
+        "p (Holm)": lambda row: _number(row["p_holm"]),
+        "unread": lambda row: _share(row["parse_failure_rate"]),
+        "truncated": lambda row: _share(row["truncation_rate"]),
+        "rollouts": lambda row: _number(row["rollouts"]),
+        "generated": lambda row: _number(row["generated_tokens"]),
+        "trained": lambda row: _number(row["trained_tokens"]),
+    }
+    if any(row["paper"] is not None for row in rows):
+        columns["paper"] = lambda row: _number(row["paper"])
+        columns["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
+    cells = [[make(row) for make in columns.values()] for row in rows]
+    return Grid(rows[0]["table"], "", list(columns), cells, {"environment": "", "tasks": "all"})
+
+
+def budgets(records: Sequence[Record]) -> Grid:
+    """Budget parity, all columns of r3l.report.budget that are not empty everywhere."""
+    rows = budget.table(records)
+    known = ("tier", "env", "model", "method", "label")
+    numbers = [key for key in rows[0] if key not in known and any(row[key] is not None for row in rows)]
+    cells = [
+        [Cell(env_label(row["env"])), Cell(row["label"], title=row["method"]), *(_number(row[key]) for key in numbers)]
+        for row in rows
+    ]
+    note = "Training only, means over seeds; relative_generated is against the cheapest method of the environment."
+    columns = ["environment", "method", *(key.replace("_", " ") for key in numbers)]
+    return Grid("Budget parity", note, columns, cells, {"environment": ""})
+
+
+def endings(records: Sequence[Record]) -> list[Grid]:
+    """How episodes ended, which reflections were of no use, and what was dropped: counts by reason."""
+    return [
+        _counts(
+            "Test episodes by ending",
+            "Share of the episodes; hover for the number.",
+            records,
+            lambda record: record["stops"],
+        ),
+        _counts(
+            "Training episodes by ending",
+            "Rollouts and retries. truncated: a response outgrew its limit; context: the dialog outgrew the model's.",
+            records,
+            lambda record: _under(record, "stop/"),
+        ),
+        _counts(
+            "Reflections and critiques",
+            "Unusable ones by reason; no retry follows those.",
+            records,
+            _reviews,
+        ),
+        _counts(
+            "Dropped in training",
+            "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no reviewer; "
+            "workers: lost with what they played, which was played again.",
+            records,
+            lambda record: _under(record, "dropped/"),
+            shares=False,
+        ),
+    ]
+
+
+def settings(records: Sequence[Record], manifests: Sequence[Row | None]) -> Grid:
+    """What each method ran under: its parent and what it changes there, its profile and what differs from ``paper``.
+
+    Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
+    """
+    known = {row["method"]: row for tier in {r["tier"] for r in records} for row in switches.methods(tier)}
+    meanings = {row["switch"]: row["meaning"] for row in switches.switches()}
+    found: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for record, manifest in zip(records, manifests, strict=True):
+        if manifest is None:
+            continue
+        method = known.get(variant(record["method"])[0], {"settings": {}, "extends": None})
+        own, paper = manifest["method_settings"], _as_json(method["settings"])
+        parent = known[method["extends"]] if method["extends"] else None
+        but = _difference(_as_json(parent["settings"]), own) if parent else {}
+        shown = {
+            "method": Cell(record["method_label"], title=record["method"]),
+            "as": Cell(parent["label"] if parent else ""),
+            "but": _changes(but, meanings),
+            "profile": Cell(manifest["run"]["profile"]),
+            "otherwise than paper": _changes(_difference(paper, own), meanings),
+            "engine": Cell(_pairs(manifest["run"]["env_settings"].get("options") or {})),
+        }
+        row = found.setdefault(tuple(cell.text for cell in shown.values()), {"environment": Cell(""), **shown})
+        environments = dict.fromkeys([*filter(None, row["environment"].text.split(", ")), env_label(record["env"])])
+        row["environment"] = Cell(", ".join(environments))
+    note = "As the manifests have it. Complete settings of a run stand under Runs; what a switch means, below."
+    columns = ["environment", "method", "as", "but", "profile", "otherwise than paper", "engine"]
+    return Grid("In force", note, columns, [[row[c] for c in columns] for row in found.values()], {})
+
+
+def _difference(base: Row, other: Row) -> dict[str, Any]:
+    return {key: value for key, value in other.items() if base.get(key) != value}
+
+
+def _changes(values: Row, meanings: Mapping[str, str]) -> Cell:
+    return Cell(_pairs(values), title="\n".join(f"{key}: {meanings.get(key, '')}" for key in values))
+
+
+def _as_json(values: Row) -> dict[str, Any]:
+    """As a manifest has them: lists for tuples."""
+    content: dict[str, Any] = json.loads(json.dumps(values))
+    return content
+
+
+def all_switches() -> Grid:
+    """Every switch of every method, in one line."""
+    rows = switches.switches()
+    cells = [[Cell(str(value)) for value in row.values()] for row in rows]
+    return Grid("Every switch", "Letters and numbers are ids of our audit of the release.", list(rows[0]), cells, {})
+
+
+def env_label(env: str) -> str:
+    """An environment's name in prose."""
+    return load("envs", env, EnvConfig).label
+
+
+def _counts(
+    title: str,
+    note: str,
+    records: Sequence[Record],
+    count: Callable[[Record], Mapping[str, float]],
+    shares: bool = True,
+) -> Grid:
+    """A row a method and environment, a column a reason, the commonest first; seeds are added up."""
+    rows: list[tuple[Record, int, Counter[str]]] = []
+    for bench in sorted({record.bench for record in records}):
+        for seeds in by_method([r for r in records if r.bench == bench]).values():
+            total: Counter[str] = Counter()
+            for record in seeds:
+                total.update(count(record))
+            rows.append((seeds[0], len(seeds), total))
+    together: Counter[str] = Counter()
+    for _, _, total in rows:
+        together.update(total)
+    reasons = [reason for reason, number in together.most_common() if number]
+    cells = [
+        [Cell(env_label(first["env"])), Cell(first["method_label"], title=first["method"]), _number(seeds)]
+        + [_count(total[reason], sum(total.values()), shares) for reason in reasons]
+        for first, seeds, total in rows
+        if sum(total.values())
+    ]
+    return Grid(title, note, ["environment", "method", "seeds", *reasons], cells, {"environment": ""})
+
+
+def _count(number: float, total: float, shares: bool) -> Cell:
+    if not number:
+        return Cell("", 0.0)
+    if not shares:
+        return Cell(f"{number:,.0f}", number)
+    share = number / total
+    return Cell(f"{share:.1%}" if share >= 0.0005 else "< 0.1%", share, f"{number:,.0f} of {total:,.0f}")
+
+
+def _under(record: Record, prefix: str) -> dict[str, float]:
+    found = record.result["budget"].items()
+    return {key.removeprefix(prefix): value for key, value in found if key.startswith(prefix)}
+
+
+def _reviews(record: Record) -> dict[str, float]:
+    """Reviews by what became of them; each is counted once."""
+    counts = record.result["budget"]
+    unusable = {key: number for key, number in counts.items() if "/invalid/" in key}
+    spoilt = counts.get("critique/unread", 0) + sum(n for key, n in unusable.items() if key.startswith("critique/"))
+    written = counts.get("critique/by_environment", 0) + counts.get("critique/by_model", 0)
+    return {
+        "reflections valid": counts.get("reflection/valid", 0),
+        "critiques read": written - spoilt,
+        "critiques not JSON, used as text": counts.get("critique/unread", 0),
+        **{key.replace("/invalid/", " unusable: "): number for key, number in unusable.items()},
+    }
+
+
+def _interval(row: Row, prefix: str) -> Cell:
+    mean, low, high = (row[f"{prefix}{key}"] for key in ("mean", "low", "high"))
+    if mean is None:
+        return Cell("")
+    sign = "+" if prefix else ""
+    if low is None:
+        return Cell(f"{mean:{sign}.3f}", mean, "one seed: no interval")
+    return Cell(
+        f"{mean:{sign}.3f} ± {(high - low) / 2:.3f}", mean, f"[{low:.3f}, {high:.3f}], {row[f'{prefix}interval']}"
+    )
+
+
+def _number(value: float | None) -> Cell:
+    if value is None:
+        return Cell("")
+    return Cell(f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip("."), float(value))
+
+
+def _share(value: float | None) -> Cell:
+    return Cell("") if value is None else Cell(f"{value:.1%}", value)
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return "\n".join(f"{key}: {_plain(value)}" for key, value in values.items())
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) or "nothing" if isinstance(value, list | tuple) else str(value)

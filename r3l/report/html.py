@@ -1,0 +1,148 @@
+"""The HTML report: one file that needs no network, with tables, figures, configurations, budgets and trajectories.
+
+Everything comes from the files that runs leave; no number is computed here that r3l.report does not compute elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from r3l import workflow
+from r3l.core.errors import DataError, RunDirectoryError
+from r3l.report import grids, make, trajectories
+from r3l.report.records import Record
+from r3l.tracking import read_json, write_text_atomic
+from r3l.trajectories import FILE
+
+EMBEDDED = (
+    2_500_000  # characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most
+)
+TEMPLATES = Environment(
+    loader=PackageLoader("r3l.report"),
+    autoescape=True,  # what runs say is text, never markup
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+Row = dict[str, Any]
+
+
+def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path) -> Path:
+    """Write the report of ``records``, with the PNG files ``figures``, to ``out``. Raises RunDirectoryError."""
+    page = TEMPLATES.get_template("report.html.jinja").render(
+        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned)
+    )
+    try:
+        write_text_atomic(out, page)
+    except OSError as error:
+        raise RunDirectoryError(f"{out} cannot be written ({error.strerror}); choose another with --out") from error
+    return out
+
+
+def _own(name: str) -> Markup:
+    """A file of ours, as it is."""
+    return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
+
+
+def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> Row:
+    """What the template shows. Raises DataError for a figure that cannot be read."""
+    made = score_tables(records, seeds_planned)
+    manifests = [_manifest(record) for record in records]
+    return {
+        "about": about(records, manifests, [row for rows in made for row in rows]),
+        "tables": [grids.scores(rows) for rows in made],
+        "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
+        "runs": [_run(record, manifest) for record, manifest in zip(records, manifests, strict=True)],
+        "budget": grids.budgets(records),
+        "endings": grids.endings(records),
+        "settings": grids.settings(records, manifests),
+        "switches": grids.all_switches(),
+        "viewer": viewer(records),
+    }
+
+
+def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
+    """The rows of every table of scores of whose methods at least half have run; the paper's tables first."""
+    config, made = workflow.load(), []
+    for _, table in sorted(workflow.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
+        chosen = [record for record in records if record["env"] in config.columns(table)]
+        run = {record["method"] for record in chosen}
+        if table.kind != "scores":
+            continue
+        planned = config.rows(table)
+        methods = [m for m in table.methods if m in run or m in planned]
+        if 2 * len(run & set(planned)) >= max(len(planned), 4):
+            made.append(make.make(table, chosen, methods, seeds_planned, config.tier).rows)
+    return made
+
+
+def about(records: Sequence[Record], manifests: Sequence[Row | None], rows: Sequence[Row]) -> Row:
+    """What these results are, and what they may be compared with."""
+    known = [manifest for manifest in manifests if manifest is not None]
+    ours = [row for row in rows if row["provenance"] == "ours"]
+    return {
+        "labels": sorted({record["label"] for record in records}),
+        "runs": len(records),
+        "seeds": sorted({record["seed"] for record in records}),
+        "episodes": sum(record["episodes"] for record in records),
+        "benches": sorted({(grids.env_label(r["env"]), r["model"], _panel(r)) for r in records}),
+        "cautions": sorted({f"{r['env']}: {r['panel']['caution']}" for r in records if r["panel"].get("caution")}),
+        "not_comparable": sorted({row["verdict_reason"] for row in ours if row["verdict"] == "not comparable"}),
+        "comparable": sum(row["verdict"] in ("within interval", "outside") for row in ours),
+        "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in known}),
+        "hardware": sorted({", ".join(f"{k} {v}" for k, v in m["hardware"].items()) for m in known}),
+        "commits": sorted({str(m["commit"]) for m in known}),
+    }
+
+
+def _panel(record: Record) -> str:
+    panel = record.evaluation["panel"]
+    return f"{panel['tasks']} tasks of {panel['name']} ({panel['sha256'][:12]})"
+
+
+def viewer(records: Sequence[Record]) -> list[Row]:
+    """Runs that kept trajectories, in equal parts of EMBEDDED."""
+    kept = [record for record in records if (record.path.parent / FILE).is_file()]
+    found = [
+        {
+            "id": run_id(record),
+            "label": f"{grids.env_label(record['env'])}, {record['method_label']}, seed {record['seed']}",
+            "data": trajectories.pack(record.path.parent, EMBEDDED // len(kept)),
+        }
+        for record in kept
+    ]
+    return [run for run in found if run["data"] is not None]
+
+
+def run_id(record: Record) -> str:
+    """A run's place under a results folder."""
+    return "/".join([*record.bench, record["method"], f"seed{record['seed']}"])
+
+
+def _manifest(record: Record) -> Row | None:
+    path = record.path.parent / "manifest.json"
+    return read_json(path) if path.is_file() else None
+
+
+def _run(record: Record, manifest: Row | None) -> Row:
+    return {
+        "id": run_id(record),
+        "success": record["groups"]["all"]["success"],
+        "fingerprint": record["fingerprint"],
+        "panel": f"{record['panel']['name']} {record['panel']['sha256']}",
+        "manifest": None if manifest is None else json.dumps(manifest, indent=2, sort_keys=True),
+    }
+
+
+def _base64(path: Path) -> str:
+    try:
+        return base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise DataError(f"figure {path} cannot be read ({error.strerror}); draw it again (r3l figure)") from error

@@ -1,0 +1,277 @@
+"use strict";
+
+/** A new element with a class and text (never markup: what runs say is not ours). */
+function make(tag, className = "", text = "") {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== "") node.textContent = text;
+  return node;
+}
+
+/* Light or dark: the system's until the button is used. */
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement.style;
+  const dark = root.colorScheme ? root.colorScheme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.colorScheme = dark ? "light" : "dark";
+});
+
+/* Tables: a click on a heading sorts, a choice above narrows. */
+function sortBy(table, column) {
+  const heading = table.tHead.rows[0].cells[column];
+  const sign = heading.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+  const key = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+  const compare = (a, b) => {
+    if (a === "" || b === "") return (a === "") - (b === ""); // empty cells last, whichever way
+    return sign * (isNaN(a) || isNaN(b) ? a.localeCompare(b) : a - b);
+  };
+  table.classList.remove("divided"); // lines between environments, in the order of the report only
+  table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => compare(key(a), key(b))));
+}
+
+function narrow(figure, table, filters) {
+  const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  const chosen = {};
+  const show = () => {
+    for (const row of table.tBodies[0].rows) {
+      row.hidden = Object.entries(chosen).some(([at, value]) => value && row.cells[at].textContent !== value);
+    }
+  };
+  const bar = make("div", "filters");
+  for (const [name, first] of Object.entries(filters)) {
+    const at = names.indexOf(name);
+    const values = [...new Set([...table.tBodies[0].rows].map((row) => row.cells[at].textContent))];
+    if (values.length < 2) continue;
+    const select = make("select");
+    select.append(new Option(`every ${name.replace(/s$/, "")}`, ""), ...values.map((value) => new Option(value, value)));
+    select.value = values.includes(first) ? first : "";
+    chosen[at] = select.value;
+    select.addEventListener("change", () => { chosen[at] = select.value; show(); });
+    bar.append(select);
+  }
+  figure.querySelector(".scroll").before(bar);
+  show();
+}
+
+for (const table of document.querySelectorAll(".sortable")) {
+  [...table.tHead.rows[0].cells].forEach((cell, column) => cell.addEventListener("click", () => sortBy(table, column)));
+  const figure = table.closest("figure");
+  if (figure.dataset.filters) narrow(figure, table, JSON.parse(figure.dataset.filters));
+}
+
+/* Trajectories: JSON of a run, compressed (r3l/report/trajectories.py). */
+async function unpack(node) {
+  const bytes = Uint8Array.from(atob(node.textContent), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+const NAMES = {
+  base: "Attempt", reflection: "Reflection", critique: "Critique", guided_retry: "Retry as played, with the hint",
+  distilled: "Retry as trained, hint taken out", refined: "Refinement, in place of its attempt",
+};
+const REVIEWS = ["reflection", "critique"];
+const short = (number) => String(Number(number.toFixed(3)));
+
+class Viewer {
+  constructor(root) {
+    this.root = root;
+    this.runs = new Map([...document.querySelectorAll(".run-data")].map((node) => [node.dataset.id, node]));
+    this.select = Object.fromEntries([...root.querySelectorAll("select")].map((node) => [node.dataset.key, node]));
+    this.fill("run", [...this.runs].map(([id, node]) => [node.dataset.label, id]));
+    this.select.run.value = [...this.runs.keys()].find((id) => id.includes("/r3l/")) ?? this.select.run.value;
+    for (const key of Object.keys(this.select)) this.select[key].addEventListener("change", () => this.choose(key));
+    addEventListener("hashchange", () => this.follow());
+    addEventListener("keydown", (event) => this.key(event));
+    this.follow();
+  }
+
+  fill(key, options) {
+    this.select[key].replaceChildren(...options.map(([text, value]) => new Option(text, value)));
+  }
+
+  /** Show what the address says (#run=...&step=...&task=...&member=...), or an R3L run and a task that taught something. */
+  follow() {
+    const wanted = new URLSearchParams(location.hash.slice(1));
+    if (this.runs.has(wanted.get("run"))) this.select.run.value = wanted.get("run");
+    this.choose("run", wanted, false);
+    if (wanted.has("run")) this.root.scrollIntoView();
+  }
+
+  /** After a change of `key`, refill the choices that depend on it and draw. */
+  async choose(key, wanted = new URLSearchParams(), remember = true) {
+    const pick = (name) => {
+      if ([...this.select[name].options].some((option) => option.value === wanted.get(name))) this.select[name].value = wanted.get(name);
+    };
+    if (key === "run") {
+      const id = this.select.run.value;
+      const data = await unpack(this.runs.get(id));
+      if (id !== this.select.run.value) return; // another one was chosen meanwhile
+      this.data = data;
+      this.fill("step", [...new Set(this.data.tasks.map((task) => task.step))].map((step) => [step, step]));
+      pick("step");
+    }
+    if (key === "run" || key === "step") {
+      const tasks = [...this.data.tasks.entries()].filter(([, task]) => String(task.step) === this.select.step.value);
+      this.fill("task", tasks.map(([index, task]) => [`${task.task} (${task.why === "first" ? "first of the step" : "taught something"})`, index]));
+      this.select.task.value = (tasks.find(([, task]) => task.why === "taught") ?? tasks[0])[0];
+      pick("task");
+    }
+    this.task = this.data.tasks[Number(this.select.task.value)];
+    if (key !== "member") {
+      this.fill("member", this.members());
+      const retried = this.task.members.findIndex((columns) => columns.some((c) => c.kind === "guided_retry"));
+      this.select.member.value = retried < 0 ? "all" : String(retried);
+      pick("member");
+    }
+    if (remember) {
+      const state = Object.fromEntries(Object.entries(this.select).map(([name, node]) => [name, node.value]));
+      history.replaceState(null, "", "#" + new URLSearchParams(state));
+    }
+    this.draw();
+  }
+
+  members() {
+    const line = (columns, index) => {
+      const what = columns.map((c) => (REVIEWS.includes(c.kind) ? c.kind : `${c.kind.replace("_", " ")} ${short(c.reward)}`));
+      return [`${index + 1}: ${what.join(", ")}`, String(index)];
+    };
+    return [...this.task.members.map(line), ["the whole group, reviews left out", "all"]];
+  }
+
+  key(event) {
+    const step = { j: ["member", 1], k: ["member", -1], n: ["task", 1], p: ["task", -1] }[event.key];
+    if (!step || event.ctrlKey || event.metaKey || event.altKey || /^(SELECT|INPUT)$/.test(event.target.tagName)) return;
+    const select = this.select[step[0]];
+    const next = select.selectedIndex + step[1];
+    if (next < 0 || next >= select.options.length) return;
+    select.selectedIndex = next;
+    this.choose(step[0]);
+  }
+
+  draw() {
+    const chosen = this.select.member.value;
+    const everyone = this.task.members.flat();
+    const columns = chosen === "all" ? everyone.filter((c) => !REVIEWS.includes(c.kind)) : this.task.members[Number(chosen)];
+    const largest = Math.max(...everyone.map((c) => Math.abs(c.advantage ?? 0)), 1e-9);
+    const table = make("table", chosen === "all" ? "compare narrow" : "compare");
+    const head = table.createTHead().insertRow();
+    head.append(make("th", "", "turn"), ...columns.map((column) => this.heading(column)));
+    const played = columns.filter((c) => !REVIEWS.includes(c.kind));
+    const turns = Math.max(...played.map((c) => c.turns.length), 1);
+    const marks = chosen === "all" ? new Map() : this.marks(columns);
+    const below = [...marks].filter(([turn]) => turn > 0).flatMap(([, texts]) => texts).length; // rules beside a review
+    const body = table.createTBody();
+    for (let k = 0; k < turns; k++) {
+      for (const mark of marks.get(k) ?? []) this.rule(body, mark, k ? columns : played, k ? 0 : columns.length - played.length);
+      const row = body.insertRow();
+      row.append(make("th", "", String(k)));
+      for (const column of columns) {
+        if (!REVIEWS.includes(column.kind)) row.append(this.turn(column, k, largest));
+        else if (k === 0) row.append(this.review(column, turns + below, largest));
+      }
+    }
+    this.root.querySelector(".compare").replaceWith(table);
+    const left = this.data.left_out ? ` ${this.data.left_out} more tasks of this run did not fit into this file; its ${this.data.file} has them.` : "";
+    const group = this.task.group ? ` (${this.task.group})` : "";
+    this.root.querySelector(".summary").textContent = `Step ${this.task.step}, task ${this.task.task}${group}.${left}`;
+    document.body.dataset.shown = `${this.select.run.value} ${this.select.step.value} ${this.select.task.value} ${chosen}`;
+  }
+
+  /** Turn -> what to say above it: where retries start, and where credit does if elsewhere. */
+  marks(columns) {
+    const found = new Map();
+    const add = (turn, text) => found.set(turn, [...new Set([...(found.get(turn) ?? []), text])]);
+    const retries = columns.filter((c) => c.kind === "guided_retry");
+    for (const c of retries) add(c.kept, `pivot: retry${retries.length > 1 ? " " + (c.attempt + 1) : ""} starts at turn ${c.kept}`);
+    for (const c of columns) {
+      const learns = c.objective !== "none" && !REVIEWS.includes(c.kind);
+      if (learns && c.pivot > 0 && !retries.some((r) => r.kept === c.pivot)) add(c.pivot, `credit of ${NAMES[c.kind].toLowerCase()} begins`);
+    }
+    return found;
+  }
+
+  /** A rule across `columns` and `wider` more; reviews span all rows from turn 0 on, so a rule leaves them out. */
+  rule(body, text, columns, wider) {
+    const row = body.insertRow();
+    row.className = "pivot";
+    const parts = [1 + wider]; // runs of cells between reviews
+    for (const column of columns) {
+      if (!REVIEWS.includes(column.kind)) parts[parts.length - 1] += 1;
+      else parts.push(0);
+    }
+    for (const [index, span] of parts.entries()) {
+      if (!span) continue;
+      const cell = row.insertCell();
+      cell.colSpan = span;
+      cell.textContent = index ? "" : text;
+    }
+  }
+
+  heading(c) {
+    const cell = make("th");
+    const again = c.attempt ? ` (${c.attempt + 1})` : "";
+    cell.append(make("strong", "", (NAMES[c.kind] ?? c.kind) + again + (this.select.member.value === "all" ? ` ${c.member + 1}` : "")));
+    if (!REVIEWS.includes(c.kind)) {
+      const outcome = make("span");
+      outcome.append(make("b", c.success ? "success" : "failure", c.success ? "success" : "failure"), `, reward ${short(c.reward)}, ended: ${c.stop_reason}`);
+      cell.append(outcome);
+    }
+    const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.kept : 0).flatMap((turn) => turn.response);
+    const sum = (runs) => runs.reduce((total, run) => total + run[1], 0);
+    const count = `${sum(sampled.filter((run) => run[2]))} of ${sum(sampled)} tokens`;
+    const sign = c.advantage > 0 ? "+" : "";
+    const policy = c.advantage ? `A = ${sign}${c.advantage.toFixed(3)}, trains ${count}` : `A = 0, nothing learnt from ${count}`;
+    cell.append(make("span", "", { policy, sft: `imitated, trains ${count}` }[c.objective] ?? "explored, not trained"));
+    return cell;
+  }
+
+  turn(column, k, largest) {
+    const cell = make("td");
+    if (k < column.turns.length) cell.append(...this.exchange(column, column.turns[k], largest));
+    return cell;
+  }
+
+  review(column, rows, largest) {
+    const cell = make("td");
+    cell.rowSpan = rows;
+    const note = make("div", "note");
+    const report = make("dl", "report");
+    for (const [key, value] of Object.entries(column.report ?? {})) {
+      report.append(make("dt", "", key.replaceAll("_", " ")), make("dd", "", typeof value === "string" ? value : JSON.stringify(value)));
+    }
+    note.append(report, ...column.turns.slice(column.kept).flatMap((turn) => this.exchange(column, turn, largest)));
+    cell.append(note);
+    return cell;
+  }
+
+  exchange(column, { prompt, response, error }, largest) {
+    const asked = make("div", "prompt");
+    this.tagged(asked, prompt);
+    const said = make("div", "response");
+    for (const [text, , trained] of response) {
+      const span = make("span", trained ? `trained ${this.sign(column)}` : "masked");
+      span.style.setProperty("--size", Math.abs(column.advantage ?? 0) / largest);
+      this.tagged(span, text);
+      said.append(span);
+    }
+    return [asked, said, ...(error ? [make("div", "error", error)] : [])];
+  }
+
+  sign(column) {
+    if (column.objective === "sft") return "imitated";
+    return column.advantage > 0 ? "positive" : column.advantage < 0 ? "negative" : "zero";
+  }
+
+  /** Text with <|special|> and <xml> tokens stepped back. */
+  tagged(node, text) {
+    for (const part of text.split(/(<\|[^|>]*\|>|<\/?\w+>)/)) {
+      if (/^<.*>$/.test(part)) node.append(make("span", "tag", part));
+      else if (part) node.append(part);
+    }
+  }
+}
+
+const root = document.getElementById("viewer");
+if (root && "DecompressionStream" in window) new Viewer(root);
+else if (root) root.querySelector(".summary").textContent = "This browser is older than 2023 and cannot unpack trajectories.";

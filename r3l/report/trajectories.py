@@ -1,0 +1,69 @@
+"""Training trajectories for the viewer of the HTML report: read, laid out by attempt, packed small."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from r3l.tracking import read_jsonl
+from r3l.trajectories import FILE
+
+Line = dict[str, Any]
+KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined")  # columns, from left to right
+
+
+def pack(run_dir: Path, limit: int) -> str | None:
+    """What the viewer shows of a run: JSON, compressed (to a tenth), in base64; None where it kept no trajectories.
+
+    ``tasks``: step, task, group, why, and ``members``: the trajectories of each member of the group, in the order of
+    retries and KINDS. At most ``limit`` characters but always one task; ``left_out`` counts what did not fit. Tasks
+    that taught something go before the first of a step, and every step has its turn.
+    """
+    lines = read_jsonl(run_dir / FILE)
+    chosen: list[int] = []
+    packed = None
+    for index in _by_turns(lines):
+        tried = sorted([*chosen, index])
+        trial = _packed([lines[k] for k in tried], len(lines) - len(tried))
+        if packed is None or len(trial) <= limit:
+            chosen, packed = tried, trial
+    return packed
+
+
+def unpack(packed: str) -> Line:
+    """What :func:`pack` packed."""
+    content: Line = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return content
+
+
+def _packed(lines: Sequence[Line], left_out: int) -> str:
+    content = {"tasks": [_task(line) for line in lines], "left_out": left_out, "file": FILE}
+    return base64.b64encode(gzip.compress(json.dumps(content).encode(), mtime=0)).decode()
+
+
+def _by_turns(lines: Sequence[Line]) -> list[int]:
+    """Line numbers, one of each step after the other, from the last step on."""
+    steps: dict[int, list[int]] = {}
+    for index, line in enumerate(lines):
+        steps.setdefault(line["step"], []).append(index)
+    for of_step in steps.values():
+        of_step.sort(key=lambda index: lines[index]["why"] == "first")
+    rounds = zip_longest(*[steps[step] for step in sorted(steps, reverse=True)])
+    return [index for one in rounds for index in one if index is not None]
+
+
+def _task(line: Line) -> Line:
+    columns = [
+        trajectory | {"objective": group["objective"]}
+        for group in line["groups"]
+        for trajectory in group["trajectories"]
+    ]
+    columns.sort(key=lambda c: (c["member"], c["kind"] != "base", c["attempt"], KINDS.index(c["kind"])))
+    members = sorted({column["member"] for column in columns})
+    grouped = [[column for column in columns if column["member"] == member] for member in members]
+    return {key: line[key] for key in ("step", "task", "group", "why")} | {"members": grouped}

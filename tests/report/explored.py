@@ -1,0 +1,51 @@
+"""A run directory's training trajectories, made by hand: one attempt, its reflection, its retry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from conftest import make_trajectory, make_turn
+
+from r3l import trajectories
+from r3l.core.trajectory import Group
+from r3l.tracking import append_jsonl
+
+HOSTILE = "</script><script>document.body.dataset.broken = 1</script><img src=x onerror=alert(1)> & 'é'"
+MASKED, TRAINED = 4, 8  # sampled tokens of the explored group by hand, see attempt()
+
+
+class Fixed:
+    """A method whose advantages are -1 and 3."""
+
+    def advantages(self, group: Group) -> np.ndarray:
+        return np.asarray([-1.0, 3.0])
+
+
+def attempt() -> tuple[list[Group], list]:
+    """Three turns of two tokens; retried from turn 1, in three turns, with success. Credit from the pivot on.
+
+    Base and distilled: turn 0 is masked (2 tokens each), turns 1 and 2 train (4 tokens each).
+    """
+    base = make_trajectory(3, pivot=1)
+    retried = [base.turns[0], *(replace(make_turn(k), response_ids=(7, 8), prompt_ids=(200 + k,)) for k in (1, 2))]
+    guided = replace(base, kind="guided_retry", turns=retried, reward=1.0, success=True, stop_reason="success")
+    distilled = replace(
+        guided, kind="distilled", turns=[retried[0], *(replace(t, prompt_ids=(3,)) for t in retried[1:])]
+    )
+    report = {"improvement_suggestion": HOSTILE, "retry_from_step": 1}
+    reflection = replace(base, kind="reflection", turns=[*base.turns, make_turn(9)], pivot=3, report=report)
+    return [Group(base.task, [base, distilled])], [base, reflection, guided, distilled]
+
+
+def write(run_dir: Path, steps: int = 1, hint: str = HOSTILE) -> None:
+    """Leave trajectories in ``run_dir``: one task a step. Tokens 200 and on are the hint, others are numbers."""
+
+    def decode(ids: list[int]) -> str:
+        return hint if ids[0] >= 200 else " ".join(map(str, ids))
+
+    groups, explored = attempt()
+    for step in range(1, steps + 1):
+        for line in trajectories.lines(Fixed(), [groups], explored, decode):  # type: ignore[arg-type]
+            append_jsonl(run_dir / trajectories.FILE, {"step": step, "method": "r3l", **line})
