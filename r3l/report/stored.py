@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from r3l import trajectories
 from r3l.accounting import is_total
 from r3l.core.errors import DataError
 from r3l.evaluation.evaluate import scores
@@ -18,12 +19,13 @@ from r3l.tracking import read_json, read_jsonl
 
 WHOLE = ("manifest.json", "result.json", "evaluation.json")
 LINES = ("metrics.jsonl", "episodes.jsonl")  # kept compressed
+READ = "seed0"  # the runs whose trajectories are kept
 
 
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     """Copy finished runs from below ``results`` to the same places below ``out``; the folders written.
 
-    Lines are compressed, checkpoints left out. A stored run of another fingerprint is replaced. Raises DataError where
+    Lines are compressed, checkpoints left out, trajectories kept of seed 0 (they are for reading). A stored run of another fingerprint is replaced. Raises DataError where
     a stored run of the same fingerprint has other scores: the same run ended differently, and one has to be chosen.
     """
     written = []
@@ -59,6 +61,8 @@ def _stands(source: Path, target: Path) -> bool:
 def _copy(source: Path, target: Path) -> None:
     for name in WHOLE:
         shutil.copyfile(source / name, target / name)
+    if source.name == READ and (source / trajectories.FILE).is_file():
+        shutil.copyfile(source / trajectories.FILE, target / trajectories.FILE)
     for name in LINES:
         lines = source / name
         if lines.is_file():  # zero-shot has no metrics
