@@ -25,8 +25,9 @@ READ = "seed0"  # the runs whose trajectories are kept
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     """Copy finished runs from below ``results`` to the same places below ``out``; the folders written.
 
-    Lines are compressed, checkpoints left out, trajectories kept of seed 0 (they are for reading). A stored run of another fingerprint is replaced. Raises DataError where
-    a stored run of the same fingerprint has other scores: the same run ended differently, and one has to be chosen.
+    Lines are compressed, checkpoints left out, trajectories kept of seed 0 (they are for reading). A stored run of
+    another fingerprint is replaced. Raises DataError where a stored run of the same fingerprint has other scores: the
+    same run ended differently, and one has to be chosen.
     """
     written = []
     for source in run_dirs:
