@@ -32,6 +32,13 @@ from r3l import cli, config
         (["published", "--table", "retries", "--benchmark", "DAPO"], "'retries' has nothing on 'DAPO'"),
         (["published", "--ordering", "--table", "alpha"], "leave --table and --benchmark away"),
         (["published", "--ordering", "--results", "/nonexistent"], "make table1"),
+        (["compare", "grp0", "--offline"], "no method 'grp0'"),
+        (["compare", "grpo", "--seeds", "one"], "--seeds is 'one'; it must be whole numbers"),
+        (["compare", "grpo", "--env", "chess"], "no env 'chess'"),
+        (["status", "--table", "pie"], "there is no table 'pie'"),
+        (["store", "--results", "/nonexistent"], "make table1"),
+        (["verify", "no/such/run"], "no/such/run/evaluation.json is missing"),
+        (["export", "no/such/run", "--to", "tensorboard"], "no/such/run/manifest.json is missing"),
         (["panel", "check", "--tier", "huge"], "no tier 'huge'"),
         (["panel", "build", "nowhere"], "nowhere"),
         (["bench", "env", "chess"], "no env 'chess'"),
@@ -89,8 +96,8 @@ def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
         cli.main()
 
 
-VERBS = ["train", "evaluate", "table", "figure", "published", "methods", "envs", "doctor", "warmstart"]
-VERBS += ["panel check", "panel build", "bench env", "bench rollout", "catalogue build"]
+GROUPS = [(f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups]
+VERBS = [f"{group}{verb.name}" for group, app in [("", cli.app), *GROUPS] for verb in app.registered_commands]
 
 
 @pytest.mark.parametrize("verb", VERBS)

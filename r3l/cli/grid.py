@@ -66,7 +66,7 @@ def compare(
 ) -> None:
     """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    Example: `R3L_METHODS=mine r3l compare shortest --env alfworld`
+    Example: `r3l compare raft --env alfworld --seeds 0,1,2`
     """
     from r3l import workflow
     from r3l.report import compare as comparison
