@@ -16,6 +16,7 @@ from snakemake.utils import min_version
 
 from r3l import workflow as plan
 from r3l.core.errors import R3LError
+from r3l.report.figures import FIGURES
 
 min_version("9.27")
 
@@ -65,13 +66,15 @@ wildcard_constraints:
     method="[^/]+",
     seed=r"\d+",
     table="|".join(TABLES),
+    figure="|".join(FIGURES),
 
 
 rule all:
     default_target: True
     input:
         "results/table1.csv",
-        "results/figures/training_curves.png",
+        "results/figures/learning_curves.png",
+        "results/figures/table1.png",
 
 
 rule panel:
@@ -148,20 +151,21 @@ rule budget:
 
 
 rule figure:
+    # Every figure of r3l/report/figures (docs/figures.md) is a target: learning_curves, exploration, table1, alpha ...
     input:
-        evaluations_of("table1"),
+        lambda wildcards: evaluations_of(FIGURES[wildcards.figure].table),
     output:
-        "results/figures/training_curves.pdf",
-        "results/figures/training_curves.png",
+        "results/figures/{figure}.pdf",
+        "results/figures/{figure}.png",
     shell:
-        "{R3L} figure training_curves {input} --out results/figures"
+        "{R3L} figure {wildcards.figure} {input} --out results/figures"
 
 
-rule scores_figure:
+rule figures:
+    # All figures of the runs of Table 1.
     input:
-        lambda wildcards: evaluations_of(wildcards.table),
-    output:
-        "results/figures/{table}.pdf",
-        "results/figures/{table}.png",
-    shell:
-        "{R3L} figure {wildcards.table} {input} --out results/figures"
+        [
+            f"results/figures/{name}.png"
+            for name in FIGURES
+            if FIGURES[name].table == "table1"
+        ],

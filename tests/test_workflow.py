@@ -42,9 +42,19 @@ def test_job_counts_of_one_and_of_three_seeds(folder):
     code, text = snakemake(folder)
     assert code == 0, text
     # three environments x three methods
-    assert jobs(text) == {"panel": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 1, "all": 1, "total": 24}
+    assert jobs(text) == {"panel": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 2, "all": 1, "total": 25}
     _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]", "envs=[webshop]")
     assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table": 1, "total": 20}
+
+
+def test_every_figure_is_a_target(folder):
+    code, text = snakemake(folder, *(f"results/figures/{name}.pdf" for name in ("pivot", "ablations", "alpha")))
+    assert code == 0 and jobs(text)["figure"] == 3, text
+    # the ablations and values of alpha that R3L is compared with are trained: a figure has the runs of its table
+    needed = {
+        method for name in ("table1", "table2", "alpha") for method in workflow.load().rows(workflow.tables()[name])
+    }
+    assert jobs(text)["train"] == 3 * len(needed)
 
 
 def test_the_start_model_is_built_only_on_request(folder):
