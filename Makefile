@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 table1: setup
-	$(BIN)/snakemake --cores $(CORES) results/table1.csv results/figures/training_curves.png
+	$(BIN)/snakemake --cores $(CORES) results/table1.csv results/figures/{learning_curves,table1}.png
 	@$(BIN)/r3l table table1
 
 test: setup

@@ -27,6 +27,8 @@ report: "r3l/report/templates/workflow.rst"
 
 
 try:
+    from r3l.report.figures import FIGURES
+
     CONFIG = plan.load(config)
     TABLES = plan.tables()
     RUNS_OF = {name: plan.runs(CONFIG, table) for name, table in TABLES.items()}
@@ -68,13 +70,15 @@ wildcard_constraints:
     method="[^/]+",
     seed=r"\d+",
     table="|".join(TABLES),
+    figure="|".join(FIGURES),
 
 
 rule all:
     default_target: True
     input:
         "results/table1.csv",
-        "results/figures/training_curves.png",
+        "results/figures/learning_curves.png",
+        "results/figures/table1.png",
 
 
 rule panel:
@@ -165,37 +169,34 @@ rule budget:
 
 
 rule figure:
+    # Every figure of r3l/report/figures (docs/figures.md) is a target: learning_curves, exploration, table1, alpha ...
     input:
-        evaluations_of("table1"),
+        lambda wildcards: evaluations_of(FIGURES[wildcards.figure].table),
     output:
-        "results/figures/training_curves.pdf",
+        "results/figures/{figure}.pdf",
         report(
-            "results/figures/training_curves.png",
+            "results/figures/{figure}.png",
             category="Figures",
-            labels={"figure": "training curves"},
+            labels={"figure": "{figure}"},
         ),
     shell:
-        "{R3L} figure training_curves {input} --out results/figures"
+        "{R3L} figure {wildcards.figure} {input} --out results/figures"
 
 
-rule scores_figure:
+rule figures:
+    # All figures of the runs of Table 1.
     input:
-        lambda wildcards: evaluations_of(wildcards.table),
-    output:
-        "results/figures/{table}.pdf",
-        report(
-            "results/figures/{table}.png",
-            category="Figures",
-            labels={"figure": "scores of {table}"},
-        ),
-    shell:
-        "{R3L} figure {wildcards.table} {input} --out results/figures"
+        [
+            f"results/figures/{name}.png"
+            for name in FIGURES
+            if FIGURES[name].table == "table1"
+        ],
 
 
 rule html_report:
     # One HTML file of the runs of Table 1: tables, figures, settings, budgets, training trajectories.
     input:
-        "results/figures/training_curves.png",
+        "results/figures/learning_curves.png",
         runs=evaluations_of("table1"),
     output:
         report(

@@ -120,8 +120,13 @@ def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
     out = tmp_path / "out" / "table1.csv"
     code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", three_seeds, "--out", out, "--json")
     assert code == 0 and len(json.loads(text)["rows"]) == 9 and out.is_file()
-    code, text, _ = run(monkeypatch, capsys, "figure", "training_curves", "--results", three_seeds, "--out", tmp_path)
-    assert code == 0 and (tmp_path / "training_curves.png").is_file()
+    shown = ("figure", "learning_curves", "--results", three_seeds)
+    code, text, _ = run(monkeypatch, capsys, *shown, "--out", tmp_path)
+    assert code == 0 and (tmp_path / "learning_curves.png").is_file() and (tmp_path / "learning_curves.pdf").is_file()
+    code, _, err = run(monkeypatch, capsys, *shown, "--rows", "zero_shot", "--out", tmp_path)
+    assert code == 2 and "none of them was trained" in err
+    code, _, err = run(monkeypatch, capsys, "figure", "pivot", "--table", "table9", "--results", three_seeds)
+    assert code == 2 and "there is no table 'table9'" in err
 
 
 def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path):

@@ -44,7 +44,7 @@ def test_job_counts_of_one_and_of_three_seeds(folder):
     code, text = snakemake(folder)
     assert code == 0, text
     # three environments x three methods
-    assert jobs(text) == {"panel": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 1, "all": 1, "total": 24}
+    assert jobs(text) == {"panel": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 2, "all": 1, "total": 25}
     _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]", "envs=[webshop]")
     assert jobs(text) == {"panel": 1, "train": 9, "evaluate": 9, "table": 1, "total": 20}
     _, text = snakemake(folder, "results/report.html", "--config", "envs=[webshop]")
@@ -53,8 +53,8 @@ def test_job_counts_of_one_and_of_three_seeds(folder):
 
 def test_snakemakes_own_report_lists_results_by_category(folder):
     """Finished files are enough for it, so they are made by hand. The assets of its page come with the package."""
-    done = ["panels/nano/alfworld.json", "table1.csv", "figures/training_curves.png", "report.html"]
-    done += ["figures/training_curves.pdf"]
+    done = ["panels/nano/alfworld.json", "table1.csv", "figures/learning_curves.png", "report.html"]
+    done += ["figures/learning_curves.pdf"]
     done += [f"nano/alfworld/nano/zero_shot/seed0/{name}.json" for name in ("result", "evaluation")]
     for name in done:
         path = folder / "results" / name
@@ -94,6 +94,16 @@ def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
     monkeypatch.setattr(workflow, "names", lambda _: ["t"])
     with pytest.raises(ConfigError, match=rf"configs/tables/t\.yaml: key '{key}' is missing: kind '{kind}' needs it"):
         workflow.tables()
+
+
+def test_every_figure_is_a_target(folder):
+    code, text = snakemake(folder, *(f"results/figures/{name}.pdf" for name in ("pivot", "ablations", "alpha")))
+    assert code == 0 and jobs(text)["figure"] == 3, text
+    # the ablations and values of alpha that R3L is compared with are trained: a figure has the runs of its table
+    needed = {
+        method for name in ("table1", "table2", "alpha") for method in workflow.load().rows(workflow.tables()[name])
+    }
+    assert jobs(text)["train"] == 3 * len(needed)
 
 
 def test_the_start_model_is_built_only_on_request(folder):

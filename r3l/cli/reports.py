@@ -77,26 +77,34 @@ def _show(rows: list[dict[str, Any]], shown: RenderableType, as_json: bool) -> N
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help="training_curves, or a table, whose scores are drawn.")],
+    name: Annotated[str, typer.Argument(help="learning_curves, exploration, ... (docs/figures.md), or a table.")],
     evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
     results: Results = RESULTS,
-    out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png.")] = RESULTS / "figures",
+    out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png, or one such file.")] = RESULTS / "figures",
+    table: Annotated[str | None, typer.Option(help="Show the runs of this table. Default: the figure's own.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Methods to show, by commas. Default: the table's.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a figure from result files, offline, as PDF and PNG: training curves, or the scores of a table's methods.
+    """Draw a figure from result files, offline, as PDF and PNG.
 
-    Example: `r3l figure training_curves --out results/figures`
+    Example: `r3l figure learning_curves --rows grpo,r3l --out results/figures`
     """
     from r3l import workflow
     from r3l.report import figures, records
 
     known = workflow.tables()
-    check_known("figure", name, {*known, "training_curves"})
+    check_known("figure", name, figures.FIGURES)
+    check_known("table", table or figures.FIGURES[name].table, known)
+    chosen = known[table or figures.FIGURES[name].table]
     found = records.load(evaluations or records.find(results))
-    if name == "training_curves":
-        written = figures.training_curves(found, out)
-    else:
-        written = figures.scores(found, out, known[name].methods, name)
+    if not evaluations:  # of all that lies there, what belongs into this table
+        config = workflow.load()
+        wanted = rows.split(",") if rows else [*chosen.methods, *config.rows(chosen)]
+        envs = config.columns(chosen)
+        found = [record for record in found if record["env"] in envs and record["method"] in wanted]
+    elif rows:
+        found = [record for record in found if record["method"] in rows.split(",")]
+    written = figures.draw(name, found, out, chosen)
     paths = [str(path) for path in written]
     print_result({"figure": name, "files": paths}, as_json, "\n".join(paths))
 

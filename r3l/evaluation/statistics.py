@@ -142,3 +142,37 @@ def _finite(values: ArrayLike, dimensions: int) -> Floats:
     if array.ndim != dimensions or array.size == 0 or not np.isfinite(array).all():
         raise ValueError(f"expected finite values in {dimensions} dimension(s), found shape {array.shape}")
     return array
+
+
+def performance_profile(scores_E_S: Sequence[ArrayLike], thresholds_X: ArrayLike) -> Floats:
+    """The share of runs with a score above each threshold: mean over environments E of mean over seeds of 1[x > tau].
+
+    Environments may have different numbers of seeds and weigh equally. Source: Agarwal et al. 2021, "Deep
+    Reinforcement Learning at the Edge of the Statistical Precipice", section 4.2 (run-score distributions; rliable).
+    """
+    thresholds = _finite(thresholds_X, 1)
+    profiles_E_X = np.array([(_finite(s, 1)[:, None] > thresholds).mean(axis=0) for s in scores_E_S])
+    return np.asarray(profiles_E_X.mean(axis=0), dtype=np.float64)
+
+
+def profile_band(
+    scores_E_S: Sequence[ArrayLike],
+    thresholds_X: ArrayLike,
+    generator: np.random.Generator,
+    resamples: int = 2000,
+    level: float = LEVEL,
+) -> tuple[Floats, Floats]:
+    """(low, high) at each threshold: percentiles of profiles of seeds drawn with replacement within each environment.
+
+    The stratified bootstrap of the same source (section 4.1). Environments are not drawn: they are the benchmark.
+    """
+    thresholds = _finite(thresholds_X, 1)
+    profiles_R_X = np.zeros((resamples, len(thresholds)))
+    for scores_S in scores_E_S:
+        scores = _finite(scores_S, 1)
+        drawn_R_S = scores[generator.integers(len(scores), size=(resamples, len(scores)))]
+        drawn_R_S.sort(axis=1)
+        below_R_X = np.stack([np.searchsorted(drawn_S, thresholds, side="right") for drawn_S in drawn_R_S])
+        profiles_R_X += (1 - below_R_X / len(scores)) / len(scores_E_S)
+    low, high = np.quantile(profiles_R_X, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high

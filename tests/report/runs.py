@@ -15,8 +15,13 @@ def write_run(
     tier: str = "nano",
     model: str = "nano",
     env: str = "alfworld",
+    steps: list[dict[str, float]] | None = None,
+    settings: dict[str, float] | None = None,
 ) -> Path:
-    """One finished run: a success bit per task; returns its evaluation.json."""
+    """One finished run: a success bit per task; returns its evaluation.json.
+
+    ``steps``: lines of metrics in place of the usual ten; ``settings``: of the method, in the manifest.
+    """
     folder = root / tier / env / model / method / f"seed{seed}"
     folder.mkdir(parents=True)
     common = {
@@ -40,7 +45,8 @@ def write_run(
         name: {"episodes": len(bits), "success": sum(bits) / len(bits), "reward": sum(bits) / len(bits)}
         for name, bits in (("easy", easy), ("hard", hard), ("all", [*easy, *hard]))
     }
-    metrics = [] if method == "zero_shot" else [_step(k, method, seed) for k in range(1, 11)]
+    usual = [] if method == "zero_shot" else [_step(k, method, seed) for k in range(1, 11)]
+    metrics = usual if steps is None else steps
     budget = {"rollouts": 640, "env_steps": 5000, "tokens/generated": 40000 + seed, "tokens/trained": 30000}
     evaluation = common | {
         "panel": {"name": "nano/test", "sha256": "ab" * 32, "tasks": len(episodes)},
@@ -48,11 +54,11 @@ def write_run(
         "groups": groups,
         "stops": {},
     }
-    settings = {"train": {"steps": 10, "tasks_per_step": 8}, "sampling": {}, "evaluation": {}, "env_settings": {}}
+    budgets = {"train": {"steps": 10, "tasks_per_step": 8}, "sampling": {}, "evaluation": {}, "env_settings": {}}
     manifest = {
         "fingerprint": common["fingerprint"],
-        "run": {"profile": "paper", "prompts": "compact", "samples": "trajectory", **settings},
-        "method_settings": {},
+        "run": {"profile": "paper", "prompts": "compact", "samples": "trajectory", **budgets},
+        "method_settings": settings or {},
         "versions": {},
         "hardware": {},
         "commit": "abc",

@@ -1,9 +1,18 @@
 import pytest
 
+from envs.scienceworld import engine
+
 
 @pytest.fixture(autouse=True, scope="session")
-def nothing_said_before(tmp_path_factory):
-    """What earlier runs on this machine have stored would keep Java from being asked."""
+def not_the_users_store(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R3L_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def nothing_remembered(tmp_path, monkeypatch):
+    """What has been heard from the simulator, here or by another test, would be answered without it."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    engine.open_store.cache_clear()
+    engine._memories.clear()

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
 
-from envs.scienceworld import engine, jvm
+from envs.scienceworld import jvm
 from envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
 from envs.scienceworld.selection import problem
 from r3l.core.errors import EngineError
@@ -33,10 +33,7 @@ async def episode(pool, disturb=lambda: None):
     return seen
 
 
-@pytest.fixture(autouse=True)
-def nothing_remembered():
-    """What this process has heard from the simulator would be answered without it."""
-    engine._memories.clear()
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
 
 
 def played(pool, disturb=lambda: None):
@@ -48,7 +45,6 @@ def played(pool, disturb=lambda: None):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    engine._memories.clear()
     seen = played(EnvironmentPool("scienceworld", 0))
     assert seen[-1].success
     return seen

@@ -1,0 +1,57 @@
+"""The figures by name. A new one is a function in a module of this package, and its line in FIGURES.
+
+A figure is made offline from the files that runs leave, as PDF and PNG; equal data give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from r3l.report.figures import bars, forest, profile, scores, sensitivity, style, training
+from r3l.report.figures.data import Shown, select
+from r3l.report.records import Record
+from r3l.workflow import TableConfig, tables
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A figure: the function that draws it, and the table whose runs it shows."""
+
+    function: Callable[[Shown], style.Drawn]
+    table: str = "table1"
+
+
+def _tables_of_scores() -> list[str]:
+    return [name for name, table in tables().items() if table.kind == "scores"]
+
+
+FIGURES = {
+    "learning_curves": Kind(training.learning_curves),
+    "exploration": Kind(training.exploration),
+    "dynamics": Kind(training.dynamics),
+    "pivot": Kind(training.pivot),
+    "ablations": Kind(forest.differences, "table2"),
+    "cost": Kind(bars.cost),
+    "profile": Kind(profile.profile),
+    "stops": Kind(bars.stops),
+    **{name: Kind(sensitivity.sensitivity, name) for name in sensitivity.SETTINGS},
+    **{name: Kind(scores.scores, name) for name in _tables_of_scores() if name not in sensitivity.SETTINGS},
+}
+
+
+def draw(name: str, records: Sequence[Record], out: Path, table: TableConfig | None = None) -> list[Path]:
+    """Draw a figure into the folder ``out``, or as the one file ``out`` (.pdf, .png); returns what was written.
+
+    ``table`` gives the order of the methods, and the baseline of differences; by default it is the figure's own.
+    Raises DataError where the runs hold nothing that it could show, RunDirectoryError where ``out`` cannot be written.
+    """
+    import matplotlib
+
+    kind = FIGURES[name]
+    shown = select(records, table or tables()[kind.table])
+    with matplotlib.rc_context(style.RC):
+        figure, drawn, text = kind.function(shown)
+        style.caption(figure, drawn, text)
+        return style.save(figure, out if out.suffix in style.WRITERS else out / name)

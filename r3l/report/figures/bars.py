@@ -1,0 +1,135 @@
+"""Stacked bars, a bar a method: what its training cost, and how its test episodes ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from r3l.core.errors import DataError
+from r3l.report.figures import style
+from r3l.report.figures.data import Shown
+from r3l.report.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from r3l.report.figures.style import Drawn
+
+Amounts = dict[str, float]
+Parts = dict[str, tuple[str, str]]  # key: (label, colour); no colour of a method, and darker where it matters more
+SECONDS: Parts = {
+    "seconds/rollout": ("rollouts", "#3B5B6D"),
+    "seconds/feedback": ("reflections, critiques", "#C9A66B"),
+    "seconds/retry": ("retries", "#8A5A44"),
+    "seconds/waiting": ("environments and waiting", "#D9D9D9"),
+    "seconds/train": ("training", "#9FB8AD"),
+}
+TOKENS: Parts = {
+    "tokens/rollout": SECONDS["seconds/rollout"],
+    "tokens/feedback": SECONDS["seconds/feedback"],
+    "tokens/retry": SECONDS["seconds/retry"],
+}
+STOPS: Parts = {  # reasons of r3l.core.rollout and of the environments' dialogues
+    "success": ("success", "#2F6B4F"),
+    "done": ("ended without success", "#B9CDA6"),
+    "max_turns": ("turn limit", "#E3C77B"),
+    "repetition": ("repetition", "#C98B4B"),
+    "inadmissible": ("inadmissible action", "#8E4A3C"),
+    "format": ("unreadable response", "#5B3A57"),
+    "truncated": ("response too long", "#8D83A6"),
+    "context": ("dialog too long", "#B9B4C7"),
+}
+OTHER = ("other", "#E0E0E0")
+
+
+def cost(shown: Shown) -> Drawn:
+    """Seconds of training by phase and generated tokens by kind, means over seeds; a row an environment."""
+    trained = shown.only(lambda record: bool(record.metrics))
+    if not trained.benches:
+        raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: none of them was trained; add runs")
+    heights = [len(bench.runs) + 1.2 for bench in trained.benches]
+    size = (style.PAGE, 0.15 * sum(heights) + 0.35 * len(heights) + 0.7)
+    figure, axes = style.panels(len(heights), 2, *size, sharey="row", height_ratios=heights)
+    for row, bench in zip(axes, trained.benches, strict=True):
+        spent = [_mean([_spent(record) for record in seeds]) for seeds in bench.runs.values()]
+        _stack(row[0], spent, SECONDS, 60, "not recorded")
+        _stack(row[1], spent, TOKENS, 1000, "not recorded")
+        row[0].set_title(bench.label, loc="left", fontweight="bold")
+        style.method_rows(row, bench.labels())
+    axes[-1, 0].set_xlabel("time (minutes)")
+    axes[-1, 1].set_xlabel("generated tokens (thousands)")
+    _legend(figure, SECONDS.values())
+    text = "What training cost, means over seeds. Time as measured: runs side by side share the machine."
+    return figure, trained, text
+
+
+def _spent(record: Record) -> Amounts:
+    """The sums of a run's seconds and tokens, by what they went into."""
+    found: Counter[str] = Counter()
+    for row in record.metrics:
+        found.update({key: value for key, value in row.items() if key.startswith(("seconds/", "tokens/"))})
+    parts = found["seconds/rollout"] + found["seconds/feedback"] + found["seconds/retry"]
+    found["seconds/waiting"] = max(0, found["seconds/explore"] - parts)
+    found["tokens/feedback"] = found["tokens/reflection"] + found["tokens/critique"]
+    return dict(found)
+
+
+def stops(shown: Shown) -> Drawn:
+    """Share of test episodes by the reason that ended them, seeds together; a panel an environment."""
+    across = min(3, len(shown.benches))
+    down = -(-len(shown.benches) // across)
+    labels = shown.labels()
+    width = style.PAGE if across > 1 else 4.5
+    figure, axes = style.panels(down, across, width, (0.16 * len(labels) + 0.5) * down + 0.9, sharex=True, sharey=True)
+    for panel, bench in zip(axes.flat, shown.benches, strict=False):
+        shares = {method: _shares(seeds) for method, seeds in bench.runs.items()}
+        _stack(panel, [shares.get(method, {}) for method in labels], STOPS | {"other": OTHER}, 1, "no run")
+        panel.set_title(bench.label, loc="left", fontweight="bold")
+        panel.set(xlim=(0, 1), xlabel="share of test episodes")
+        panel.tick_params(labelbottom=True)
+    for panel in axes.flat[len(shown.benches) :]:
+        panel.set_axis_off()
+    for row in axes:
+        style.method_rows(row, labels)
+    found = {reason for record in shown.records() for reason in _shares([record])}
+    _legend(figure, [part for reason, part in {**STOPS, "other": OTHER}.items() if reason in found])
+    text = "How the test episodes of the last checkpoint ended, seeds together."
+    return figure, shown, text
+
+
+def _shares(seeds: Sequence[Record]) -> Amounts:
+    """The share of each reason; those without a colour of their own together."""
+    ends = [episode["stop_reason"] for record in seeds for episode in record.episodes]
+    counts = Counter(reason if reason in STOPS else "other" for reason in ends)
+    return {reason: count / len(ends) for reason, count in counts.items()}
+
+
+def _mean(amounts: Sequence[Amounts]) -> Amounts:
+    keys = {key for of_seed in amounts for key in of_seed}
+    return {key: sum(of_seed.get(key, 0.0) for of_seed in amounts) / len(amounts) for key in keys}
+
+
+def _stack(axes: Axes, bars: Sequence[Amounts], parts: Parts, unit: float, empty: str) -> None:
+    """A horizontal bar for each of ``bars``: its ``parts`` one after the other, divided by ``unit``; else ``empty``."""
+    left = np.zeros(len(bars))
+    for key, (_, colour) in parts.items():
+        widths = np.array([bar.get(key, 0.0) for bar in bars]) / unit
+        axes.barh(range(len(bars)), widths, 0.72, left, color=colour, linewidth=0)
+        left += widths
+    for y in np.flatnonzero(left == 0):
+        axes.text(
+            0.02, float(y), empty, va="center", color=style.GREY, fontsize=6, transform=axes.get_yaxis_transform()
+        )
+    axes.set_xlim(0, 1.04 * (left.max() or 1.0))
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+
+
+def _legend(figure: Figure, parts: Iterable[tuple[str, str]]) -> None:
+    from matplotlib.patches import Patch
+
+    style.legend(figure, [Patch(color=colour, label=label, linewidth=0) for label, colour in parts])

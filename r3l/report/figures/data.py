@@ -1,0 +1,95 @@
+"""What a figure shows: the runs of one tier by environment and method, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from r3l.config import EnvConfig, load
+from r3l.core.errors import DataError
+from r3l.evaluation import statistics
+from r3l.evaluation.statistics import Floats, Interval
+from r3l.report.records import Record, by_method
+from r3l.workflow import TableConfig
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The runs of one environment: methods in the order of the figure, seeds in order."""
+
+    env: str
+    label: str
+    runs: dict[str, list[Record]]
+
+    def records(self) -> list[Record]:
+        """All of them."""
+        return [record for seeds in self.runs.values() for record in seeds]
+
+    def labels(self) -> dict[str, str]:
+        """The label of each method."""
+        return {method: seeds[0]["method_label"] for method, seeds in self.runs.items()}
+
+
+def scores_of(seeds: Sequence[Record], group: str = "all") -> Floats:
+    """scores_S_T; the panel is one (checked when loading), so every seed has the same tasks."""
+    return np.array([list(record.task_scores(group).values()) for record in seeds])
+
+
+def interval_of(scores_S_T: Floats) -> Interval:
+    """The interval of the tables: over seeds."""
+    return statistics.interval(scores_S_T)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The environments of a figure, by name, and the table whose runs they are."""
+
+    benches: list[Bench]
+    table: TableConfig
+
+    def records(self) -> Iterator[Record]:
+        """Every run."""
+        return (record for bench in self.benches for record in bench.records())
+
+    def labels(self) -> dict[str, str]:
+        """The label of each method, in the order of the figure."""
+        found = {record["method"]: record["method_label"] for record in self.records()}
+        return {method: found[method] for method in _order(list(found), self.table)}
+
+    def only(self, keep: Callable[[Record], bool]) -> Shown:
+        """The runs that ``keep`` accepts, without methods and environments that have none left."""
+        kept = [
+            replace(bench, runs={m: found for m, seeds in bench.runs.items() if (found := [*filter(keep, seeds)])})
+            for bench in self.benches
+        ]
+        return replace(self, benches=[bench for bench in kept if bench.runs])
+
+
+def select(records: Sequence[Record], table: TableConfig) -> Shown:
+    """Runs by environment and method; those of ``table`` in its order, others after them by name.
+
+    Raises DataError where there is no run, or where an environment has two tiers or models.
+    """
+    if not records:
+        raise DataError(f"no run to draw; figures of {table.table} show {', '.join(table.methods)}: train some of them")
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        found.setdefault(record.bench, []).append(record)
+    if len({bench[0] for bench in found}) > 1 or len({bench[1] for bench in found}) < len(found):
+        listed = ", ".join("/".join(bench) for bench in sorted(found))
+        raise DataError(
+            f"a figure shows one tier, and one model an environment; found {listed}; name the evaluation.json files"
+        )
+    return Shown([_bench(env, found[tier, env, model], table) for tier, env, model in sorted(found)], table)
+
+
+def _bench(env: str, records: list[Record], table: TableConfig) -> Bench:
+    methods = _order(list({record["method"] for record in records}), table)
+    return Bench(env, load("envs", env, EnvConfig).label, by_method(records, methods))
+
+
+def _order(methods: Sequence[str], table: TableConfig) -> list[str]:
+    first = [method for method in table.methods if method in methods]
+    return [*first, *sorted(set(methods) - set(first))]

@@ -1,0 +1,57 @@
+"""Test success of a table's methods: a row an environment, a panel a task group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from r3l.evaluation.statistics import wilson_interval
+from r3l.report.figures import style
+from r3l.report.figures.data import Bench, Shown, interval_of, scores_of
+from r3l.report.records import groups
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from r3l.report.figures.style import Drawn
+
+
+def scores(shown: Shown) -> Drawn:
+    """Every method's mean, seeds and interval.
+
+    Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn dashed:
+    they say how exactly one run was measured, not how another would end.
+    """
+    columns = max(len(groups(bench.records())) for bench in shown.benches)
+    heights = [len(bench.runs) + 1.2 for bench in shown.benches]
+    figure, axes = style.panels(
+        *(len(heights), columns, style.PAGE if columns > 1 else 4.5, 0.14 * sum(heights) + 0.35 * len(heights) + 0.6),
+        sharex=True,
+        sharey="row",
+        height_ratios=heights,
+    )
+    for row, bench in zip(axes, shown.benches, strict=True):
+        names = groups(bench.records())
+        for panel, group in zip(row, names, strict=False):
+            _group(panel, bench, group)
+        for panel in row[len(names) :]:  # an environment may have fewer groups than another
+            panel.set_axis_off()
+        style.method_rows(row, bench.labels())
+    for panel in axes[-1]:
+        panel.set(xlabel="test success", xlim=(-0.02, None))
+    constant = any("constant" in record["panel"] for record in shown.records())
+    note = style.interval_note(shown, "Wilson interval over its test episodes")
+    text = f"Success of the last checkpoint on the test panel. {note}"
+    return figure, shown, text + (" Dotted: best constant answer." if constant else "")
+
+
+def _group(axes: Axes, bench: Bench, group: str) -> None:
+    for y, (method, seeds) in enumerate(bench.runs.items()):
+        values = [record["groups"][group]["success"] for record in seeds]
+        several = len(seeds) > 1
+        found = interval_of(scores_of(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
+        style.interval(axes, y, method, found, values)
+    constant = bench.records()[0]["panel"].get("constant")
+    if constant:
+        axes.axvline(constant["success"][group], color=style.GREY, linestyle=":", linewidth=1)
+    axes.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")
+    axes.grid(axis="x")

@@ -1,0 +1,106 @@
+"""Test success against a setting: the lines of a table of variants (alpha, N, retries, sync interval)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r3l.config import variant
+from r3l.core.errors import DataError
+from r3l.evaluation.statistics import t_interval
+from r3l.report.figures import style
+from r3l.report.figures.data import Bench, Shown
+from r3l.report.figures.palette import look
+from r3l.report.figures.series import BAND_FROM
+from r3l.report.records import Record
+from r3l.tracking import read_json
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from r3l.report.figures.style import Drawn
+
+Setting = Callable[[dict[str, Any]], float]  # of a run's manifest
+Points = dict[float, list[float]]  # the value of the setting: the score of each seed
+
+
+def _rollouts(manifest: dict[str, Any]) -> float:
+    """N of the paper: base rollouts, and for Reflect-GRPO those it may retry."""
+    settings = manifest["method_settings"]
+    return float(settings["group_size"] + settings.get("reflected", 0))
+
+
+SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in a manifest)
+    "alpha": ("amplification factor alpha", lambda manifest: float(manifest["method_settings"]["alpha"])),
+    "group_size": ("group size N (rollouts)", _rollouts),
+    "retries": ("retries per base", lambda manifest: float(manifest["method_settings"]["retries"])),
+    "sync_interval": ("sync interval S (updates)", lambda m: float(m["run"]["train"]["sync_interval"])),
+}
+
+
+def sensitivity(shown: Shown) -> Drawn:
+    """A line a method over the values of the table's setting, a panel an environment.
+
+    Raises DataError where no method has two values.
+    """
+    label, setting = SETTINGS[shown.table.table]
+    lines = {bench.env: _lines(bench, setting) for bench in shown.benches}
+    drawn = shown.only(lambda record: len(lines[record["env"]][variant(record["method"])[0]]) > 1)
+    if not drawn.benches:
+        raise DataError(
+            f"nothing to compare: {shown.table.table} needs two values of a method, found {', '.join(shown.labels())}; "
+            f"train more of {', '.join(shown.table.methods)}"
+        )
+    names = {variant(m)[0]: text.partition(" (")[0] for m, text in drawn.labels().items()}
+    across = len(drawn.benches)
+    width = style.COLUMN if across == 1 else max(style.PAGE, 1.75 * across)
+    figure, axes = style.panels(1, across, width, 2.6)
+    for panel, bench in zip(axes[0], drawn.benches, strict=True):
+        found = {name: points for name, points in lines[bench.env].items() if len(points) > 1}
+        values = sorted({x for points in found.values() for x in points})
+        apart = 0.012 * (values[-1] - values[0])  # beside each other, not one over the other
+        for place, (name, points) in enumerate(found.items()):
+            _line(panel, name, points, apart * (place - (len(found) - 1) / 2))
+        panel.set_title(bench.label, loc="left", fontweight="bold")
+        panel.set(xlabel=label, xticks=values, xticklabels=[f"{x:g}" for x in values])
+        panel.grid(True)
+    axes[0, 0].set_ylabel("test success")
+    style.method_legend(figure, names)
+    text = (
+        "Success of the last checkpoint on the test panel. Lines: means over seeds; small dots: seeds; bars: 95 % "
+        f"t-interval over seeds, from {BAND_FROM} on."
+    )
+    return figure, drawn, text
+
+
+def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
+    """The scores of each method without its variant's name, by the value of the setting."""
+    found: dict[str, Points] = {}
+    for method, seeds in bench.runs.items():
+        for record in seeds:
+            points = found.setdefault(variant(method)[0], {})
+            points.setdefault(_value(record, setting), []).append(record["groups"]["all"]["success"])
+    return found
+
+
+def _value(record: Record, setting: Setting) -> float:
+    path = record.path.parent / "manifest.json"
+    try:
+        return setting(read_json(path))
+    except KeyError as error:
+        raise DataError(f"{path} has no key {error}, which the figure is about; leave the run out") from error
+
+
+def _line(axes: Axes, method: str, points: Points, shift: float) -> None:
+    seen = look(method)
+    xs = np.array(sorted(points))
+    for x, scores in points.items():
+        axes.plot([x + shift] * len(scores), scores, "o", color=seen.colour, markersize=2, alpha=0.5)
+        if len(scores) >= BAND_FROM:
+            found = t_interval(scores)
+            bar = np.array([found.low, found.high], dtype=float)
+            axes.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9)
+    means = [np.mean(points[x]) for x in xs]
+    axes.plot(xs + shift, means, linewidth=1.2, marker=seen.marker, markersize=4, **seen.line())

@@ -1,0 +1,108 @@
+"""Curves over training: what a seed's metrics give at every update, and their mean and band over seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r3l.accounting import rates
+from r3l.evaluation.statistics import t_interval
+from r3l.report.records import Record
+
+WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
+BAND_FROM = 3  # seeds; the interval of two is 12.7 standard errors wide and hides the rest
+Metrics = Mapping[str, float]
+Value = Callable[[Sequence[Metrics]], float | None]  # of a window of updates, the last of them the present one
+Advance = Callable[[Metrics], float]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One seed: ``y`` and ``x`` after each of the ``updates`` that have a value."""
+
+    updates: Integers
+    x: Floats
+    y: Floats
+
+    def at(self, updates: Integers) -> tuple[Floats, Floats]:
+        """(x, y) after ``updates``, all of which have a value."""
+        kept = np.isin(self.updates, updates)
+        return self.x[kept], self.y[kept]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Means over seeds; ``low`` and ``high`` bound the 95 % t-interval of ``mean``, and are None under three seeds."""
+
+    x: Floats
+    mean: Floats
+    low: Floats | None
+    high: Floats | None
+
+
+def mean_of(key: str) -> Value:
+    """The mean of a metric over the window, at updates that recorded it."""
+
+    def value(rows: Sequence[Metrics]) -> float | None:
+        return float(np.mean([row[key] for row in rows if key in row])) if key in rows[-1] else None
+
+    return value
+
+
+def rate_of(name: str) -> Value:
+    """A rate of r3l.accounting of the counts of the whole window: steps with more retries weigh more."""
+
+    def value(rows: Sequence[Metrics]) -> float | None:
+        total: Counter[str] = Counter()
+        for row in rows:
+            total.update(row)
+        return rates(total)[name]
+
+    return value
+
+
+def updates(row: Metrics) -> float:
+    """One a line of metrics."""
+    return 1.0
+
+
+def tokens(row: Metrics) -> float:
+    """Generated tokens in thousands: rollouts, reflections, critiques and retries."""
+    return row.get("tokens/generated", 0.0) / 1000
+
+
+def minutes(row: Metrics) -> float:
+    """Of exploration and training, without start, checkpoints and evaluation."""
+    return (row.get("seconds/explore", 0.0) + row.get("seconds/train", 0.0)) / 60
+
+
+def curve(record: Record, value: Value, advance: Advance = updates, window: int = WINDOW) -> Curve | None:
+    """A seed's ``value`` against the running sum of ``advance``; None where no update has one."""
+    xs = np.cumsum([advance(row) for row in record.metrics])
+    values = [value(record.metrics[max(0, k - window) : k]) for k in range(1, len(xs) + 1)]
+    kept = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
+    if not len(kept):
+        return None
+    return Curve(kept + 1, xs[kept], np.array([values[k] for k in kept], dtype=float))
+
+
+def band(curves: Sequence[Curve]) -> Band:
+    """Mean and band after the updates of which every seed has a value; ``x`` is a mean over seeds as well.
+
+    So seeds are compared after equally many updates also where x is tokens or time, which differ between them.
+    """
+    common = reduce(np.intersect1d, [c.updates for c in curves])
+    x_S_U, y_S_U = np.array([c.at(common) for c in curves]).swapaxes(0, 1)
+    x, mean = x_S_U.mean(axis=0), y_S_U.mean(axis=0)
+    if len(curves) < BAND_FROM:
+        return Band(x, mean, None, None)
+    found = [t_interval(y_S) for y_S in y_S_U.T]
+    low_high = np.array([(i.low, i.high) for i in found], dtype=float).reshape(-1, 2)
+    return Band(x, mean, low_high[:, 0], low_high[:, 1])

@@ -1,0 +1,178 @@
+"""The house style: sizes of a printed page, legends and captions outside the panels, files that repeat."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r3l.core.errors import RunDirectoryError
+from r3l.report.figures.data import Shown
+from r3l.report.figures.palette import ABLATIONS, METHODS, look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from r3l.evaluation.statistics import Interval
+
+Drawn = tuple["Figure", Shown, str]  # a figure, the runs that it shows, and what its caption says first
+COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
+GREY = "#4D4D4D"
+CROWD = 4  # methods; more hide each other's seeds and bands
+RC: dict[Any, Any] = {
+    "font.size": 7,
+    "axes.titlesize": 8,
+    "axes.labelsize": 7,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid.axis": "both",
+    "grid.linewidth": 0.4,
+    "grid.alpha": 0.35,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "hatch.linewidth": 0.5,
+    "legend.frameon": False,
+    "figure.constrained_layout.w_pad": 0.04,  # inches
+    "figure.constrained_layout.h_pad": 0.04,
+    "pdf.fonttype": 42,  # text stays text
+    "savefig.dpi": 180,
+}
+
+
+def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
+    """A figure of ``width`` x ``height`` inches and its array of axes, always of two dimensions."""
+    from matplotlib.figure import Figure  # a canvas of its own: no display, no state shared between figures
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
+    """Above the panels: what each method looks like."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], **(look(method).point(4) | look(method).line()), label=label, linewidth=1.4)
+        for method, label in labels.items()
+    ]
+    legend(figure, handles)
+
+
+def legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """Above the panels, in as few rows as the width allows."""
+    widths = [0.055 * len(str(handle.get_label())) + 0.45 for handle in handles]  # inches
+    rows = math.ceil(sum(widths) / (0.92 * figure.get_figwidth()))
+    columns = -(-len(handles) // rows)
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6, columnspacing=1.2)
+
+
+def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
+    """Methods as the rows of panels with one y axis, the first on top, each label beside the method's marker."""
+    from matplotlib.transforms import offset_copy
+
+    for panel in row:
+        panel.tick_params(axis="y", length=0)
+    axes = row[0]
+    axes.set_yticks(range(len(labels)), list(labels.values()))
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.tick_params(axis="y", pad=11)
+    beside = offset_copy(axes.get_yaxis_transform(), axes.get_figure(root=True), x=-6, units="points")
+    for y, method in enumerate(labels):
+        axes.plot(0, y, transform=beside, clip_on=False, **look(method).point(3.5))
+
+
+def interval(axes: Axes, y: float, method: str, found: Interval, seeds: Sequence[float]) -> None:
+    """A row of a plot of scores: the mean, every seed where there are several, the interval (dashed for one seed)."""
+    seen = look(method)
+    if found.low is not None and found.high is not None:
+        dash = "-" if len(seeds) > 1 else (0, (2, 1.5))
+        axes.plot([found.low, found.high], [y, y], color=seen.colour, linewidth=1.1, linestyle=dash)
+    if len(seeds) > 1:
+        axes.plot(seeds, [y] * len(seeds), "|", color=seen.colour, markersize=5, markeredgewidth=0.8)
+    axes.plot(found.mean, y, **seen.point(4.5))
+
+
+def interval_note(shown: Shown, one_seed: str) -> str:
+    """The caption's sentence on the bars of :func:`interval`; ``one_seed`` says what a dashed one is."""
+    counts = {len(of_method) for bench in shown.benches for of_method in bench.runs.values()}
+    notes = ["Markers: means"]
+    if max(counts) > 1:
+        notes.append("ticks: seeds; bars: 95 % t-intervals over seeds (from 10 on: hierarchical bootstrap)")
+    if 1 in counts:
+        notes.append(f"dashed bars: one seed, 95 % {one_seed}, which says nothing about other seeds")
+    return "; ".join(notes) + "."
+
+
+def caption(figure: Figure, shown: Shown, text: str) -> None:
+    """Below the panels: what is drawn, then tier, seeds and panels, wrapped to the figure's width."""
+    whole = f"{text} Tier {next(shown.records())['label']}; {seeds(shown)}; test panels {_test_panels(shown)}."
+    unbroken = whole.replace(" %", "\u00a0%")
+    wrapped = textwrap.fill(unbroken, round(figure.get_figwidth() * 22))
+    figure.align_labels()
+    figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=6, color=GREY, linespacing=1.25)
+
+
+def seeds(shown: Shown) -> str:
+    """The seeds that are drawn, and how many of them a method has where that differs."""
+    found = sorted({record["seed"] for record in shown.records()})
+    counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
+    listed = f"seed{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
+    return listed if len(counts) == 1 else f"{listed} ({counts[0]} to {counts[-1]} a method and environment)"
+
+
+def _test_panels(shown: Shown) -> str:
+    return ", ".join(
+        sorted({f"{r['env']} {r['panel']['name']} ({r['panel']['sha256'][:12]})" for r in shown.records()})
+    )
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """PDF and PNG, or the one that ``stem`` names by its suffix; without dates, so that equal data give equal bytes.
+
+    Raises RunDirectoryError where they cannot be written.
+    """
+    one = stem.suffix in WRITERS
+    paths = [stem] if one else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            WRITERS[path.suffix](figure, path)
+    except OSError as error:
+        raise RunDirectoryError(f"{stem} cannot be written ({error.strerror}); choose another with --out") from error
+    return paths
+
+
+def _pdf(figure: Figure, path: Path) -> None:
+    figure.savefig(path, metadata={"CreationDate": None})
+
+
+def _png(figure: Figure, path: Path) -> None:
+    """With 256 colours, a third of the bytes: those of all methods, unchanged, and the most frequent others."""
+    from PIL import Image, ImageColor
+
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", metadata={"Software": None})
+    pixels = np.asarray(Image.open(drawn).convert("RGB"))
+    colours, where, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    fixed = [ImageColor.getrgb(look(method).colour) for method in (*METHODS, *ABLATIONS)]
+    frequent = colours[np.argsort(-counts, kind="stable")[: 256 - len(fixed)]]
+    palette = np.concatenate([np.array(fixed, dtype=np.uint8), frequent])
+    apart = ((colours[:, None].astype(np.int32) - palette) ** 2).sum(axis=2)
+    picture = Image.fromarray(apart.argmin(axis=1).astype(np.uint8)[where].reshape(pixels.shape[:2]), mode="P")
+    picture.putpalette(palette.tobytes())
+    picture.save(path, optimize=True)
+
+
+WRITERS = {".pdf": _pdf, ".png": _png}

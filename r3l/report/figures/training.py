@@ -1,0 +1,192 @@
+"""Figures over training: learning curves, exploration, training dynamics, pivots. A row an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r3l.core.errors import DataError
+from r3l.report.figures import series, style
+from r3l.report.figures.data import Bench, Shown
+from r3l.report.figures.palette import look
+from r3l.report.figures.series import BAND_FROM, WINDOW, mean_of, rate_of
+from r3l.report.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from r3l.report.figures.style import Drawn
+
+Keep = Callable[[Record], bool]
+Cell = tuple["Axes", Bench, "Column"]
+WIDE = 4  # columns; more are turned into rows
+
+
+@dataclass(frozen=True)
+class Column:
+    """A quantity: its axis label, and what it is of a window of updates, against what."""
+
+    label: str
+    value: series.Value
+    against: str = "updates"
+    advance: series.Advance = series.updates
+    share: bool = False  # the axis begins at 0
+    log: bool = False
+
+
+LEARNING = (
+    Column("training success", mean_of("train/success"), share=True),
+    Column("training success", mean_of("train/success"), "generated tokens (thousands)", series.tokens, True),
+    Column("training success", mean_of("train/success"), "time (minutes)", series.minutes, True),
+)
+EXPLORATION = (
+    Column("reward gain", rate_of("retry_gain")),
+    Column("improved retries", rate_of("retry_improved"), share=True),
+    Column("retries per base", rate_of("retry_trigger"), share=True),
+)
+DYNAMICS = (
+    Column("reward", mean_of("train/reward")),
+    Column("KL (nats/token)", mean_of("kl_to_start"), log=True),
+    Column("gradient norm", mean_of("grad_norm")),
+    Column("entropy (nats/token)", mean_of("entropy")),
+    Column("loss", mean_of("loss")),
+    Column("clip fraction", mean_of("clip_fraction"), share=True),
+)
+PIVOT = (
+    Column("pivot (turn)", rate_of("pivot_turn")),
+    Column("pivot (share)", rate_of("pivot_position"), share=True),
+    Column("oracle agreement", rate_of("pivot_oracle_agreement"), share=True),
+)
+
+
+def learning_curves(shown: Shown) -> Drawn:
+    """Training success of base rollouts against updates, generated tokens and time."""
+    return _draw(shown, LEARNING, "Success of base rollouts in training", lambda record: True, "")
+
+
+def exploration(shown: Shown) -> Drawn:
+    """What retries bring: reward gain over the base, how often they improve on it, how often there is one."""
+    text = "Retries in training: mean gain in reward over their base, share of gains, number a base rollout"
+    return _draw(shown, EXPLORATION, text, _any("retry/count"), "without retries")
+
+
+def dynamics(shown: Shown) -> Drawn:
+    """Reward, KL to the start model, gradient norm, entropy, loss and clip fraction."""
+    return _draw(shown, DYNAMICS, "Training dynamics; KL: to the start model", lambda record: True, "")
+
+
+def pivot(shown: Shown) -> Drawn:
+    """Where retries begin, and how often that is where the oracle would."""
+    text = "Where a retry begins (turns kept of its base), and how often the reflection names the oracle's turn"
+    return _draw(shown, PIVOT, text, _any("pivot/turns", "pivot/with_oracle"), "without a pivot of their own")
+
+
+def _any(*keys: str) -> Keep:
+    """Whether a run ever counted one of ``keys``."""
+    return lambda record: any(row.get(key) for row in record.metrics for key in keys)
+
+
+def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lacking: str) -> Drawn:
+    """The figure and its caption; raises DataError where no run is trained and kept."""
+    trained = shown.only(lambda record: bool(record.metrics))
+    chosen = trained.only(keep)
+    labels = chosen.labels()
+    if not labels:
+        why = f"all of them are {lacking}" if trained.benches else "none of them was trained"
+        raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: {why}; add runs of r3l")
+    figure, cells = _cells(chosen.benches, columns)
+    missing: dict[str, dict[str, None]] = {}
+    for axes, bench, column in cells:
+        for method in _panel(axes, bench, column):
+            missing.setdefault(column.label, {})[labels[method]] = None
+    style.method_legend(figure, labels)
+    left_out = [label for method, label in trained.labels().items() if method not in labels]
+    notes = [f"{lacking.capitalize()}: {'; '.join(left_out)}"] if left_out else []
+    notes += [f"Not recorded: {label} of {'; '.join(found)}" for label, found in missing.items()]
+    return figure, chosen, ". ".join([text, _lines(chosen), *notes]) + "."
+
+
+def _lines(shown: Shown) -> str:
+    """The caption's sentence on lines and bands."""
+    several = any(len(seeds) >= BAND_FROM for bench in shown.benches for seeds in bench.runs.values())
+    band = f"band: 95 % t-interval over seeds, from {BAND_FROM} on" if several else f"no band under {BAND_FROM} seeds"
+    crowd = f", both left out where there are over {style.CROWD} methods" if any(map(_crowded, shown.benches)) else ""
+    return (
+        f"Thin lines: seeds; thick: means over seeds after equal updates; {band}{crowd}; "
+        f"all are running means over {WINDOW} updates"
+    )
+
+
+def _crowded(bench: Bench) -> bool:
+    return len(bench.runs) > style.CROWD
+
+
+def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure, list[Cell]]:
+    """A row an environment; many quantities are rows instead, and those of one environment fill rows of three."""
+    cells = [[(bench, column) for column in columns] for bench in benches]
+    if len(benches) == 1:
+        cells = [cells[0][k : k + 3] for k in range(0, len(columns), 3)]
+    elif len(columns) > WIDE:
+        cells = [list(row) for row in zip(*cells, strict=True)]
+    by_row = len(benches) == 1 or len(columns) <= WIDE
+    rows, across = len(cells), len(cells[0])
+    height = 1.9 if by_row and any(map(_crowded, benches)) else 1.35
+    figure, axes = style.panels(rows, across, max(style.PAGE, 1.75 * across), height * rows + 0.9)
+    found = []
+    for i, row in enumerate(cells):
+        for k, (bench, column) in enumerate(row):
+            if (k == 0 and (i == 0 or len(benches) > 1)) if by_row else i == 0:
+                axes[i, k].set_title(bench.label, loc="left", fontweight="bold")
+            axes[i, k].set_ylabel(column.label if by_row or k == 0 else "")
+            axes[i, k].set_xlabel(column.against if i == rows - 1 else "")
+            found.append((axes[i, k], bench, column))
+    return figure, found
+
+
+def _panel(axes: Axes, bench: Bench, column: Column) -> list[str]:
+    """Draw a quantity of every method; returns those that did not record it where others did."""
+    missing = []
+    for place, (method, seeds) in enumerate(bench.runs.items()):
+        curves = [c for record in seeds if (c := series.curve(record, column.value, column.advance)) is not None]
+        if curves:
+            _method(axes, method, curves, place, _crowded(bench))
+        else:
+            missing.append(method)
+    if len(missing) == len(bench.runs):
+        axes.text(0.5, 0.5, "not recorded", ha="center", va="center", color=style.GREY, transform=axes.transAxes)
+        axes.set(xticks=[], yticks=[])
+        return []
+    axes.grid(True)
+    _limits(axes, column)
+    return missing
+
+
+def _limits(axes: Axes, column: Column) -> None:
+    """The range of the lines: a wide band may leave the panel, a line does not."""
+    heights = np.concatenate([line.get_ydata() for line in axes.lines])
+    if column.log and heights.min() > 0:
+        low, high = np.floor(np.log10(heights.min())), np.ceil(np.log10(heights.max()))
+        axes.set(yscale="log", ylim=(10.0**low, 10.0 ** max(high, low + 1)))  # whole decades: labelled ticks
+        return
+    low, high = (0.0, heights.max()) if column.share else (heights.min(), heights.max())
+    margin = 0.05 * (high - low) or 0.05
+    if low < 0 < high:
+        axes.axhline(0, color=style.GREY, linewidth=0.6)
+    axes.set_ylim(low - margin * (0.1 if high == 0 else 1), high + margin)
+
+
+def _method(axes: Axes, method: str, curves: Sequence[series.Curve], place: int, crowded: bool) -> None:
+    seen = look(method)
+    found = series.band(curves)
+    if not crowded and len(curves) > 1:
+        for curve in curves:
+            axes.plot(curve.x, curve.y, color=seen.colour, linewidth=0.5, alpha=0.5)
+    if not crowded and found.low is not None and found.high is not None:
+        axes.fill_between(found.x, found.low, found.high, color=seen.colour, alpha=0.15, linewidth=0)
+    apart = max(1, len(found.x) // 4)  # markers tell lines apart; each method has them at other updates
+    marks: dict[str, Any] = {"marker": seen.marker, "markersize": 3, "markevery": (place * apart // 6 % apart, apart)}
+    axes.plot(found.x, found.mean, linewidth=0.9 if crowded else 1.2, **seen.line(), **marks)
