@@ -1,5 +1,6 @@
 # make table1   everything: install once, train, evaluate, print Table 1 of the nano tier
 # make test     the fast tests          make lint    ruff, mypy, snakefmt
+# make stored   tables and figures of the stored runs
 # make setup    only the install        make clean   what the tools left (never results/)
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (README, Quick start).
@@ -16,7 +17,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup table1 test lint clean
+.PHONY: setup table1 test lint stored clean
 
 setup: $(STAMP)
 
@@ -47,6 +48,17 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy r3l baselines envs
 	$(BIN)/snakefmt --check Snakefile
+
+# Tables and figures of the stored runs, offline: what results/stored/*_nano.* are.
+STORED := results/stored
+stored: setup
+	$(BIN)/r3l verify
+	for t in table1 table2 table_rltf retry_improvement cost pivot budget; do \
+	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 3 --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
+	for f in exploration pivot ablations cost profile stops table1 table2 table_rltf; do \
+	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done
+	for f in learning_curves dynamics; do \
+	    $(BIN)/r3l figure $$f --results $(STORED) --rows grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

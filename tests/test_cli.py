@@ -143,7 +143,7 @@ def test_published_numbers_are_checked_and_ordered(monkeypatch, capsys, tmp_path
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 6
     code, text, _ = run(monkeypatch, capsys, *arguments)
     assert "not 101/140" in text and "author" not in text
-    stored = config.ROOT / "results" / "stored" / "runs"
+    stored = config.ROOT / "results" / "stored"
     code, text, _ = run(monkeypatch, capsys, "published", "--ordering", "--results", stored, "--json")
     assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}
 
@@ -171,7 +171,7 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
 
 
 def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):
-    stored = config.ROOT / "results" / "stored" / "runs"
+    stored = config.ROOT / "results" / "stored"
     code, text, err = run(monkeypatch, capsys, "table", "table_rltf", "--results", stored, "--json")
     assert (code, err) == (0, "")
     assert {row["env"] for row in json.loads(text)["rows"]} <= {"math", "knights_knaves", "shortest_path"}

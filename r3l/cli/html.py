@@ -21,7 +21,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML file about all runs: tables, figures, settings, budgets, training trajectories.
 
-    Example: `r3l report --results results/stored/runs --figures results/stored --out results/report.html`
+    Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
     from r3l import workflow
     from r3l.report import html, records

@@ -26,7 +26,7 @@ def published(
 
     Example: `r3l published --table table1 --benchmark ALFWorld`
 
-    Example: `r3l published --ordering --results results/stored/runs`
+    Example: `r3l published --ordering --results results/stored`
     """
     from r3l.report import audit, tables
     from r3l.report import ordering as orders

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
-from r3l.report.records import Record, by_method
+from r3l.report.records import Record, by_method, scores_S_T
 from r3l.tracking import read_json
 
 Row = dict[str, Any]
@@ -68,7 +67,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str) -> Row:
     if not common:
         return place | dict.fromkeys(_EMPTY) | {"verdict": "", "cautions": []}
     paired = [named[record["seed"]] for record in common]
-    a, b = scores(common), scores(paired)
+    a, b = scores_S_T(common), scores_S_T(paired)
     return {
         **place,
         **_numbers("ours", statistics.interval(a)),
@@ -87,11 +86,6 @@ _EMPTY = (
     *("probability_of_improvement", "p_value", "p_holm"),
     *(f"budget_{name}" for name in BUDGET),
 )
-
-
-def scores(seeds: Sequence[Record]) -> np.ndarray:
-    """scores_S_T: success of each task, a row a seed. The panel is one (checked when loading)."""
-    return np.array([list(record.task_scores("all").values()) for record in seeds])
 
 
 def cautions(ours: Record, theirs: Record) -> list[str]:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from r3l.config import ROOT
 from r3l.core.errors import DataError
 from r3l.tracking import read_json, read_jsonl
 
-STORED = ROOT / "results" / "stored" / "runs"  # what this project has measured itself
+STORED = ROOT / "results" / "stored"  # what this project has measured itself
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "panel", "groups", "stops")
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
 
@@ -100,6 +103,11 @@ def by_method(records: Sequence[Record], methods: Sequence[str] = ()) -> dict[st
     """Records of one bench by method, in the order of ``methods`` (else by name), seeds in order."""
     wanted = methods or sorted({r["method"] for r in records}, key=lambda m: (m != "zero_shot", m))
     return {m: sorted((r for r in records if r["method"] == m), key=lambda r: int(r["seed"])) for m in wanted}
+
+
+def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "success") -> NDArray[np.float64]:
+    """One row a seed, one column a task: the panel is one (checked when loading), so every seed has the same tasks."""
+    return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
 
 
 def groups(records: Sequence[Record]) -> list[str]:

@@ -16,7 +16,7 @@ from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import published, verdict
 from r3l.report.published import Published, Reference
-from r3l.report.records import Record, by_method, groups
+from r3l.report.records import Record, by_method, groups, scores_S_T
 from r3l.tracking import write_text_atomic
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
@@ -169,13 +169,8 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
     }
 
 
-def _matrix(seeds: Sequence[Record], group: str, metric: str = "success") -> np.ndarray:
-    """scores_S_T: the panel is one (checked when loading), so every seed has the same tasks."""
-    return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
-
-
 def _measured(seeds: Sequence[Record], group: str, metric: str) -> Interval:
-    return statistics.interval(_matrix(seeds, group, metric))
+    return statistics.interval(scores_S_T(seeds, group, metric))
 
 
 def _interval(prefix: str, found: Interval) -> Row:
@@ -193,8 +188,8 @@ def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Row:
     ours = [record for record in seeds if record["seed"] in theirs]
     if not ours or ours[0] is baseline[0]:
         return {}
-    a = _matrix(ours, group)
-    b = _matrix([theirs[record["seed"]] for record in ours], group)
+    a = scores_S_T(ours, group)
+    b = scores_S_T([theirs[record["seed"]] for record in ours], group)
     return {
         **_interval("difference_", statistics.paired_difference(a, b)),
         "probability_of_improvement": _rounded(statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1))),

@@ -14,7 +14,7 @@ STORED = ROOT / "results" / "stored"
 
 @pytest.fixture(scope="module")
 def runs():
-    return records.load(records.find(STORED / "runs"))
+    return records.load(records.find(STORED))
 
 
 def stored_rows(name):
@@ -24,7 +24,7 @@ def stored_rows(name):
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table_rltf", "retry_improvement", "cost", "pivot", "budget"])
 def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
-    """By `r3l table NAME --results results/stored/runs --seeds-planned 3 --out results/stored/NAME_nano.csv`."""
+    """By `r3l table NAME --results results/stored --seeds-planned 3 --out results/stored/NAME_nano.csv`."""
     if name == "budget":
         tables.write_csv(budget.table(runs), tmp_path / "made.csv")
     else:
@@ -37,7 +37,7 @@ def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
 
 
 def test_stored_scores_are_those_of_the_stored_episodes():
-    for path in records.find(STORED / "runs"):
+    for path in records.find(STORED):
         episodes = read_jsonl(path.parent / "episodes.jsonl")
         found = read_json(path)["groups"]["all"]
         assert found["episodes"] == len(episodes) >= 140

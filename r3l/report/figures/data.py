@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from r3l.config import EnvConfig, load
 from r3l.core.errors import DataError
-from r3l.evaluation import statistics
-from r3l.evaluation.statistics import Floats, Interval
 from r3l.report.records import Record, by_method
 from r3l.workflow import TableConfig
 
@@ -30,16 +26,6 @@ class Bench:
     def labels(self) -> dict[str, str]:
         """The label of each method."""
         return {method: seeds[0]["method_label"] for method, seeds in self.runs.items()}
-
-
-def scores_of(seeds: Sequence[Record], group: str = "all") -> Floats:
-    """scores_S_T; the panel is one (checked when loading), so every seed has the same tasks."""
-    return np.array([list(record.task_scores(group).values()) for record in seeds])
-
-
-def interval_of(scores_S_T: Floats) -> Interval:
-    """The interval of the tables: over seeds."""
-    return statistics.interval(scores_S_T)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from r3l.core.errors import DataError
-from r3l.evaluation.statistics import t_interval
+from r3l.evaluation.statistics import interval, t_interval
 from r3l.report.figures import style
-from r3l.report.figures.data import Bench, Shown, interval_of, scores_of
+from r3l.report.figures.data import Bench, Shown
+from r3l.report.records import scores_S_T
 
 if TYPE_CHECKING:
     from r3l.report.figures.style import Drawn
@@ -35,8 +36,8 @@ def differences(shown: Shown) -> Drawn:
         theirs = {record["seed"]: record for record in bench.runs[baseline]}
         for y, method in enumerate(labels):
             if seeds := bench.runs.get(method):
-                differences_S_T = scores_of(seeds) - scores_of([theirs[record["seed"]] for record in seeds])
-                found = interval_of(differences_S_T) if len(seeds) > 1 else t_interval(differences_S_T[0])
+                differences_S_T = scores_S_T(seeds) - scores_S_T([theirs[record["seed"]] for record in seeds])
+                found = interval(differences_S_T) if len(seeds) > 1 else t_interval(differences_S_T[0])
                 style.interval(panel, y, method, found, list(differences_S_T.mean(axis=1)))
         panel.axvline(0, color=style.GREY, linewidth=0.8)
         panel.set_title(bench.label, loc="left", fontweight="bold")

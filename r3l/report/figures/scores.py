@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from r3l.evaluation.statistics import wilson_interval
+from r3l.evaluation.statistics import interval, wilson_interval
 from r3l.report.figures import style
-from r3l.report.figures.data import Bench, Shown, interval_of, scores_of
-from r3l.report.records import groups
+from r3l.report.figures.data import Bench, Shown
+from r3l.report.records import groups, scores_S_T
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ def _group(axes: Axes, bench: Bench, group: str) -> None:
     for y, (method, seeds) in enumerate(bench.runs.items()):
         values = [record["groups"][group]["success"] for record in seeds]
         several = len(seeds) > 1
-        found = interval_of(scores_of(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
+        found = interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
         style.interval(axes, y, method, found, values)
     constant = bench.records()[0]["panel"].get("constant")
     if constant:

@@ -241,7 +241,7 @@ def test_group_size_counts_retried_rollouts_and_needs_two_values(tmp_path):
 
 
 def test_settings_are_found_in_the_manifests_that_runs_leave():
-    manifest = read_json(ROOT / "results/stored/runs/nano/alfworld/nano/r3l/seed0/manifest.json")
+    manifest = read_json(ROOT / "results/stored/nano/alfworld/nano/r3l/seed0/manifest.json")
     found = {name: value(manifest) for name, (_, value) in SETTINGS.items()}
     assert found == {"alpha": 3, "group_size": 8, "retries": 1, "sync_interval": 1}
 
