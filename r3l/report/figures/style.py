@@ -109,7 +109,7 @@ def interval_note(shown: Shown, one_seed: str) -> str:
     counts = {len(of_method) for bench in shown.benches for of_method in bench.runs.values()}
     notes = ["Markers: means"]
     if max(counts) > 1:
-        notes.append("ticks: seeds; bars: 95 % t-intervals over seeds (from 10 on: hierarchical bootstrap)")
+        notes.append("ticks: seeds; bars: 95 % t-intervals over seeds")
     if 1 in counts:
         notes.append(f"dashed bars: one seed, 95 % {one_seed}, which says nothing about other seeds")
     return "; ".join(notes) + "."
