@@ -19,7 +19,7 @@ def scores(shown: Shown) -> Drawn:
     """Every method's mean, seeds and interval.
 
     Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn dashed:
-    they say how exactly one run was measured, not how another would end.
+    they say how exactly one run was measured, not how another would end. The axis ends at 1, whatever intervals do.
     """
     columns = max(len(groups(bench.records())) for bench in shown.benches)
     heights = [len(bench.runs) + 1.2 for bench in shown.benches]
@@ -37,7 +37,8 @@ def scores(shown: Shown) -> Drawn:
             panel.set_axis_off()
         style.method_rows(row, bench.labels())
     for panel in axes[-1]:
-        panel.set(xlabel="test success", xlim=(-0.02, None))
+        # an interval of few seeds may leave [0, 1], where no success rate is: it is cut there
+        panel.set(xlabel="test success", xlim=(-0.02, min(1.02, panel.get_xlim()[1])))
     constant = any("constant" in record["panel"] for record in shown.records())
     note = style.interval_note(shown, "Wilson interval over its test episodes")
     text = f"Success of the last checkpoint on the test panel. {note}"
