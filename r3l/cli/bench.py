@@ -84,11 +84,10 @@ def bench_grader(
 
     Example: `r3l bench grader --out bench_grader.json`
     """
-    from envs.math import grader_bench
     from r3l import workflow
     from r3l.tracking import write_json_atomic
 
-    report = grader_bench.run(workers, count, items, seed)
+    report = env_module("math", "grader_bench").run(workers, count, items, seed)
     try:
         if out:
             with workflow.writable(out):
