@@ -27,6 +27,7 @@ report: "r3l/report/templates/workflow.rst"
 
 
 try:
+    from r3l.report import records, status
     from r3l.report.figures import FIGURES
 
     CONFIG = plan.load(config)
@@ -37,6 +38,7 @@ except R3LError as error:
 
 R3L = f"{sys.executable} -m r3l.cli"
 OPTIONS = plan.options(CONFIG)
+TIMES = status.learnt_times(path.parent for path in records.find(records.STORED))
 RUNS = {run: found for runs in RUNS_OF.values() for run, found in runs.items()}
 
 
@@ -49,6 +51,11 @@ def run_of(wildcards):
 
 def threads_of(wildcards):
     return run_of(wildcards).threads
+
+
+def priority_of(wildcards):
+    """Longest first, so that no long run is left for the end."""
+    return round(status.expected_seconds(run_of(wildcards), TIMES) or 0)
 
 
 def fingerprint_of(wildcards):
@@ -106,6 +113,7 @@ rule train:
         "results/panels/{tier}/{env}.json",
     output:
         f"{STATE}/result.json",
+    priority: priority_of
     threads: threads_of
     resources:
         mem_mb=3000,

@@ -49,7 +49,7 @@ class Status:
 def survey(runs: Mapping[str, Run], results: Path, known: Iterable[Path] = ()) -> list[Status]:
     """The state of ``runs``, by their directories under ``results``; times are learnt there and in ``known``."""
     folders = {results / path: run for path, run in runs.items()}
-    times = _times([*folders, *known])
+    times = learnt_times([*folders, *known])
     return [_status(run, folder, times) for folder, run in folders.items()]
 
 
@@ -57,7 +57,7 @@ def _status(run: Run, folder: Path, times: Mapping[Key, float]) -> Status:
     state, error = _state(run, folder)
     planned = run.train.steps if run.method != "zero_shot" else 0
     lines = [] if state in ("missing", "other") else read_jsonl(folder / "metrics.jsonl")
-    whole = _seconds(lines) / len(lines) * planned if lines else _expected(run, times)
+    whole = _seconds(lines) / len(lines) * planned if lines else expected_seconds(run, times)
     left = 0.0 if state == "done" else None if whole is None else whole * (1 - len(lines) / max(planned, 1))
     return Status(run, folder, state, len(lines), planned, left, error)
 
@@ -93,7 +93,7 @@ def _locked(folder: Path) -> bool:
         return True
 
 
-def _times(folders: Iterable[Path]) -> dict[Key, float]:
+def learnt_times(folders: Iterable[Path]) -> dict[Key, float]:
     """Mean seconds of a finished training by (environment, method)."""
     found: dict[Key, list[float]] = defaultdict(list)
     for folder in folders:
@@ -103,8 +103,8 @@ def _times(folders: Iterable[Path]) -> dict[Key, float]:
     return {key: mean(seconds) for key, seconds in found.items()}
 
 
-def _expected(run: Run, times: Mapping[Key, float]) -> float | None:
-    """As the same method took in this environment, else as the environment's other methods on average."""
+def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
+    """As the same method took in this environment, else its other methods on average; None: nothing is known."""
     if (run.env, run.method) in times:
         return times[run.env, run.method]
     others = [seconds for (env, method), seconds in times.items() if env == run.env and seconds]
