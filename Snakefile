@@ -38,7 +38,7 @@ except R3LError as error:
 
 R3L = f"{sys.executable} -m r3l.cli"
 OPTIONS = plan.options(CONFIG)
-TIMES = status.learnt_times(path.parent for path in records.find(records.STORED))
+TIMES = status.learnt_times(records.STORED.glob("*/*/*/*/seed*"))
 RUNS = {run: found for runs in RUNS_OF.values() for run, found in runs.items()}
 
 
