@@ -200,6 +200,6 @@ def test_a_line_of_a_response_is_no_sample_of_its_own():
 
 
 def test_an_environment_changes_the_tier_and_a_variant_changes_it_again():
-    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 16
+    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 8
     assert resolve("nano", "scienceworld", "grpo", 0).train.tasks_per_step == 4
     assert resolve("nano", "scienceworld", "grpo@train.tasks_per_step=6", 0).train.tasks_per_step == 6

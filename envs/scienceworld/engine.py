@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from envs.scienceworld.java import find_java
 from envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
 from envs.scienceworld.memory import Memory, RememberingEngine
 from envs.scienceworld.options import ScienceWorldOptions
@@ -172,7 +173,11 @@ _memories: dict[ScienceWorldOptions, Memory] = {}
 
 
 def create(options: ScienceWorldOptions) -> RememberingEngine:
-    """A new environment under ``options``; those of a process share one Java process and what it has said."""
+    """A new environment under ``options``; those of a process share one Java process and what it has said.
+
+    Raises EngineError where there is no Java, even if all that will be asked has been said before.
+    """
+    find_java()
     if options not in _memories:
         _memories[options] = Memory(lambda: ScienceWorldEngine(options), store=open_store(options))
     return RememberingEngine(_memories[options])

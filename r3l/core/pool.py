@@ -130,7 +130,7 @@ def _work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> No
     while True:
         try:
             number, *call = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, OSError, KeyboardInterrupt):  # reset where the caller left answers unread
             return
         answer: tuple[int, Any, R3LError | None]
         try:

@@ -177,7 +177,7 @@ def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
 
 def test_the_stored_runs_fit_into_five_megabytes(tmp_path):
     stored = ROOT / "results" / "stored"
-    found = records.load(records.find(stored / "runs"))
+    found = records.load(records.find(stored))
     out = report.write(found, sorted(stored.glob("*.png")), 3, tmp_path / "report.html")
     assert out.stat().st_size < 5_000_000
     page = Page(out)
