@@ -20,7 +20,7 @@ from r3l.core.errors import R3LError
 min_version("9.27")
 
 
-configfile: "configs/workflow.yaml"
+configfile: str(plan.WORKFLOW)
 
 
 report: "r3l/report/templates/workflow.rst"

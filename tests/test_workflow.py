@@ -20,8 +20,7 @@ from r3l.core.errors import ConfigError
 def snakemake(directory, *arguments, how=("-n",)):
     """A dry run, in an empty folder so that nothing counts as done."""
     command = [sys.executable, "-m", "snakemake", *how, "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
-    command += ["--workflow-profile", "none", "--configfile", str(ROOT / "configs" / "workflow.yaml")]
-    command += ["--directory", str(directory), *arguments]
+    command += ["--workflow-profile", "none", "--directory", str(directory), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -35,8 +34,6 @@ TABLE1 = workflow.tables()["table1"]
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "workflow.yaml").write_text(workflow.WORKFLOW.read_text())
     return tmp_path
 
 

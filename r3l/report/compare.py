@@ -158,4 +158,4 @@ def _plus_minus(row: Row, name: str, sign: str) -> str:
 
 
 def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}" if value >= 0.01 else f"{value:.0e}"
+    return "" if value is None else f"{value:.0e}" if 0 < value < 0.01 else f"{value:.2f}"

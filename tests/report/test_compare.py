@@ -28,6 +28,8 @@ def test_differences_are_paired_by_seed(tmp_path):
     assert row["p_value"] == pytest.approx(1 - 3.4641 / (2 + 12) ** 0.5, abs=1e-4)
     assert row["verdict"] == "no difference shown"
     assert row["budget_rollouts"] == 1.0
+    (shown,) = comparison.compare(records.load(records.find(tmp_path)), "grpo", ["mine"])
+    assert comparison._cells(shown)[6:8] == ["0.00", "0.07"]  # probability of improvement, p
 
 
 def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
