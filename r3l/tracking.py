@@ -51,6 +51,16 @@ def write_json_atomic(path: Path, content: Any) -> None:
     write_text_atomic(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn a refused write into an error that names the file and the fix."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be written ({error.strerror}); choose another with --out") from error
+
+
 def read_json(path: Path) -> Any:
     """The JSON in ``path``. Raises DataError naming the file when it is missing or damaged."""
     try:

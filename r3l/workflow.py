@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from r3l.config import CONFIGS, ROOT, EnvConfig, EnvTierConfig, Run, Strict, TierConfig, names, resolve, validate
 from r3l.config import load as load_config
-from r3l.core.errors import ConfigError, DataError, RunDirectoryError
+from r3l.core.errors import ConfigError, DataError
 from r3l.tracking import read_json
 
 WORKFLOW = CONFIGS / "workflow.yaml"
@@ -179,13 +178,3 @@ def check_panels(tier: str, env: str) -> dict[str, Any]:
         )
     panels = {split: describe(env, name) for split, name in used.items()}
     return {"schema": 1, "tier": tier, "env": env, "panels": panels}
-
-
-@contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """Turn a refused write into an error that names the file and the fix."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be written ({error.strerror}); choose another with --out") from error

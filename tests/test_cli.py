@@ -33,6 +33,7 @@ from r3l import cli, config
         (["published", "--ordering", "--table", "alpha"], "leave --table and --benchmark away"),
         (["published", "--ordering", "--results", "/nonexistent"], "make table1"),
         (["compare", "grp0", "--offline"], "no method 'grp0'"),
+        (["compare", "grpo", "--results", "elsewhere"], "--results is elsewhere, but runs are made under results/"),
         (["compare", "grpo", "--seeds", "one"], "--seeds is 'one'; it must be whole numbers"),
         (["compare", "grpo", "--env", "chess"], "no env 'chess'"),
         (["status", "--table", "pie"], "there is no table 'pie'"),

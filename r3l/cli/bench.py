@@ -35,7 +35,7 @@ def bench_env(
     Example: `r3l bench env scienceworld --envs 8 --out bench.json`
     """
     from r3l import workflow
-    from r3l.tracking import write_json_atomic
+    from r3l.tracking import writable, write_json_atomic
 
     measure = env_module(env, "bench").run
     own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
@@ -45,7 +45,7 @@ def bench_env(
     report = measure(workflow.env_settings(tier, env).test_panel, seed=seed, **given)
     try:
         if out:
-            with workflow.writable(out):
+            with writable(out):
                 write_json_atomic(out, report)
     finally:  # an hour's measurement is shown even where it cannot be kept
         print_report(report, as_json)
@@ -84,13 +84,12 @@ def bench_grader(
 
     Example: `r3l bench grader --out bench_grader.json`
     """
-    from r3l import workflow
-    from r3l.tracking import write_json_atomic
+    from r3l.tracking import writable, write_json_atomic
 
     report = env_module("math", "grader_bench").run(workers, count, items, seed)
     try:
         if out:
-            with workflow.writable(out):
+            with writable(out):
                 write_json_atomic(out, report)
     finally:
         print_report(report, as_json)

@@ -41,11 +41,11 @@ def panel_check(
     Example: `r3l panel check --env alfworld`
     """
     from r3l import workflow
-    from r3l.tracking import write_json_atomic
+    from r3l.tracking import writable, write_json_atomic
 
     description = workflow.check_panels(tier, env)
     if out:
-        with workflow.writable(out):
+        with writable(out):
             write_json_atomic(out, description)
     lines = [f"{p['name']}: {p['tasks']} tasks, sha256 {p['sha256']}" for p in description["panels"].values()]
     print_result(description, as_json, "\n".join(lines))

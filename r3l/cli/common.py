@@ -14,6 +14,8 @@ from rich.table import Table
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from r3l.config import Run
 
 RESULTS = Path("results")
@@ -75,6 +77,14 @@ def print_result(content: dict[str, Any], as_json: bool, text: str) -> None:
     print(json.dumps(content, sort_keys=True) if as_json else text)
 
 
+def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -> None:
+    """One JSON object, or a table."""
+    if as_json:
+        print(json.dumps(content))
+    else:
+        console().print(shown)
+
+
 def print_report(content: dict[str, Any], as_json: bool) -> None:
     """A measurement; always JSON."""
     print(json.dumps(content, indent=None if as_json else 2))
@@ -82,16 +92,13 @@ def print_report(content: dict[str, Any], as_json: bool) -> None:
 
 def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
     """The one list of rows in ``content``: JSON, or a table."""
-    if as_json:
-        print(json.dumps(content))
-        return
     (rows,) = content.values()
     shown = Table()
     for column in rows[0]:
         shown.add_column(column)
     for row in rows:
         shown.add_row(*(_text(value) for value in row.values()))
-    console().print(shown)
+    print_shown(content, as_json, shown)
 
 
 def console() -> Console:

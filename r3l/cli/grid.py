@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, console, print_result
+from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, print_result, print_shown
 from r3l.core.errors import ConfigError, DataError
 
 Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
@@ -43,10 +43,8 @@ def status(
     config = _config(tier=tier, grid=grid, envs=_list(env), seeds=_numbers(seeds))
     runs = workflow.runs(config, known[table])
     found = surveys.survey(runs, results, [path.parent for path in records.find(records.STORED)])
-    if as_json:
-        print(json.dumps({"table": table, "runs": [status.as_json() for status in found]}))
-    else:
-        console().print(surveys.render(found))
+    content = {"table": table, "runs": [status.as_json() for status in found]}
+    print_shown(content, as_json, surveys.render(found))
 
 
 def compare(
@@ -71,8 +69,10 @@ def compare(
     from r3l import workflow
     from r3l.report import compare as comparison
     from r3l.report import records
-    from r3l.tracking import write_json_atomic
+    from r3l.tracking import writable, write_json_atomic
 
+    if results != RESULTS and not offline:
+        raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
     config = _config(tier=tier, methods=[method], envs=_list(env), seeds=_numbers(seeds))
     runs = workflow.grid(config, config.envs, [method])
     if not offline:
@@ -81,13 +81,10 @@ def compare(
     others = [p for p in records.find(stored or records.STORED) if _opponent(p, tier, config.envs, against.split(","))]
     rows = comparison.compare(records.load([*own, *others]), method, against.split(","))
     if out:
-        with workflow.writable(out):
+        with writable(out):
             write_json_atomic(out, rows)
-    if as_json:
-        print(json.dumps({"rows": rows}))
-        return
-    console().print(comparison.render(rows))
-    for row in rows:
+    print_shown({"rows": rows}, as_json, comparison.render(rows))
+    for row in [] if as_json else rows:
         for caution in row["cautions"]:
             print(f"caution: {row['env']}, {method} against {row['against']}: {caution}")
 

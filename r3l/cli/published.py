@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from r3l.cli.common import RESULTS, AsJson, Results, check_known, console
+from r3l.cli.common import RESULTS, AsJson, Results, check_known, print_shown
 from r3l.core.errors import ConfigError
 
 
@@ -36,10 +35,8 @@ def published(
     rows = _ordering(results) if ordering else _audit(table, benchmark)
     if out:
         tables.write_csv(rows, out)
-    if as_json:
-        print(json.dumps({"rows": rows} | ({} if ordering else {"summary": audit.summary(rows)})))
-    else:
-        console().print(orders.render(rows) if ordering else audit.render(rows))
+    content = {"rows": rows} | ({} if ordering else {"summary": audit.summary(rows)})
+    print_shown(content, as_json, orders.render(rows) if ordering else audit.render(rows))
 
 
 def _audit(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, console, print_result, print_rows
+from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, print_result, print_rows, print_shown
 from r3l.core.errors import DataError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from r3l.report.records import Record
     from r3l.workflow import TableConfig, WorkflowConfig
 
@@ -40,7 +37,7 @@ def table(
         cost = budget.table(records.load(evaluations or records.find(results)))
         if out:
             tables.write_csv(cost, out)
-        _show(cost, budget.render(cost), as_json)
+        print_shown({"rows": cost}, as_json, budget.render(cost))
         return
     config, chosen = workflow.load(), known[name]
     found = _belonging(chosen, config, evaluations, results)
@@ -50,7 +47,7 @@ def table(
     made = make.make(chosen, found, rows.split(",") if rows else wanted, planned, config.tier)
     if out:
         made.write(out)
-    _show(made.rows, made.render(), as_json)
+    print_shown({"rows": made.rows}, as_json, made.render())
 
 
 def _belonging(
@@ -67,13 +64,6 @@ def _belonging(
     if not found:
         raise DataError(f"no run under {results} belongs to {table.table} ({', '.join(config.columns(table))})")
     return found
-
-
-def _show(rows: list[dict[str, Any]], shown: RenderableType, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"rows": rows}))
-    else:
-        console().print(shown)
 
 
 def figure(
@@ -117,10 +107,7 @@ def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
     from r3l.report import switches
 
     rows = switches.methods(tier)
-    if as_json:
-        print(json.dumps({"methods": rows}))
-    else:
-        console().print(switches.render_methods(rows))
+    print_shown({"methods": rows}, as_json, switches.render_methods(rows))
 
 
 def list_switches(as_json: AsJson = False) -> None:
@@ -156,9 +143,7 @@ def doctor(tier: Tier = "nano", as_json: AsJson = False) -> None:
     from r3l import doctor as checks
 
     found = checks.examine(tier)
-    if as_json:
-        print(json.dumps({"tier": tier, "ok": all(c.ok for c in found), "checks": [vars(c) for c in found]}))
-    else:
-        console().print(checks.render(found))
+    content = {"tier": tier, "ok": all(c.ok for c in found), "checks": [vars(c) for c in found]}
+    print_shown(content, as_json, checks.render(found))
     if not all(check.ok for check in found):
         raise typer.Exit(2)

@@ -15,10 +15,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from r3l import workflow
-from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.errors import DataError
 from r3l.report import grids, make, trajectories
 from r3l.report.records import Record
-from r3l.tracking import read_json, write_text_atomic
+from r3l.tracking import read_json, writable, write_text_atomic
 from r3l.trajectories import FILE
 
 EMBEDDED = (
@@ -39,10 +39,8 @@ def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int
     page = TEMPLATES.get_template("report.html.jinja").render(
         style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned)
     )
-    try:
+    with writable(out):
         write_text_atomic(out, page)
-    except OSError as error:
-        raise RunDirectoryError(f"{out} cannot be written ({error.strerror}); choose another with --out") from error
     return out
 
 

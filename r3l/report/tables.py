@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from r3l.config import EnvConfig, load, load_method, variant
-from r3l.core.errors import RunDirectoryError
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import published, verdict
 from r3l.report.published import Published, Reference
 from r3l.report.records import Record, by_method, groups, scores_S_T
-from r3l.tracking import write_text_atomic
+from r3l.tracking import writable, write_text_atomic
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
 PARSE_FAILURES = ("format", "inadmissible", "truncated")
@@ -240,7 +239,5 @@ def write_csv(rows: Sequence[Row], out: Path) -> None:
 
 def write_out(text: str, out: Path) -> None:
     """Atomic. Raises RunDirectoryError naming the file where it cannot be written."""
-    try:
+    with writable(out):
         write_text_atomic(out, text)
-    except OSError as error:
-        raise RunDirectoryError(f"{out} cannot be written ({error.strerror}); choose another with --out") from error

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r3l.core.errors import RunDirectoryError
 from r3l.report.figures.data import Shown
 from r3l.report.figures.palette import ABLATIONS, METHODS, look
+from r3l.tracking import writable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,12 +145,9 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     """
     one = stem.suffix in WRITERS
     paths = [stem] if one else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
+    with writable(stem):
         for path in paths:
             WRITERS[path.suffix](figure, path)
-    except OSError as error:
-        raise RunDirectoryError(f"{stem} cannot be written ({error.strerror}); choose another with --out") from error
     return paths
 
 
