@@ -18,6 +18,7 @@ from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
+from r3l.preemption import Orders, orders
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ class Session:
     package: EnvironmentPackage
     dialogue: Dialogue
     loop: asyncio.AbstractEventLoop
+    orders: Orders
 
     def arena(self, address: Address, temperature: float) -> Arena:
         """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
@@ -49,8 +51,10 @@ class Session:
         )
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to completion on this session's event loop."""
-        return self.loop.run_until_complete(coroutine)
+        """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
+        task = self.loop.create_task(coroutine)
+        with self.orders.cancelling(task):
+            return self.loop.run_until_complete(task)
 
 
 @contextmanager
@@ -64,9 +68,9 @@ def open_session(run: Run, model: str) -> Iterator[Session]:
     network, tokenizer = load_model(model, device)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:
-        with asyncio.Runner() as runner:  # its end cancels what an error has left waiting
+        with orders() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
             policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)
             dialogue = package.dialogue(settings)
-            yield Session(run, network, tokenizer, policy, pool, package, dialogue, runner.get_loop())
+            yield Session(run, network, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received)
     finally:
         pool.close()
