@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -75,8 +76,8 @@ def test_an_evaluation_that_is_stopped_leaves_nothing_half_done(tmp_path):
     process = subprocess.Popen(
         [*r3l, "evaluate", str(tmp_path)], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    children = f"/proc/{process.pid}/task/{process.pid}/children"
-    while not open(children).read() and process.poll() is None:  # its environment worker: the session is open
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not children.read_text() and process.poll() is None:  # its environment worker: the session is open
         time.sleep(0.02)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGTERM)

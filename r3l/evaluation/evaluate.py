@@ -21,11 +21,17 @@ from r3l.panel import describe
 from r3l.tracking import locked, read_json, write_json_atomic, write_text_atomic
 
 
+def run_of(run_dir: Path) -> Run:
+    """The run that a directory holds, as its manifest has it."""
+    manifest = run_dir / "manifest.json"
+    return validate(Run, read_json(manifest)["run"], str(manifest))
+
+
 def evaluate_run(run_dir: Path, panel: str | None = None) -> dict[str, Any]:
     """Evaluate a finished run; writes episodes.jsonl, then evaluation.json. Returns the latter."""
     with locked(run_dir):
         result = read_json(run_dir / "result.json")
-        run = validate(Run, read_json(run_dir / "manifest.json")["run"], str(run_dir / "manifest.json"))
+        run = run_of(run_dir)
         name = panel or run.env_settings.test_panel
         with open_session(run, str(run_dir / result["checkpoint"])) as session:
             tasks = session.package.tasks(name)
