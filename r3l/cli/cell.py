@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from r3l.cli.common import AsJson, print_result
 from r3l.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def cell(
     profile: Annotated[str | None, typer.Option(help="A folder of profiles/, e.g. slurm.")] = None,
     cores: Annotated[str, typer.Option(help="Without --profile: given to snakemake.")] = "all",
     run: Annotated[bool, typer.Option("--run", help="Carry it out.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the snakemake line that trains and evaluates one cell and nothing else; --run carries it out.
 
@@ -43,7 +45,7 @@ def cell(
     if run:
         make(command)
     else:
-        print(shlex.join(command))
+        print_result({"cell": f"{found.cell}/{found.seed}", "command": command}, as_json, shlex.join(command))
 
 
 def parse(name: str) -> Run:
