@@ -26,7 +26,7 @@ def lines_of(path):
     return len(read_jsonl(path / "metrics.jsonl"))
 
 
-def until(condition, seconds=240):
+def until(condition, seconds=400):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"
