@@ -121,7 +121,7 @@ def test_several_measures_are_columns_and_the_cheapest_is_best(three_seeds):
     assert printed.best("Qwen2.5-1.5B-Instruct, paper, ScienceWorld", "misdiagnosed") == {"R3L (step=400)"}
     assert block["R3L (step=100)"]["oracle agreement"].text == "0.36 [a]"
     assert "[a] within one step of the oracle." in printed.notes
-    assert printed.blocks["nano tier, ours, ALFWorld"]["R3L"]["accurate"].text == "not counted"
+    assert printed.blocks["nano tier, ours, ALFWorld"]["R3L"]["accurate"].text == "none"
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "sync_interval", "group_size", "llama", "zero_shot", "pivot"])
