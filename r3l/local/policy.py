@@ -21,6 +21,7 @@ from r3l.core.lockstep import Lockstep
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.seeds import Address, generator
 from r3l.local.cache import BatchCache, LayerState
+from r3l.local.precision import vocabulary_logits
 from r3l.local.render import ChatRenderer
 
 
@@ -219,17 +220,15 @@ class _Decoder:
         steps_B_C = valid_B_C.long().cumsum(1)
         positions = (self.positions[:, None] + steps_B_C - 1).clamp(min=0)
         self.positions = self.positions + steps_B_C[:, -1]
-        out = self.model(
+        hidden_B_C_H = self.model.model(
             input_ids=ids_B_C,
             attention_mask=mask,
             position_ids=positions,
             past_key_values=self.cache,
             use_cache=True,
-            logits_to_keep=1,
-        )
+        ).last_hidden_state
         self.meter["forwards"] += 1
-        logits_B_V: torch.Tensor = out.logits[:, -1].double()
-        return logits_B_V
+        return vocabulary_logits(self.model, hidden_B_C_H[:, -1:])[:, 0].double()
 
     def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
         """One token a row by inverting the cumulative distribution at the row's own uniform draw."""

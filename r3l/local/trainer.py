@@ -13,6 +13,7 @@ from r3l.config import TrainConfig
 from r3l.core import losses
 from r3l.core.method import Batch, Method
 from r3l.local.batching import Row, collate, microbatches
+from r3l.local.precision import Masters, vocabulary_logits
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -27,7 +28,7 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
     wanted = mask_B_T.bool().clone()
     wanted[:, 0] = False  # nothing stands before the first token
     before = wanted.roll(-1, dims=1)
-    logits = model.lm_head(hidden_B_T_H[before]).float() / temperature
+    logits = vocabulary_logits(model, hidden_B_T_H[before]) / temperature
     chosen = ids_B_T[wanted]
     logprobs = logits.gather(1, chosen[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
     out = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
