@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from r3l import accounting, trajectories
-from r3l.config import Run, build_method
+from r3l.config import Run, build_method, locate
 from r3l.core.method import Method
 from r3l.core.rollout import Arena
 from r3l.core.seeds import generator
@@ -204,7 +204,7 @@ def _reference(run: Run, session: Session, method: Method) -> Any | None:
     """A frozen copy of the *starting* model, for a KL in the loss or in the metrics."""
     if method.kl_coef == 0 and run.train.kl_metric_every == 0:
         return None
-    if checkpoint.locate(run.model) == str(session.model.name_or_path):
+    if locate(run.model) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
     return checkpoint.load_model(run.model, session.model.device)[0].eval()
 
