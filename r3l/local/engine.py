@@ -25,6 +25,7 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint
 from r3l.local.batching import rows_of
+from r3l.local.precision import lower
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
 from r3l.panel import describe
@@ -52,7 +53,7 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
     with locked(run_dir):
         start = checkpoint.latest(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
-        with open_session(run, str(start) if start else run.model) as session:
+        with open_session(run, str(start) if start else run.model, trains=True) as session:
             write_json_atomic(run_dir / "manifest.json", manifest(run))
             trainer = _trainer(run, session)
             totals: Counter[str] = Counter(state["totals"] if state else {})
@@ -73,7 +74,9 @@ def _trainer(run: Run, session: Session) -> Trainer:
     sampler = copy.deepcopy(session.model) if run.train.sync_interval > 1 else session.model
     session.policy.model = sampler
     reference = _reference(run, session, method)
-    return Trainer(session.model, method, run.train, reference, run.sampling.temperature, sampler)
+    return Trainer(
+        session.model, method, run.train, reference, run.sampling.temperature, sampler, masters=session.masters
+    )
 
 
 def manifest(run: Run) -> dict[str, Any]:
@@ -206,7 +209,9 @@ def _reference(run: Run, session: Session, method: Method) -> Any | None:
         return None
     if locate(run.model) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
-    return checkpoint.load_model(run.model, session.model.device)[0].eval()
+    reference = checkpoint.load_model(run.model, session.model.device)[0].eval()
+    lower(reference, session.model.dtype)
+    return reference
 
 
 def _forget_after(path: Path, step: int) -> None:

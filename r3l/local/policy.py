@@ -20,7 +20,9 @@ from r3l.core.environment import Message
 from r3l.core.lockstep import Lockstep
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.seeds import Address, generator
+from r3l.local.batching import within_budget
 from r3l.local.cache import BatchCache, LayerState
+from r3l.local.oom import SAMPLING_KNOBS, naming_the_knob
 from r3l.local.precision import vocabulary_logits
 from r3l.local.render import ChatRenderer
 
@@ -37,6 +39,10 @@ class _Job:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
 
+    def columns(self) -> int:
+        """Tokens of the dialog when the response is as long as it may be."""
+        return self.conversation.encoded + len(self.pending) + self.sampling.max_tokens
+
     def finished(self) -> bool:
         return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
@@ -46,18 +52,26 @@ class LocalPolicy:
 
     ``samples``: ``trajectory`` dialogs only ever append tokens; ``turn`` dialogs are rendered anew by the chat template
     at every turn, for templates that drop earlier thoughts, and encode what differs.
+    ``budget`` tokens, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
     ``keep_cache=False`` encodes every dialog anew at each turn: the alternative ``r3l bench rollout`` measures.
     ``meter`` counts prompt tokens ``encoded``, those of them that were ``fresh``, ``forwards``, and seconds by phase.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, max_context: int, keep_cache: bool = True, samples: Samples = "trajectory"
+        self,
+        model: Any,
+        tokenizer: Any,
+        max_context: int,
+        keep_cache: bool = True,
+        samples: Samples = "trajectory",
+        budget: int | None = None,
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
         self.max_context = max_context
         self.keep_cache = keep_cache
         self.samples = samples
+        self.budget = budget
         self.lockstep = Lockstep(self._serve)
         self.meter: defaultdict[str, float] = defaultdict(float)
 
@@ -69,7 +83,9 @@ class LocalPolicy:
     def _serve(self, jobs: list[_Job]) -> list[_Job]:
         began = time.perf_counter()
         self.model.eval()
-        _Decoder(self.model, jobs, self.renderer.end_id, self.meter).run()
+        for part in within_budget(jobs, _Job.columns, self.budget) if self.budget else [jobs]:
+            with naming_the_knob(f"in sampling {len(part)} responses together", SAMPLING_KNOBS):
+                _Decoder(self.model, part, self.renderer.end_id, self.meter).run()
         self.meter[f"seconds/{PHASES[jobs[0].sampling.phase]}"] += time.perf_counter() - began
         return jobs
 

@@ -15,14 +15,12 @@ One module both samples and is trained, so the two differ by the order of sums a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from r3l.config import ComputeDtype, Device
 from r3l.core.errors import ConfigError
-
-Device = Literal["auto", "cpu", "cuda"]
-ComputeDtype = Literal["float32", "bfloat16"]
 
 
 def device_of(wanted: Device = "auto") -> torch.device:

@@ -18,16 +18,18 @@ from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
+from r3l.local.precision import Masters, compute_dtype, device_of, lower
 
 T = TypeVar("T")
 
 
 @dataclass
 class Session:
-    """What exploring needs, alive for the length of a command."""
+    """What exploring needs, alive for the length of a command. ``masters``: the weights to train, where it does."""
 
     run: Run
     model: Any
+    masters: Masters | None
     tokenizer: Any
     policy: LocalPolicy
     pool: EnvironmentPool
@@ -54,19 +56,24 @@ class Session:
 
 
 @contextmanager
-def open_session(run: Run, model: str) -> Iterator[Session]:
+def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session]:
     """Load ``model`` and start the workers; closes them at the end."""
     torch.set_num_threads(run.threads)
-    torch.use_deterministic_algorithms(True)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = device_of(run.device)
+    torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU
     package = find_package(run.env)
     settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
     network, tokenizer = load_model(model, device)
+    dtype = compute_dtype(run.compute_dtype, device)
+    masters = Masters(network, dtype) if trains else None
+    lower(network, dtype)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:
         with asyncio.Runner() as runner:  # its end cancels what an error has left waiting
-            policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)
+            policy = LocalPolicy(
+                network, tokenizer, run.sampling.max_context, samples=run.samples, budget=run.sampling.tokens_per_batch
+            )
             dialogue = package.dialogue(settings)
-            yield Session(run, network, tokenizer, policy, pool, package, dialogue, runner.get_loop())
+            yield Session(run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop())
     finally:
         pool.close()

@@ -13,6 +13,7 @@ from r3l.config import TrainConfig
 from r3l.core import losses
 from r3l.core.method import Batch, Method
 from r3l.local.batching import Row, collate, microbatches
+from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
 from r3l.local.precision import Masters, vocabulary_logits
 
 
@@ -35,10 +36,34 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
     return out.masked_scatter(wanted, logprobs)
 
 
+class Gap:
+    """How far the log-probs of training are from those of sampling, on tokens that the policy sampled in this context.
+
+    The weights are the same until the step's one update, so all of it is numerical error; an importance ratio or a KL
+    has this as its floor.
+    """
+
+    def __init__(self) -> None:
+        self.sum, self.max, self.tokens = 0.0, 0.0, 0
+
+    def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
+        """A micro-batch; written and distilled rows do not count, whose log-probs belong to no or another context."""
+        counts_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
+        if counts_B_T.any():
+            gap = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[counts_B_T].abs()
+            self.sum, self.max = self.sum + gap.sum().item(), max(self.max, gap.max().item())
+            self.tokens += len(gap)
+
+    def metrics(self) -> dict[str, float]:
+        """``logprob_gap/mean`` and ``/max`` (nats); {} where no token counted."""
+        return {"logprob_gap/mean": self.sum / self.tokens, "logprob_gap/max": self.max} if self.tokens else {}
+
+
 class Trainer:
     """Owns the model's optimiser. ``step`` is the only thing that changes the model.
 
     ``reference``: the frozen start model (for KL). ``sampler``: the model that samples, where it lags behind.
+    ``masters``: the float32 weights of a model that computes in another type (r3l.local.precision).
     """
 
     def __init__(
@@ -49,12 +74,16 @@ class Trainer:
         reference: Any | None,
         temperature: float = 1.0,
         sampler: Any | None = None,
+        masters: Masters | None = None,
     ) -> None:
         self.model, self.method, self.config, self.reference = model, method, config, reference
         self.sampler = sampler or model
         self.temperature = temperature
+        self.masters = masters or Masters(model)
+        if config.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
+            self.masters.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
         self.steps_done = 0
 
@@ -91,6 +120,28 @@ class Trainer:
             count += float(batch.mask_B_T.sum())
         return total / max(count, 1.0)
 
+    def logprob_gap(self, rows: Sequence[Row]) -> Gap:
+        """That of all sampled rows, by a forward pass like training's."""
+        gap = Gap()
+        for part in microbatches(rows, self.config.tokens_per_microbatch):
+            batch = collate(part, self.model.device)
+            with torch.no_grad():
+                gap.add(batch, token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature))
+        return gap
+
+    def rehearse(self, longest: int) -> None:
+        """A forward and backward pass of the largest micro-batch there can be, so that memory runs out now or never.
+
+        ``longest``: tokens of the longest row. Changes nothing.
+        """
+        rows = max(1, self.config.tokens_per_microbatch // longest)
+        ids_B_T = torch.zeros(rows, longest, dtype=torch.int64, device=self.model.device)
+        self.model.train()
+        with naming_the_knob(f"in rehearsing a micro-batch of {rows} x {longest} tokens", TRAINING_KNOBS):
+            torch.autograd.backward(token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
+        self.masters.collect()
+        self.optimizer.zero_grad(set_to_none=True)
+
     def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
         with torch.no_grad():
             return token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T, self.temperature)
@@ -98,21 +149,30 @@ class Trainer:
     def _update(self, rows: Sequence[Row], metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
+        gap = Gap()
         for part in microbatches(rows, self.config.tokens_per_microbatch, self.method.loss_agg):
             batch = collate(part, self.model.device)
-            if self.method.kl_coef > 0:
-                batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
-            logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
-            loss, parts = self.method.loss(self._rescored(batch, part, logprobs_B_T), logprobs_B_T)
-            torch.autograd.backward(loss)
-            metrics["loss"] += loss.item()
-            for key, value in parts.items():  # additive over micro-batches
-                metrics[key] += value
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
+            with naming_the_knob("in training a micro-batch of {} x {} tokens".format(*batch.ids_B_T.shape), TRAINING_KNOBS):
+                self._backward(batch, part, gap, metrics)
+            self.masters.collect()
+        metrics |= gap.metrics()
+        norm = torch.nn.utils.clip_grad_norm_(self.masters.parameters, self.config.grad_clip)
         metrics["grad_norm"] = norm.item()
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * self._warmup()
         self.optimizer.step()
+        self.masters.publish()
+
+    def _backward(self, batch: Batch, rows: Sequence[Row], gap: Gap, metrics: dict[str, float]) -> None:
+        if self.method.kl_coef > 0:
+            batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
+        logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
+        gap.add(batch, logprobs_B_T)
+        loss, parts = self.method.loss(self._rescored(batch, rows, logprobs_B_T), logprobs_B_T)
+        torch.autograd.backward(loss)
+        metrics["loss"] += loss.item()
+        for key, value in parts.items():  # additive over micro-batches
+            metrics[key] += value
 
     def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
         """Old log-probs of rows sampled under another context: the sampling policy's under this one."""
