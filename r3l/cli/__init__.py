@@ -11,6 +11,7 @@ import typer
 
 from r3l.cli import bench, build, grid, html, published, reports, runs
 from r3l.core.errors import R3LError
+from r3l.preemption import Preempted
 
 app = typer.Typer(
     help="Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning.",
@@ -54,9 +55,12 @@ bench_app.command("grader")(bench.bench_grader)
 
 
 def main() -> None:
-    """Entry point: typed errors become one paragraph and exit code 2; anything else is a traceback and 1."""
+    """Entry point: typed errors become one paragraph and exit code 2, an order to stop 75, the rest a traceback and 1."""
     try:
         app()
     except R3LError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except Preempted as told:
+        print(f"stopped by {told.order}; the same command goes on from here", file=sys.stderr)
+        raise

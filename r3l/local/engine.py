@@ -29,6 +29,7 @@ from r3l.local.precision import lower
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
 from r3l.panel import describe
+from r3l.preemption import Preempted
 from r3l.sinks import Log, open_sinks
 from r3l.tracking import (
     append_jsonl,
@@ -62,8 +63,13 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
             for name in ("metrics.jsonl", trajectories.FILE):
                 _forget_after(run_dir / name, trainer.steps_done)
             with open_sinks(sinks, run_dir, run.model_dump(mode="json")) as log:
-                _loop(run, run_dir, session, trainer, totals, log)
-            last = checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
+                try:
+                    _loop(run, run_dir, session, trainer, totals, log)
+                except Preempted:
+                    if trainer.steps_done:
+                        _save(run, run_dir, session, trainer, totals)
+                    raise
+            last = _save(run, run_dir, session, trainer, totals)
         result = _result(run, run_dir, last, totals)
         write_json_atomic(run_dir / "result.json", result)
         return result
@@ -111,7 +117,11 @@ def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: C
             if not progress.console.is_terminal:
                 progress.console.print(f"step {int(metrics['step'])}/{steps}  {_note(metrics)}")
             if trainer.steps_done % run.train.save_every == 0:
-                checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
+                _save(run, run_dir, session, trainer, totals)
+
+
+def _save(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str]) -> Path:
+    return checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
 
 
 def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: list[Task]) -> dict[str, float]:

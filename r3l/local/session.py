@@ -19,6 +19,7 @@ from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import Masters, compute_dtype, device_of, lower
+from r3l.preemption import Orders, orders
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class Session:
     package: EnvironmentPackage
     dialogue: Dialogue
     loop: asyncio.AbstractEventLoop
+    orders: Orders
 
     def arena(self, address: Address, temperature: float) -> Arena:
         """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
@@ -51,8 +53,10 @@ class Session:
         )
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to completion on this session's event loop."""
-        return self.loop.run_until_complete(coroutine)
+        """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
+        task = self.loop.create_task(coroutine)
+        with self.orders.cancelling(task):
+            return self.loop.run_until_complete(task)
 
 
 @contextmanager
@@ -69,11 +73,11 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     lower(network, dtype)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:
-        with asyncio.Runner() as runner:  # its end cancels what an error has left waiting
+        with orders() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
             policy = LocalPolicy(
                 network, tokenizer, run.sampling.max_context, samples=run.samples, budget=run.sampling.tokens_per_batch
             )
             dialogue = package.dialogue(settings)
-            yield Session(run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop())
+            yield Session(run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received)
     finally:
         pool.close()

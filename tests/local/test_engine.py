@@ -57,14 +57,19 @@ def test_a_run_leaves_what_the_design_says(finished):
         assert sum(v for k, v in row.items() if k.startswith("stop/")) == row["rollouts"]
 
 
-def test_sigkill_and_resume_gives_the_same_bytes(finished, tmp_path):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 75)])
+def test_a_stop_and_resume_gives_the_same_bytes(finished, tmp_path, sent, code):
+    """To the whole process group, as schedulers do; SIGTERM leaves a checkpoint of the last whole step."""
     whole, _ = finished
-    process = subprocess.Popen(command(tmp_path, "r3l", 3), stderr=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(command(tmp_path, "r3l", 3), stderr=subprocess.DEVNULL, start_new_session=True)
     while len(read_jsonl(tmp_path / "metrics.jsonl")) < 1 and process.poll() is None:
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "result.json").exists()
+    os.killpg(process.pid, sent)
+    assert process.wait() == code
+    assert not (tmp_path / "result.json").exists() and not (tmp_path / "failed.json").exists()
+    if sent == signal.SIGTERM:
+        steps = len(read_jsonl(tmp_path / "metrics.jsonl"))
+        assert steps < 3 and (tmp_path / "checkpoints" / f"step-{steps:06d}").is_dir()
     subprocess.run(command(tmp_path, "r3l", 3), check=True, capture_output=True)
     for name in ("result.json", trajectories.FILE):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
