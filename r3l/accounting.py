@@ -10,7 +10,7 @@ import numpy as np
 from r3l.core.trajectory import Group
 
 if TYPE_CHECKING:
-    from r3l.local.batching import Row
+    from r3l.core.batching import Row
 
 Metrics = dict[str, float]
 TOTALS = (  # keys that are added up over a run

@@ -71,12 +71,15 @@ class EvaluationConfig(Strict):
     batch: int = Field(ge=1, description="episodes that advance together")
 
 
+Engine = Literal["local", "trinity"]
+
+
 class TierConfig(Strict):
     """configs/tiers/<name>.yaml."""
 
     tier: str
     label: str
-    engine: Literal["local"]
+    engine: Engine
     model: str = Field(description="default model: a name under results/stored/models, a path, or a hub id")
     prompts: Literal["released", "compact"]
     samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
@@ -147,6 +150,7 @@ class Run(Strict):
     seed: int
     prompts: str
     samples: Samples
+    engine: Engine = "local"
     env_settings: EnvTierConfig
     method_code: str
     method_settings: dict[str, Any]
@@ -172,6 +176,8 @@ class Run(Strict):
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
         content["train"].pop("save_every")
+        if self.engine == "local":
+            content.pop("engine")
         for key in ("model", "set"):  # counted above, resolved
             content["env_settings"].pop(key)
         if not self.env_settings.options:
@@ -290,7 +296,7 @@ def resolve(
     """Combine the three files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
 
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. A variant's keys are the method's settings, ``profile``,
-    or dotted keys of Run. Order of precedence: settings, profile, tier, variant, overrides.
+    ``engine``, or dotted keys of Run. Order of precedence: settings, profile, tier, variant, overrides.
     """
     t = load("tiers", tier, TierConfig)
     e = load("envs", env, EnvConfig)
@@ -302,15 +308,17 @@ def resolve(
     profile = chosen.pop("profile", "paper")
     if profile not in PROFILES:
         raise ConfigError(f"method {method!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+    engine = chosen.pop("engine", t.engine)
     settings = m.settings_in(profile, tier) | chosen
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
     dotted = env_settings.pop("set") | {key: value for key, value in settings.items() if "." in key}
-    content = t.model_dump(exclude={"engine", "sources"}) | {
+    content = t.model_dump(exclude={"sources"}) | {
         "env": env,
         "method": method,
         "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
         "profile": profile,
+        "engine": engine,
         "model": model or e.tiers[tier].model or t.model,
         "seed": seed,
         "env_settings": env_settings,

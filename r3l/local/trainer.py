@@ -11,8 +11,8 @@ import torch
 
 from r3l.config import TrainConfig
 from r3l.core import losses
+from r3l.core.batching import Row, collate, microbatches
 from r3l.core.method import Batch, Method
-from r3l.local.batching import Row, collate, microbatches
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -73,6 +73,14 @@ class Trainer:
         self.steps_done += 1
         return dict(metrics)
 
+    def descend(self, lr: float) -> float:
+        """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping."""
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        return norm.item()
+
     def sync(self) -> None:
         """Hand the present weights to a sampler that lags behind."""
         if self.sampler is not self.model:
@@ -107,11 +115,7 @@ class Trainer:
             metrics["loss"] += loss.item()
             for key, value in parts.items():  # additive over micro-batches
                 metrics[key] += value
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
-        metrics["grad_norm"] = norm.item()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.lr * self._warmup()
-        self.optimizer.step()
+        metrics["grad_norm"] = self.descend(self.config.lr * self._warmup())
 
     def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
         """Old log-probs of rows sampled under another context: the sampling policy's under this one."""
