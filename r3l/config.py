@@ -80,7 +80,7 @@ class TierConfig(Strict):
     tier: str
     label: str
     engine: Engine
-    model: str = Field(description="default model: a name under results/stored/models, a path, or a hub id")
+    model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     prompts: Literal["released", "compact"]
     samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
     train: TrainConfig
@@ -88,6 +88,51 @@ class TierConfig(Strict):
     evaluation: EvaluationConfig
     workers: int = Field(ge=0, description="environment processes")
     threads: int = Field(ge=1, description="torch threads; part of the fingerprint, since sums depend on it")
+    sources: dict[str, str]
+
+
+class ClusterConfig(Strict):
+    """The GPUs of one run on the trinity engine. Those that do not sample train."""
+
+    nodes: int = Field(ge=1)
+    gpus_per_node: int = Field(ge=1)
+    engines: int = Field(ge=1, description="inference engines, each with its own copy of the weights")
+    tensor_parallel: int = Field(1, ge=1, description="GPUs of one inference engine")
+    sequence_parallel: int = Field(1, ge=1, description="GPUs that share one long row in training (Ulysses)")
+    sampling_memory: float = Field(gt=0, le=1, description="share of a GPU that an inference engine takes")
+
+    @property
+    def trainer_gpus(self) -> int:
+        """GPUs left for training."""
+        return self.nodes * self.gpus_per_node - self.engines * self.tensor_parallel
+
+
+class ArchitectureConfig(Strict):
+    """Sizes of a decoder, as its config.json has them; r3l.memory plans with them."""
+
+    parameters: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+
+
+class ModelConfig(Strict):
+    """configs/models/<name>.yaml: a published language model, and what it changes in a tier."""
+
+    model: str
+    label: str = Field(description="its name in print, as in results/stored/published")
+    hub: str = Field(description="its id on the Hugging Face hub")
+    architecture: ArchitectureConfig
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    thinking: bool = Field(False, description="its chat template opens a thought and drops earlier ones")
+    set: dict[str, Any] = Field(
+        {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
+    )
+    cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
     sources: dict[str, str]
 
 
@@ -185,6 +230,18 @@ class Run(Strict):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def locate(model: str) -> str:
+    """Where a model lies: a stored model's folder; for one of configs/models its folder in $R3L_MODELS, which is named
+    as the last part of its hub id, else that id; else ``model`` itself (a path or a hub id)."""
+    if (STORED_MODELS / model).is_dir():
+        return str(STORED_MODELS / model)
+    described = find_model(model)
+    if described is None:
+        return model
+    own = Path(os.environ.get("R3L_MODELS", "")) / Path(described.hub).name
+    return str(own.absolute()) if os.environ.get("R3L_MODELS") and own.is_dir() else described.hub
+
+
 def weights_of(model: str) -> str | None:
     """The sha256 of a stored model's weights as its manifest states it; None for models from elsewhere."""
     path = STORED_MODELS / model / "warmstart.json"
@@ -192,7 +249,7 @@ def weights_of(model: str) -> str | None:
 
 
 def folders(kind: str) -> list[Path]:
-    """Where files of ``kind`` in {tiers, envs, methods, tables} lie.
+    """Where files of ``kind`` in {tiers, envs, models, methods, tables} lie.
 
     Methods may also lie in the folders of the environment variable R3L_METHODS (separated like PATH), beside their
     code: a method needs no change of this package.
@@ -254,6 +311,17 @@ def _hint(word: str, known: list[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+def find_model(name: str) -> ModelConfig | None:
+    """configs/models/<name>.yaml, or None: a stored model, a folder or a hub id that nothing is said about."""
+    return load("models", name, ModelConfig) if name in names("models") else None
+
+
+def model_label(name: str) -> str:
+    """What a model is called in print."""
+    found = find_model(name)
+    return found.label if found else name
+
+
 def load_method(name: str) -> MethodConfig:
     """configs/methods/<name>.yaml with what it extends filled in.
 
@@ -293,10 +361,11 @@ def variant(name: str) -> tuple[str, list[str]]:
 def resolve(
     tier: str, env: str, method: str, seed: int, model: str | None = None, overrides: list[str] | None = None
 ) -> Run:
-    """Combine the three files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
+    """Combine the four files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
 
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. A variant's keys are the method's settings, ``profile``,
-    ``engine``, or dotted keys of Run. Order of precedence: settings, profile, tier, variant, overrides.
+    ``engine``, or dotted keys of Run. Order of precedence: tier, environment, model, method (settings, profile, tier),
+    variant, overrides.
     """
     t = load("tiers", tier, TierConfig)
     e = load("envs", env, EnvConfig)
@@ -312,14 +381,17 @@ def resolve(
     settings = m.settings_in(profile, tier) | chosen
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
-    dotted = env_settings.pop("set") | {key: value for key, value in settings.items() if "." in key}
+    chosen_model = model or e.tiers[tier].model or t.model
+    described = find_model(chosen_model)
+    dotted = env_settings.pop("set") | (described.set if described else {})
+    dotted |= {key: value for key, value in settings.items() if "." in key}
     content = t.model_dump(exclude={"sources"}) | {
         "env": env,
         "method": method,
         "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
         "profile": profile,
         "engine": engine,
-        "model": model or e.tiers[tier].model or t.model,
+        "model": chosen_model,
         "seed": seed,
         "env_settings": env_settings,
         "method_code": m.code,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, load, names
+from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, load, locate, names
 from r3l.core.check import Check, guarded, verdict
 
 PYTHONS = ((3, 11), (3, 12))
@@ -106,8 +106,6 @@ def _models(models: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _model(model: str, users: list[str]) -> Check:
-    from r3l.local.checkpoint import locate
-
     where = Path(locate(model))
     present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
     found = _short(where) if present else f"no weights in {_short(where)}"

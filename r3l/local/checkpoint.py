@@ -13,19 +13,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import STORED_MODELS
+from r3l.config import STORED_MODELS, locate
 from r3l.core.errors import CheckpointError
 from r3l.local.trainer import Trainer
 from r3l.tracking import read_json, write_json_atomic
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
-
-
-def locate(model: str) -> str:
-    """A stored model's folder for its name, else ``model`` itself (a path or a hub id)."""
-    stored = STORED_MODELS / model
-    return str(stored) if stored.is_dir() else model
 
 
 def load_model(model: str, device: torch.device) -> tuple[Any, Any]:

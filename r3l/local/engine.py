@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l import accounting, trajectories
-from r3l.config import Run, build_method
+from r3l.config import Run, build_method, locate
 from r3l.core.batching import rows_of
 from r3l.core.method import Method
 from r3l.core.rollout import Arena
@@ -134,6 +134,6 @@ def _reference(run: Run, session: Session, method: Method) -> Any | None:
     """A frozen copy of the *starting* model, for a KL in the loss or in the metrics."""
     if method.kl_coef == 0 and run.train.kl_metric_every == 0:
         return None
-    if checkpoint.locate(run.model) == str(session.model.name_or_path):
+    if locate(run.model) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
     return checkpoint.load_model(run.model, session.model.device)[0].eval()
