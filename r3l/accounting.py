@@ -115,6 +115,20 @@ def of_rows(rows: Sequence[Row]) -> Metrics:
     }
 
 
+def of_training(rows: Sequence[Row], useful: Sequence[Row]) -> Metrics:
+    """Tokens and rows of an update with the ``useful`` ones of ``rows``; trained tokens by kind."""
+    metrics: Metrics = {
+        "tokens/trained": sum(int(r.mask.sum()) for r in useful),
+        "tokens/forwarded": sum(len(r.ids) for r in useful),
+        "rows/used": len(useful),
+        "rows/idle": len(rows) - len(useful),
+    }
+    for row in useful:
+        key = f"trained/{'sft' if row.sft else row.trajectory.kind}"
+        metrics[key] = metrics.get(key, 0) + int(row.mask.sum())
+    return metrics
+
+
 def _inversions(policy: Sequence[Row]) -> int:
     """Rows that get less than another row of their task with a lower reward (audit A-2)."""
     best: dict[tuple[str, float], float] = {}

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 from r3l.core.policy import Samples
@@ -406,9 +407,14 @@ def resolve(
     return run
 
 
-def _check_samples(run: Run) -> None:
+def dialogue_of(run: Run) -> Dialogue:
+    """The text side of a run's environment."""
     settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
-    if run.samples == "turn" and find_package(run.env).dialogue(settings).stop == "line":
+    return find_package(run.env).dialogue(settings)
+
+
+def _check_samples(run: Run) -> None:
+    if run.samples == "turn" and dialogue_of(run).stop == "line":
         raise ConfigError(
             f"{run.tier}/{run.env}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
             "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"

@@ -1,9 +1,9 @@
-"""What a training run leaves on disk and shows while it runs, whichever engine trains."""
+"""What a training run explores with, leaves on disk and shows while it runs, whichever engine trains."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from r3l import accounting
 from r3l.config import Run, build_method
+from r3l.core.environment import Dialogue
+from r3l.core.policy import PHASES, Policy, Sampling
+from r3l.core.pool import EnvironmentPool
+from r3l.core.rollout import Arena
+from r3l.core.seeds import Address
 from r3l.panel import describe
 from r3l.sinks import open_sinks
 from r3l.tracking import append_jsonl, commit, hardware, read_jsonl, rewrite_jsonl, sha256_of, versions
@@ -20,6 +25,28 @@ from r3l.tracking import append_jsonl, commit, hardware, read_jsonl, rewrite_jso
 METRICS = "metrics.jsonl"
 FINAL_WINDOW = 5  # steps averaged in result.json's "final"; our choice
 Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step
+
+
+def arena_of(
+    run: Run,
+    policy: Policy,
+    pool: EnvironmentPool,
+    dialogue: Dialogue,
+    gather: Callable[..., Coroutine[Any, Any, list[Any]]],
+    address: Address,
+    temperature: float,
+) -> Arena:
+    """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
+    s = run.sampling
+    return Arena(
+        policy=policy,
+        pool=pool,
+        dialogue=dialogue,
+        sampling=Sampling(temperature, s.max_tokens, stop=dialogue.stop),
+        feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
+        address=address,
+        gather=gather,
+    )
 
 
 def manifest(run: Run) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from r3l import accounting
 from r3l.config import TrainConfig
 from r3l.core import losses
-from r3l.core.batching import Row, collate, microbatches
+from r3l.core.batching import Row, collate, microbatches, useful_rows
 from r3l.core.method import Batch, Method
 
 
@@ -59,15 +60,8 @@ class Trainer:
 
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
-        # A KL term moves every row; released micro-batches are diluted by rows that train nothing.
-        all_count = self.method.kl_coef > 0 or self.method.loss_agg == "microbatch_released"
-        useful = [row for row in rows if all_count or not row.idle]
-        metrics: dict[str, float] = defaultdict(float)
-        metrics["tokens/trained"] = sum(int(r.mask.sum()) for r in useful)
-        metrics["tokens/forwarded"] = sum(len(r.ids) for r in useful)
-        metrics["rows/used"], metrics["rows/idle"] = len(useful), len(rows) - len(useful)
-        for row in useful:
-            metrics[f"trained/{'sft' if row.sft else row.trajectory.kind}"] += int(row.mask.sum())
+        useful = useful_rows(self.method, rows)
+        metrics: dict[str, float] = defaultdict(float, accounting.of_training(rows, useful))
         if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
         self.steps_done += 1
