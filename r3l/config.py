@@ -126,7 +126,9 @@ class ModelConfig(Strict):
     architecture: ArchitectureConfig
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     thinking: bool = Field(False, description="its chat template opens a thought and drops earlier ones")
-    set: dict[str, Any] = Field({}, description="what this model changes in the tier: samples, sampling.max_tokens, ...")
+    set: dict[str, Any] = Field(
+        {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
+    )
     cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
     sources: dict[str, str]
 
