@@ -24,6 +24,7 @@ TOTALS = (  # keys that are added up over a run
     "critique/",
     "retry/",
     "pivot/",
+    "diagnosis/",
     "leak/",
     "stop/",
     "dropped/",
@@ -37,7 +38,8 @@ def is_total(key: str) -> bool:
     return key.startswith(TOTALS) and not key.startswith("seconds/")
 
 
-RATES = {  # name: (sum of these keys, per sum of those)
+DIAGNOSES = ("diagnosis/accurate", "diagnosis/partial", "diagnosis/wrong")
+RATES: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {  # name: (sum of these keys, per sum of those)
     "reflection_valid": (("reflection/valid",), ("reflection/count",)),
     "retry_success": (("retry/success",), ("retry/count",)),
     "retry_improved": (("retry/improved",), ("retry/count",)),
@@ -45,6 +47,10 @@ RATES = {  # name: (sum of these keys, per sum of those)
     "pivot_turn": (("pivot/turns",), ("retry/count",)),
     "pivot_position": (("pivot/turns",), ("pivot/of_turns",)),
     "pivot_oracle_agreement": (("pivot/oracle_agrees",), ("pivot/with_oracle",)),
+    "pivot_oracle_near": (("pivot/oracle_near",), DIAGNOSES),
+    "retry_success_right_pivot": (("retry/right_pivot_success",), ("retry/right_pivot",)),
+    "retry_success_wrong_pivot": (("retry/wrong_pivot_success",), ("retry/wrong_pivot",)),
+    **{f"diagnosis_{grade}": ((f"diagnosis/{grade}",), DIAGNOSES) for grade in ("accurate", "partial", "wrong")},
     "masked": (("tokens/masked",), ("tokens/response",)),
     "imitated": (("trained/sft", "trained/reflection", "trained/critique"), ("tokens/trained",)),
     "answer_stated": (("leak/answer_stated",), ("leak/guidance",)),
