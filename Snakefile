@@ -172,8 +172,10 @@ rule budget:
         evaluations_of("table1"),
     output:
         report("results/budget.csv", category="Tables", labels={"table": "budget"}),
+        "results/budget.tex",
+        "results/budget.md",
     shell:
-        "{R3L} table budget {input} --out {output} > /dev/null"
+        "{R3L} table budget {input} --out {output[0]} > /dev/null"
 
 
 rule figure:

@@ -10,7 +10,7 @@ import numpy as np
 from r3l.core.trajectory import Group
 
 if TYPE_CHECKING:
-    from r3l.local.batching import Row
+    from r3l.core.batching import Row
 
 Metrics = dict[str, float]
 TOTALS = (  # keys that are added up over a run
@@ -24,6 +24,7 @@ TOTALS = (  # keys that are added up over a run
     "critique/",
     "retry/",
     "pivot/",
+    "diagnosis/",
     "leak/",
     "stop/",
     "dropped/",
@@ -37,7 +38,8 @@ def is_total(key: str) -> bool:
     return key.startswith(TOTALS) and not key.startswith("seconds/")
 
 
-RATES = {  # name: (sum of these keys, per sum of those)
+DIAGNOSES = ("diagnosis/accurate", "diagnosis/partial", "diagnosis/wrong")
+RATES: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {  # name: (sum of these keys, per sum of those)
     "reflection_valid": (("reflection/valid",), ("reflection/count",)),
     "retry_success": (("retry/success",), ("retry/count",)),
     "retry_improved": (("retry/improved",), ("retry/count",)),
@@ -45,6 +47,10 @@ RATES = {  # name: (sum of these keys, per sum of those)
     "pivot_turn": (("pivot/turns",), ("retry/count",)),
     "pivot_position": (("pivot/turns",), ("pivot/of_turns",)),
     "pivot_oracle_agreement": (("pivot/oracle_agrees",), ("pivot/with_oracle",)),
+    "pivot_oracle_near": (("pivot/oracle_near",), DIAGNOSES),
+    "retry_success_right_pivot": (("retry/right_pivot_success",), ("retry/right_pivot",)),
+    "retry_success_wrong_pivot": (("retry/wrong_pivot_success",), ("retry/wrong_pivot",)),
+    **{f"diagnosis_{grade}": ((f"diagnosis/{grade}",), DIAGNOSES) for grade in ("accurate", "partial", "wrong")},
     "masked": (("tokens/masked",), ("tokens/response",)),
     "imitated": (("trained/sft", "trained/reflection", "trained/critique"), ("tokens/trained",)),
     "answer_stated": (("leak/answer_stated",), ("leak/guidance",)),
@@ -113,6 +119,20 @@ def of_rows(rows: Sequence[Row]) -> Metrics:
         "tokens/response": sampled,
         "tokens/masked": sampled - sum(int(row.mask.sum()) for row in policy),
     }
+
+
+def of_training(rows: Sequence[Row], useful: Sequence[Row]) -> Metrics:
+    """Tokens and rows of an update with the ``useful`` ones of ``rows``; trained tokens by kind."""
+    metrics: Metrics = {
+        "tokens/trained": sum(int(r.mask.sum()) for r in useful),
+        "tokens/forwarded": sum(len(r.ids) for r in useful),
+        "rows/used": len(useful),
+        "rows/idle": len(rows) - len(useful),
+    }
+    for row in useful:
+        key = f"trained/{'sft' if row.sft else row.trajectory.kind}"
+        metrics[key] = metrics.get(key, 0) + int(row.mask.sum())
+    return metrics
 
 
 def _inversions(policy: Sequence[Row]) -> int:

@@ -21,6 +21,7 @@ from r3l.core.rollout import Arena, Episode, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
+from r3l.diagnosis import count_retry, diagnose
 from r3l.reflection import Reflection, ReflectionSettings, Report, reflect
 from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, retry
 
@@ -110,11 +111,13 @@ class R3L(TrainedMethod[R3LSettings]):
         report = reflection.verdict
         if not isinstance(report, Report) or report.pivot is None:
             return
-        pivot = choose_pivot(s.pivot, report.pivot, base, arena)
+        oracle = diagnose(report, base, arena)
+        pivot = choose_pivot(s.pivot, report.pivot, oracle, attempt.base, arena)
         if pivot is None:
             return
         guidance = guidance_text(report, s.guidance)
         done = await retry(arena, base, pivot, guidance, s, number, s.replay_duplicate_obs)
+        count_retry(arena, pivot, oracle, done.guided.success)
         attempt.retries.append((reflection, done))
         attempt.pivots.append(pivot if s.credit_from == "restart" else report.pivot)
         for trajectory in (done.distilled, done.guided):

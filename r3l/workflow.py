@@ -20,6 +20,7 @@ WORKFLOW = CONFIGS / "workflow.yaml"
 NEEDED = {  # by the kind of a table
     "scores": ("baseline", "methods"),
     "measures": ("measures", "methods"),
+    "exams": ("published", "sets", "reason"),
     "published": ("published", "reason"),
 }
 
@@ -42,7 +43,7 @@ class WorkflowConfig(Strict):
 
     def rows(self, table: TableConfig) -> list[str]:
         """The methods of ``table``."""
-        if table.kind == "published":
+        if table.kind in ("exams", "published"):
             return []
         if self.methods is not None:
             return self.methods
@@ -54,10 +55,10 @@ class TableConfig(Strict):
 
     table: str
     title: str
-    kind: Literal["scores", "measures", "published"] = Field(
+    kind: Literal["scores", "measures", "exams", "published"] = Field(
         "scores",
         description="scores: success on the test panel; measures: what training counted (r3l.report.measures); "
-        "published: models or sets that no runs of this tier can have",
+        "exams: models on question sets (r3l evaluate --set); published: what no runs of this tier can be",
     )
     baseline: str = Field("", description="scores: the method that differences are paired with")
     methods: list[str] = Field([], description="scores and measures: the rows")
@@ -68,7 +69,8 @@ class TableConfig(Strict):
     published_as: dict[str, str] = Field(
         {}, description="method or variant: its name there, where that is not its label"
     )
-    reason: str = Field("", description="published: why there are no runs")
+    sets: dict[str, str] = Field({}, description="exams: our name of a question set -> its name in print")
+    reason: str = Field("", description="exams, published: why there are no runs")
     sources: dict[str, str]
 
 

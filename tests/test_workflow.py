@@ -82,9 +82,18 @@ def test_every_table_is_a_target_in_three_forms(folder):
     assert jobs(text) == {"table": 3, "total": 3}  # nothing that this tier could train
 
 
-@pytest.mark.parametrize(("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("published", "reason")])
+@pytest.mark.parametrize(
+    ("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("exams", "sets"), ("published", "reason")]
+)
 def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
-    whole = {"baseline": "a", "methods": ["a"], "measures": ["m"], "published": ["p"], "reason": "r"}
+    whole = {
+        "baseline": "a",
+        "methods": ["a"],
+        "measures": ["m"],
+        "published": ["p"],
+        "sets": {"s": "S"},
+        "reason": "r",
+    }
     lacking = {k: v for k, v in whole.items() if k != key}
     table = workflow.TableConfig(table="t", title="T", kind=kind, sources={}, **lacking)
     monkeypatch.setattr(workflow, "load_config", lambda *_: table)

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from r3l.cli import bench, build, grid, html, published, reports, runs
+from r3l.cli import bench, build, grid, html, paper, published, reports, runs
 from r3l.core.errors import R3LError
 from r3l.preemption import Preempted
 
@@ -44,6 +44,7 @@ app.command("switches")(reports.list_switches)
 app.command("envs")(reports.envs)
 app.command("doctor")(reports.doctor)
 app.command("published")(published.published)
+app.command("trinity-config")(paper.trinity_config)
 app.command("warmstart")(build.warmstart)
 model_app.command("fetch")(build.model_fetch)
 panel_app.command("check")(build.panel_check)

@@ -29,22 +29,24 @@ def table(
     Example: `r3l table table1 --out results/table1.csv`
     """
     from r3l import workflow
-    from r3l.report import budget, make, records, tables
+    from r3l.report import budget, exams, layout, make, records
 
     known = workflow.tables()
     check_known("table", name, {*known, "budget"})
     if name == "budget":
         cost = budget.table(records.load(evaluations or records.find(results)))
+        printed = budget.lay_out(cost)
         if out:
-            tables.write_csv(cost, out)
-        print_shown({"rows": cost}, as_json, budget.render(cost))
+            make.write(cost, printed, out)
+        print_shown({"rows": cost}, as_json, layout.to_terminal(printed))
         return
     config, chosen = workflow.load(), known[name]
-    found = _belonging(chosen, config, evaluations, results)
+    sat = (evaluations or exams.find(results)) if chosen.kind == "exams" else []
+    found = [] if chosen.kind == "exams" else _belonging(chosen, config, evaluations, results)
     run = {record["method"] for record in found}
     wanted = [m for m in chosen.methods if m in run or m in config.rows(chosen)]
     planned = len(config.seeds) if seeds_planned is None else seeds_planned
-    made = make.make(chosen, found, rows.split(",") if rows else wanted, planned, config.tier)
+    made = make.make(chosen, found, rows.split(",") if rows else wanted, planned, config.tier, sat)
     if out:
         made.write(out)
     print_shown({"rows": made.rows}, as_json, made.render())

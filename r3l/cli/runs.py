@@ -93,7 +93,7 @@ def evaluate(
     temperature: Annotated[float | None, typer.Option(min=0, help="Default: the protocol's.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one reply. Default: the protocol's.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Replies at once: requests in flight, or rows of a batch.")] = 16,
-    out: Annotated[Path | None, typer.Option(help="Default: results/evaluations/ENV/MODEL/PROTOCOL/seedN.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Default: results/evaluations/ENV/MODEL/EXAM/seedN.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a run on its test panel (last checkpoint, no reflection, no guidance), or a model on question sets.
@@ -130,7 +130,8 @@ def evaluate(
             from r3l.evaluation.local_model import LocalModel
 
             answering = LocalModel(str(model), warmth, length, batch)
-        where = out or RESULTS / "evaluations" / env / answering.name.replace("/", "--") / protocol / f"seed{seed}"
+        taken = "-".join(map(str, exam.settings.values()))  # standard-boxed
+        where = out or RESULTS / "evaluations" / env / answering.name.replace("/", "--") / taken / f"seed{seed}"
         found = exams.evaluate_sets(exam, answering, names, where, seed, limit)
     if as_json:
         print(json.dumps(found, sort_keys=True))

@@ -124,9 +124,11 @@ def evaluate_sets(
 ) -> dict[str, Any]:
     """Ask every question of ``sets`` (of each the first ``limit``) that ``out`` has no line of, and score all.
 
-    Returns what evaluation.json holds. Raises RunDirectoryError where ``out`` is of other settings.
+    Returns what evaluation.json holds; ``of`` is the size of a whole set. Raises RunDirectoryError where ``out`` is of
+    other settings.
     """
-    asked = {name: exam.questions(name)[:limit] for name in dict.fromkeys(sets)}
+    whole = {name: exam.questions(name) for name in dict.fromkeys(sets)}
+    asked = {name: questions[:limit] for name, questions in whole.items()}
     settings = {"model": model.name, "seed": seed, **exam.settings, **model.settings}
     with locked(out):
         _own(out, settings)
@@ -139,7 +141,10 @@ def evaluate_sets(
                 tick(bool(next(iter(row["marks"].values()))["correct"]))
         evaluation = {
             "settings": settings,
-            "sets": {name: scores([done[q.id] for q in questions], questions) for name, questions in asked.items()},
+            "sets": {
+                name: scores([done[q.id] for q in questions], questions) | {"of": len(whole[name])}
+                for name, questions in asked.items()
+            },
         }
         write_json_atomic(out / "evaluation.json", evaluation)
     return evaluation

@@ -23,7 +23,10 @@ _SPLITS = {
 
 
 def load_gguf(path: Path) -> tuple[Any, Any]:
-    """(model, tokenizer), float32. Raises ConfigError without the extra ``smol``, DataError for an unknown splitting."""
+    """(model, tokenizer), float32.
+
+    Raises ConfigError without the extra ``smol``, DataError for an unknown splitting.
+    """
     try:
         import accelerate  # noqa: F401 - transformers asks for it
         from gguf import GGUFReader

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from r3l.config import Run
+from r3l.config import Run, dialogue_of
 from r3l.core.environment import Dialogue, EnvironmentPackage
-from r3l.core.policy import PHASES, Sampling
 from r3l.core.pool import EnvironmentPool, find_package
 from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
@@ -20,6 +19,7 @@ from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import Masters, compute_dtype, device_of, lower
 from r3l.preemption import Orders, orders
+from r3l.training import arena_of
 
 T = TypeVar("T")
 
@@ -41,16 +41,8 @@ class Session:
 
     def arena(self, address: Address, temperature: float) -> Arena:
         """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
-        s = self.run.sampling
-        return Arena(
-            policy=self.policy,
-            pool=self.pool,
-            dialogue=self.dialogue,
-            sampling=Sampling(temperature, s.max_tokens, stop=self.dialogue.stop),
-            feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
-            address=address,
-            gather=self.policy.lockstep.gather,
-        )
+        gather = self.policy.lockstep.gather
+        return arena_of(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
@@ -66,7 +58,6 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     device = device_of(run.device)
     torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU
     package = find_package(run.env)
-    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
     network, tokenizer = load_model(model, device)
     dtype = compute_dtype(run.compute_dtype, device)
     masters = Masters(network, dtype) if trains else None
@@ -77,7 +68,9 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
             policy = LocalPolicy(
                 network, tokenizer, run.sampling.max_context, samples=run.samples, budget=run.sampling.tokens_per_batch
             )
-            dialogue = package.dialogue(settings)
-            yield Session(run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received)
+            dialogue = dialogue_of(run)
+            yield Session(
+                run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received
+            )
     finally:
         pool.close()

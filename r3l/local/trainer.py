@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,10 +10,11 @@ from typing import Any
 
 import torch
 
+from r3l import accounting
 from r3l.config import TrainConfig
 from r3l.core import losses
+from r3l.core.batching import Row, collate, microbatches, useful_rows
 from r3l.core.method import Batch, Method
-from r3l.local.batching import Row, collate, microbatches
 from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
 from r3l.local.precision import Masters, vocabulary_logits
 
@@ -81,7 +83,9 @@ class Trainer:
         self.temperature = temperature
         self.masters = masters or Masters(model)
         if config.gradient_checkpointing:
-            model.gradient_checkpointing_enable()
+            with warnings.catch_warnings():  # renamed in the course of transformers 5.17 to 5.23; both names work there
+                warnings.simplefilter("ignore", FutureWarning)
+                model.gradient_checkpointing_enable()
         self.optimizer = torch.optim.AdamW(
             self.masters.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
@@ -89,19 +93,21 @@ class Trainer:
 
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
-        # A KL term moves every row; released micro-batches are diluted by rows that train nothing.
-        all_count = self.method.kl_coef > 0 or self.method.loss_agg == "microbatch_released"
-        useful = [row for row in rows if all_count or not row.idle]
-        metrics: dict[str, float] = defaultdict(float)
-        metrics["tokens/trained"] = sum(int(r.mask.sum()) for r in useful)
-        metrics["tokens/forwarded"] = sum(len(r.ids) for r in useful)
-        metrics["rows/used"], metrics["rows/idle"] = len(useful), len(rows) - len(useful)
-        for row in useful:
-            metrics[f"trained/{'sft' if row.sft else row.trajectory.kind}"] += int(row.mask.sum())
+        useful = useful_rows(self.method, rows)
+        metrics: dict[str, float] = defaultdict(float, accounting.of_training(rows, useful))
         if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
         self.steps_done += 1
         return dict(metrics)
+
+    def descend(self, lr: float) -> float:
+        """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping."""
+        norm = torch.nn.utils.clip_grad_norm_(self.masters.parameters, self.config.grad_clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.masters.publish()
+        return norm.item()
 
     def sync(self) -> None:
         """Hand the present weights to a sampler that lags behind."""
@@ -152,16 +158,12 @@ class Trainer:
         gap = Gap()
         for part in microbatches(rows, self.config.tokens_per_microbatch, self.method.loss_agg):
             batch = collate(part, self.model.device)
-            with naming_the_knob("in training a micro-batch of {} x {} tokens".format(*batch.ids_B_T.shape), TRAINING_KNOBS):
+            rows_tokens = " x ".join(map(str, batch.ids_B_T.shape))
+            with naming_the_knob(f"in training a micro-batch of {rows_tokens} tokens", TRAINING_KNOBS):
                 self._backward(batch, part, gap, metrics)
             self.masters.collect()
         metrics |= gap.metrics()
-        norm = torch.nn.utils.clip_grad_norm_(self.masters.parameters, self.config.grad_clip)
-        metrics["grad_norm"] = norm.item()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.lr * self._warmup()
-        self.optimizer.step()
-        self.masters.publish()
+        metrics["grad_norm"] = self.descend(self.config.lr * self._warmup())
 
     def _backward(self, batch: Batch, rows: Sequence[Row], gap: Gap, metrics: dict[str, float]) -> None:
         if self.method.kl_coef > 0:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
-
 from r3l.accounting import rates
+from r3l.report.layout import Blocks, Cell, Layout
 from r3l.report.records import Record, by_method
 
 Row = dict[str, Any]
@@ -61,32 +60,33 @@ def _row(bench: tuple[str, str, str], seeds: list[Record]) -> Row:
     }
 
 
-def render(rows: Sequence[Row]) -> Table:
-    """For a terminal."""
-    shown = Table(
-        title="Budget parity: training only, means over seeds",
-        caption="tokens: generated while rolling out, reflecting, criticising, retrying; x: all of them against the "
-        "cheapest; masked: sampled tokens without gradient; imitated: share of trained tokens; seconds as measured "
-        "(runs side by side share the machine)",
-    )
-    columns = {
-        "env": "env",
-        "method": "label",
-        "rollouts": "rollouts",
-        "env steps": "env_steps",
-        "rollout": "rollout_tokens",
-        "reflect": "reflection_tokens",
-        "critique": "critique_tokens",
-        "retry": "retry_tokens",
-        "x": "relative_generated",
-        "trained": "trained_tokens",
-        "masked": "masked",
-        "imitated": "imitated",
-        "explore s": "seconds_explore",
-        "train s": "seconds_train",
-    }
-    for name in columns:
-        shown.add_column(name, justify="left" if name in ("env", "method") else "right")
+COLUMNS = {  # in print: column
+    "rollouts": "rollouts",
+    "env steps": "env_steps",
+    "rollout": "rollout_tokens",
+    "reflect": "reflection_tokens",
+    "critique": "critique_tokens",
+    "retry": "retry_tokens",
+    "x": "relative_generated",
+    "trained": "trained_tokens",
+    "masked": "masked",
+    "imitated": "imitated",
+    "explore s": "seconds_explore",
+    "train s": "seconds_train",
+}
+NOTE = (
+    "Tokens: generated while rolling out, reflecting, criticising, retrying; x: all of them against the cheapest; "
+    "masked: sampled tokens without gradient; imitated: share of trained tokens; seconds as measured (runs side by "
+    "side share the machine)."
+)
+
+
+def lay_out(rows: Sequence[Row]) -> Layout:
+    """As it is printed: a block an environment and model, a line a method. Nothing is marked as best."""
+    blocks: Blocks = {}
     for row in rows:
-        shown.add_row(*("" if row[key] is None else str(row[key]) for key in columns.values()))
-    return shown
+        cells = {name: Cell("" if row[key] is None else f"{row[key]:,}") for name, key in COLUMNS.items()}
+        blocks.setdefault(f"{row['tier']}, {row['env']}, {row['model']}", {})[row["label"]] = cells
+    return Layout(
+        "Budget parity: training only, means over seeds", list(COLUMNS), dict.fromkeys(COLUMNS, ""), blocks, [NOTE]
+    )

@@ -153,6 +153,8 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
         "Ours: mean ± 95 % interval over training seeds; one seed has none. (n/m): n of m planned seeds are done. "
         "Bold: the best of its block among those with all seeds; it need not differ significantly."
     ]
+    if any((row.get("interval") or "").startswith("Wilson") for row in rows):
+        notes.append("One run on a question set has Wilson's interval over its questions.")
     notes += [f"Ours: tier {label}." for label in sorted({r["tier_label"] for r in rows if r["tier_label"]})]
     notes += [] if several else _elsewhere(rows, columns)
     reasons = Counter((row["verdict"], row["verdict_reason"]) for row in rows if row["method"] != CONSTANT)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from r3l.report import details, layout, measures, published, tables
+from r3l.report import details, exams, layout, measures, published, tables
 from r3l.report.published import Reference
 from r3l.report.records import Record
 from r3l.workflow import TableConfig
@@ -31,19 +31,36 @@ class Made:
         return Group(shown, "", details.render(self.rows)) if self.config.kind == "scores" else shown
 
     def write(self, out: Path) -> None:
-        """``out`` as CSV (the long form), and beside it .tex and .md (the layout)."""
-        tables.write_csv(self.rows, out)
-        tables.write_out(layout.to_latex(self.printed), out.with_suffix(".tex"))
-        tables.write_out(layout.to_markdown(self.printed), out.with_suffix(".md"))
+        """``out`` in its three forms (see :func:`write`)."""
+        write(self.rows, self.printed, out)
 
 
-def make(config: TableConfig, records: Sequence[Record], methods: Sequence[str], seeds_planned: int, tier: str) -> Made:
-    """The table that ``config`` describes, from whatever runs there are. ``tier``: whose it is where there are none."""
+def write(rows: Sequence[Row], printed: layout.Layout, out: Path) -> None:
+    """``out`` as CSV (the long form), and beside it .tex and .md (the layout)."""
+    tables.write_csv(rows, out)
+    tables.write_out(layout.to_latex(printed), out.with_suffix(".tex"))
+    tables.write_out(layout.to_markdown(printed), out.with_suffix(".md"))
+
+
+def make(
+    config: TableConfig,
+    records: Sequence[Record],
+    methods: Sequence[str],
+    seeds_planned: int,
+    tier: str,
+    evaluations: Sequence[Path] = (),
+) -> Made:
+    """The table that ``config`` describes, from whatever runs there are. ``tier``: whose it is where there are none.
+
+    ``evaluations``: those of question sets, for tables of kind ``exams``.
+    """
     beside = [row for name in config.published for row in published.of_table(name)]
     reference = Reference(beside, config.published_as)
     if config.kind == "measures":
         rows = measures.table(records, methods, config.measures, seeds_planned, config.title, reference)
         beside = [row for row in beside if row.metric in config.measures]
+    elif config.kind == "exams":
+        rows = exams.table(evaluations, reference, config.sets, tier, config.title, config.reason)
     elif config.kind == "published":
         rows = tables.published_table(records, reference, tier, seeds_planned, config.title, config.reason)
     else:

@@ -24,15 +24,15 @@ Better = Literal["high", "low", ""]
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of one training run; ``of`` is None where our runs do not count what the paper does.
+    """A number of one training run; ``of`` returns None where a run had nothing to count.
 
-    ``of`` returns None where a run had nothing to count. ``caveat``: why ours and the published number differ in kind.
+    ``caveat``: why ours and the published number differ in kind.
     """
 
     label: str
     unit: Unit
     better: Better
-    of: Callable[[Record], float | None] | None = None
+    of: Callable[[Record], float | None]
     caveat: str = ""
 
 
@@ -64,16 +64,20 @@ def _seconds_per_step(key: str) -> Callable[[Record], float | None]:
     return value
 
 
-WITHIN_ONE = "ours: the oracle's very turn; the paper: within one step of it"
+JUDGED = "ours: by rule, against the critic's pivot and cause; the paper does not say who judged"
 OUR_MACHINE = "seconds of another machine"
 MEASURES = {
     "retry_improved": Measure("retries that improve", "share", "high", _rate("retry_improved")),
-    "pivot_oracle_agreement": Measure("oracle agreement", "share", "high", _rate("pivot_oracle_agreement"), WITHIN_ONE),
-    "retry_success_right_pivot": Measure("retry success, right pivot", "share", "high"),
-    "retry_success_wrong_pivot": Measure("retry success, wrong pivot", "share", "high"),
-    "diagnosis_accurate": Measure("accurate", "share", "high"),
-    "diagnosis_partial": Measure("partial", "share", ""),
-    "diagnosis_wrong": Measure("misdiagnosed", "share", "low"),
+    "pivot_oracle_agreement": Measure("oracle agreement", "share", "high", _rate("pivot_oracle_near")),
+    "retry_success_right_pivot": Measure(
+        "retry success, right pivot", "share", "high", _rate("retry_success_right_pivot")
+    ),
+    "retry_success_wrong_pivot": Measure(
+        "retry success, wrong pivot", "share", "high", _rate("retry_success_wrong_pivot")
+    ),
+    "diagnosis_accurate": Measure("accurate", "share", "high", _rate("diagnosis_accurate"), JUDGED),
+    "diagnosis_partial": Measure("partial", "share", "", _rate("diagnosis_partial"), JUDGED),
+    "diagnosis_wrong": Measure("misdiagnosed", "share", "low", _rate("diagnosis_wrong"), JUDGED),
     "turns_per_task": Measure("turns a task", "turns", "low", _per_task("env_steps")),
     "trained_tokens_per_task": Measure("trained tokens a task", "tokens", "low", _per_task("tokens/trained")),
     "rollout_seconds": Measure("rollout s a step", "s", "low", _seconds_per_step("seconds/explore"), OUR_MACHINE),
@@ -116,8 +120,6 @@ def table(
 def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference) -> Row:
     measure = MEASURES[name]
     unit = {"unit": measure.unit}
-    if measure.of is None:
-        return unit | verdict.incomplete(None, "not counted")
     if not seeds:
         return unit | verdict.incomplete(None, "no run")
     values = [value for record in seeds if (value := measure.of(record)) is not None]

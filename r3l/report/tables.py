@@ -131,7 +131,7 @@ def _constant(record: Record, group: str) -> Row:
         "label": CONSTANT_LABEL,
         "provenance": "constant",
         "measure": "success",
-        "mean": _rounded(known["success"][group]),
+        "mean": rounded(known["success"][group]),
         "seeds_done": 0,
         "seeds_planned": 0,
         "episodes": 0,
@@ -156,7 +156,7 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
         "provenance": "ours",
         "measure": "success",
         **_interval("", _measured(seeds, group, "success")),
-        "reward_mean": _rounded(np.mean([record["groups"][group]["reward"] for record in seeds])),
+        "reward_mean": rounded(np.mean([record["groups"][group]["reward"] for record in seeds])),
         "seeds_done": len(seeds),
         "seeds_planned": planned,
         "episodes": len(episodes),
@@ -174,9 +174,9 @@ def _measured(seeds: Sequence[Record], group: str, metric: str) -> Interval:
 
 def _interval(prefix: str, found: Interval) -> Row:
     return {
-        f"{prefix}mean": _rounded(found.mean),
-        f"{prefix}low": _rounded(found.low),
-        f"{prefix}high": _rounded(found.high),
+        f"{prefix}mean": rounded(found.mean),
+        f"{prefix}low": rounded(found.low),
+        f"{prefix}high": rounded(found.high),
         f"{prefix}interval": found.kind,
     }
 
@@ -191,7 +191,7 @@ def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Row:
     b = scores_S_T([theirs[record["seed"]] for record in ours], group)
     return {
         **_interval("difference_", statistics.paired_difference(a, b)),
-        "probability_of_improvement": _rounded(statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1))),
+        "probability_of_improvement": rounded(statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1))),
         "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
     }
 
@@ -199,7 +199,7 @@ def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Row:
 def _correct(rows: list[Row]) -> None:
     tested = [row for row in rows if row["p_value"] is not None]
     for row, adjusted in zip(tested, statistics.holm([row["p_value"] for row in tested]), strict=True):
-        row["p_value"], row["p_holm"] = _rounded(row["p_value"]), _rounded(adjusted)
+        row["p_value"], row["p_holm"] = rounded(row["p_value"]), rounded(adjusted)
 
 
 def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference: Reference) -> Row:
@@ -215,7 +215,7 @@ def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference:
 
 
 def _share(episodes: Sequence[dict[str, Any]], reasons: tuple[str, ...]) -> float | None:
-    return _rounded(sum(e["stop_reason"] in reasons for e in episodes) / len(episodes))
+    return rounded(sum(e["stop_reason"] in reasons for e in episodes) / len(episodes))
 
 
 def _mean_budget(seeds: Sequence[Record], key: str) -> int:
@@ -224,7 +224,8 @@ def _mean_budget(seeds: Sequence[Record], key: str) -> int:
     return round(total / len(seeds))
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
+    """As tables store numbers."""
     return None if value is None else round(float(value), DIGITS)
 
 

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from r3l.config import ClusterConfig, ModelConfig, Run, build_method, find_model, locate, variant
+import yaml
+
+from r3l.config import ClusterConfig, ModelConfig, Run, build_method, find_model, locate, names, variant
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 
+VERSION = "0.6.0"  # of Trinity-RFT; another version has other keys, and unknown ones are errors
 WORKFLOW = "r3l.trinity.workflow.MethodWorkflow"
 ADVANTAGE = "r3l.trinity.advantage.MethodAdvantage"
 LOSS = "r3l.trinity.loss.MethodLoss"
@@ -77,6 +80,12 @@ def trinity_config(run: Run, place: Place) -> Config:
     return config
 
 
+def as_yaml(run: Run, config: Config) -> str:
+    """``config`` for `trinity run --config FILE`, headed by what it is of. The run stands in it once, as an anchor."""
+    head = f"# Trinity-RFT {VERSION}: {run.cell}, seed {run.seed}, profile {run.profile}. Made by r3l trinity-config.\n"
+    return head + yaml.safe_dump(config, sort_keys=False)
+
+
 def algorithm_name(method: str, reference: bool = False) -> str:
     """The dotted path of a method's algorithm type; of a variant that of its method.
 
@@ -110,9 +119,9 @@ def described(run: Run) -> ModelConfig:
     found = find_model(run.model)
     if found is None or found.cluster is None:
         raise ConfigError(
-            f"model {run.model!r} has no GPUs planned, which the trinity engine needs; add configs/models/NAME.yaml "
-            "with a `cluster` (as configs/models/qwen2.5-1.5b.yaml) and give --model NAME. Weights that lie in a "
-            "folder are found through $R3L_MODELS"
+            f"model {run.model!r} has no GPUs planned, which the trinity engine needs; planned are "
+            f"{', '.join(names('models'))}. For another one add configs/models/NAME.yaml with a `cluster`; weights "
+            "that lie in a folder are found through $R3L_MODELS"
         )
     return found
 
@@ -149,7 +158,7 @@ def _algorithm(run: Run, method: Method, place: Place, own: Config) -> Config:
             "lr": run.train.lr,
             "lr_warmup_steps": run.train.lr_warmup_steps,
             "lr_scheduler_type": "constant",
-            "min_lr_ratio": 1.0,
+            "min_lr_ratio": 0.0,
             "betas": list(run.train.betas),
             "weight_decay": run.train.weight_decay,
             "clip_grad": run.train.grad_clip,

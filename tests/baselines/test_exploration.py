@@ -163,19 +163,15 @@ def test_the_oracle_pivot_is_the_environments_review():
 
 
 def test_random_pivots_are_addressed_and_uniform():
-    from r3l.core.rollout import Episode
     from r3l.retry import choose_pivot
 
-    a = arena(Scripted([]), EnvironmentPool("alfworld", 0))
-    a.dialogue.review = lambda ended: None
+    a = arena(Scripted([]), None)
     found = []
     for member in range(400):
         base = make_trajectory(4)
         base.member = member
-        episode = Episode(base, None, None, None)
-        episode.ended = lambda: None
-        found.append(choose_pivot("random", 0, episode, a))
-        assert found[-1] == choose_pivot("random", 3, episode, a)
+        found.append(choose_pivot("random", 0, None, base, a))
+        assert found[-1] == choose_pivot("random", 3, 2, base, a)
     assert set(found) == {0, 1, 2, 3} and max(abs(found.count(k) - 100) for k in range(4)) < 45  # 5 sd
 
 

@@ -61,19 +61,20 @@ def test_what_is_not_there_says_why(tmp_path):
     assert [found["r3l", n]["seeds_done"] for n in names] == [0, 0]
     assert found["r3l", "retry_improved"]["verdict_reason"] == "no run"
     assert found["grpo", "retry_improved"]["verdict_reason"] == "none"
-    assert found["grpo", "diagnosis_accurate"]["verdict_reason"] == "not counted"
+    assert found["grpo", "diagnosis_accurate"]["verdict_reason"] == "none"
     assert all(row["mean"] is None for row in found.values())
 
 
 def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
-    budget = {"retry/count": 100, "pivot/with_oracle": 10, "pivot/oracle_agrees": 6}
+    budget = {"retry/count": 100, "pivot/oracle_near": 6, "diagnosis/accurate": 7, "diagnosis/wrong": 3}
     for seed, improved in enumerate((64, 65)):
         a_run(tmp_path, seed, budget | {"retry/improved": improved}, **PAPER)
     reference = published.Reference([*published.of_table("retry_improvement"), *published.of_table("pivot")])
-    found = rows(tmp_path, ["retry_improved", "pivot_oracle_agreement"], reference=reference)
+    found = rows(tmp_path, ["retry_improved", "pivot_oracle_agreement", "diagnosis_accurate"], reference=reference)
     improved = found["r3l", "retry_improved"]
     assert (improved["paper"], improved["paper_difference"], improved["verdict"]) == (0.647, -0.002, "within interval")
     assert found["r3l", "pivot_oracle_agreement"]["verdict"] == "not comparable"  # published by step
+    assert found["r3l", "pivot_oracle_agreement"]["mean"] == 0.6 and found["r3l", "diagnosis_accurate"]["mean"] == 0.7
 
 
 def test_an_unknown_measure_is_an_error(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from r3l import workflow
 from r3l.config import ROOT
-from r3l.report import budget, make, records, tables
+from r3l.report import budget, make, records
 from r3l.tracking import read_json, read_jsonl
 
 STORED = ROOT / "results" / "stored"
@@ -26,7 +26,8 @@ def stored_rows(name):
 def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
     """By `r3l table NAME --results results/stored --seeds-planned 3 --out results/stored/NAME_nano.csv`."""
     if name == "budget":
-        tables.write_csv(budget.table(runs), tmp_path / "made.csv")
+        rows = budget.table(runs)
+        make.write(rows, budget.lay_out(rows), tmp_path / "made.csv")
     else:
         table = workflow.tables()[name]
         chosen = [record for record in runs if record["env"] in workflow.load().columns(table)]

@@ -139,7 +139,7 @@ def test_evaluate_on_a_server_end_to_end(monkeypatch, capsys, tmp_path, golds):
         "temperature": 0.0,
         "max_tokens": 4096,
     }
-    out = tmp_path / "results" / "evaluations" / "math" / "tiny--model" / "standard" / "seed0"
+    out = tmp_path / "results" / "evaluations" / "math" / "tiny--model" / "standard-boxed" / "seed0"
     assert json.loads((out / "evaluation.json").read_text()) == found
     assert len((out / "items.jsonl").read_text().splitlines()) == 6
 

@@ -1,0 +1,44 @@
+"""How good reflections are: held against the environment's own critic (paper, appendix: pivots and an oracle).
+
+Only counted; nothing learns from it. The paper lets somebody judge diagnoses. Here a rule does: the critic's pivot
+(within one turn) and the critic's cause make a diagnosis ``accurate``, one of the two ``partial``, neither ``wrong``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from r3l.core.rollout import Arena, Episode
+from r3l.reflection import Report
+
+TOLERANCE = 1  # turns between a pivot and the oracle's; paper, appendix: "within one step"
+GRADES = ("wrong", "partial", "accurate")  # by how much of pivot and cause is right
+
+
+def diagnose(report: Report, base: Episode, arena: Arena) -> int | None:
+    """Count how ``report`` compares with the critic's; the critic's pivot, or None where it has none."""
+    critic = arena.dialogue.review(base.ended())
+    if critic is None or critic["retry_from_step"] is None or report.pivot is None:
+        return None
+    oracle = int(critic["retry_from_step"])
+    near = abs(oracle - report.pivot) <= TOLERANCE
+    arena.counters["pivot/with_oracle"] += 1
+    arena.counters["pivot/oracle_agrees"] += int(oracle == report.pivot)
+    arena.counters["pivot/oracle_near"] += int(near)
+    arena.counters[f"diagnosis/{GRADES[near + _same_cause(report.content, critic)]}"] += 1
+    return oracle
+
+
+def _same_cause(ours: Mapping[str, Any], critic: Mapping[str, Any]) -> bool:
+    """Whether our words contain the critic's, whatever their case."""
+    return str(critic["root_cause_analysis"]).lower() in str(ours["root_cause_analysis"]).lower()
+
+
+def count_retry(arena: Arena, pivot: int, oracle: int | None, success: bool) -> None:
+    """Count a retry from ``pivot`` as from a right or a wrong one; without an oracle as neither."""
+    if oracle is None:
+        return
+    side = "right" if abs(oracle - pivot) <= TOLERANCE else "wrong"
+    arena.counters[f"retry/{side}_pivot"] += 1
+    arena.counters[f"retry/{side}_pivot_success"] += int(success)
