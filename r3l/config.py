@@ -259,6 +259,8 @@ class Run(Strict):
         package = find_package(self.env)
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
+        if self.env_settings.warmstart:
+            content["warmstart"] = recipe_of(self.env_settings.warmstart)
         for part, keys in UNHASHED.items():
             for key in keys:
                 content[part].pop(key)
@@ -282,6 +284,39 @@ def locate(model: str) -> str:
         return str(cache_folder("models") / model)
     own = Path(os.environ.get("R3L_MODELS", "")) / Path(described.hub).name
     return str(own.absolute()) if os.environ.get("R3L_MODELS") and own.is_dir() else described.hub
+
+
+def warm_started(model: str, name: str) -> Path:
+    """Where `r3l warmstart NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
+    return cache_folder("models") / f"{Path(model).name}-{name}"
+
+
+def start_of(run: Run) -> str:
+    """The model that a run starts from: that of its supervised stage, where it has one, else its own.
+
+    Raises ConfigError where the stage is not finished.
+    """
+    name = run.env_settings.warmstart
+    if name is None:
+        return run.model
+    folder = warm_started(run.model, name)
+    made = folder / "warmstart.json"
+    phases = len(recipe_of(name)["phases"])
+    if not made.is_file() or len(json.loads(made.read_text(encoding="utf-8"))["loss"]) < phases:
+        raise ConfigError(
+            f"{run.cell} starts from a supervised stage, whose model is not (whole) in {folder}: make it with r3l "
+            f"warmstart {name} --model {run.model}, or go without: --set env_settings.warmstart=null"
+        )
+    return str(folder)
+
+
+def recipe_of(name: str) -> dict[str, Any]:
+    """configs/warmstart/<name>.yaml as it stands, without sources."""
+    path = CONFIGS / "warmstart" / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"env_settings.warmstart is {name!r}, but there is no {path}; correct it, or set it to null")
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {key: value for key, value in content.items() if key != "sources"}
 
 
 def weights_of(model: str) -> str | None:

@@ -30,6 +30,7 @@ app.add_typer(catalogue_app, name="catalogue")
 app.add_typer(bench_app, name="bench")
 
 app.command("train")(runs.train)
+app.command("preflight")(runs.preflight)
 app.command("evaluate")(runs.evaluate)
 app.command("export")(runs.export)
 app.command("table")(reports.table)

@@ -21,6 +21,7 @@ from r3l.cli.common import (
     Tier,
     console,
     pairs,
+    print_report,
     print_result,
     resolve_run,
 )
@@ -39,11 +40,16 @@ def train(
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
     sink: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long with exit code 75; the same command goes on.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train one run; run the same command again to resume.
 
     Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
+
+    Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
     from r3l import workflow
     from r3l.local.engine import train as train_run
@@ -54,9 +60,29 @@ def train(
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
-    result = train_run(run, where, sink or ())
+    result = train_run(run, where, sink or (), minutes)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
+
+
+def preflight(
+    tier: Tier = "smol",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explore one step, update nothing: are sampling's log-probs those of training? Exit code 2 where they are not.
+
+    On a GPU it first rehearses the largest micro-batch, so that memory runs out now or never.
+
+    Example: `r3l preflight --tier smol --set train.tasks_per_step=2`
+    """
+    from r3l.local.preflight import preflight as check
+
+    print_report(check(resolve_run(tier, env, method, seed, model, overrides, None)), as_json)
 
 
 def export(

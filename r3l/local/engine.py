@@ -7,6 +7,7 @@ date, so a killed and resumed run writes the same bytes as an uninterrupted one.
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l import accounting, trajectories
-from r3l.config import Run, build_method, locate
+from r3l.config import Run, build_method, locate, start_of
 from r3l.core.batching import rows_of
 from r3l.core.method import Method
 from r3l.core.rollout import Arena
@@ -24,32 +25,41 @@ from r3l.local import checkpoint
 from r3l.local.precision import lower
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
-from r3l.preemption import Preempted
+from r3l.preemption import Preempted, time_limit
 from r3l.tracking import append_jsonl, locked, write_json_atomic
 from r3l.training import METRICS, forget_after, manifest, recording, result, totals_of
 
+log = logging.getLogger(__name__)
 
-def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
+
+def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
-    ``sinks``: viewers that get a copy of the metrics (r3l.sinks).
+    ``sinks``: viewers that get a copy of the metrics (r3l.sinks). After ``minutes`` an order to stop comes (Preempted).
     """
+    began = time.monotonic()
     with locked(run_dir):
         start = checkpoint.latest(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
-        with open_session(run, str(start) if start else run.model, trains=True) as session:
+        with open_session(run, str(start) if start else start_of(run), trains=True) as session:
             write_json_atomic(run_dir / "manifest.json", manifest(run))
-            trainer = _trainer(run, session)
+            trainer = trainer_of(run, session)
             totals: Counter[str] = Counter(state["totals"] if state else {})
             if start and state:
                 checkpoint.load_trainer(start, trainer, state["step"])
             for name in (METRICS, trajectories.FILE):
                 forget_after(run_dir / name, trainer.steps_done)
+            if session.model.device.type == "cuda":
+                trainer.rehearse(run.sampling.max_context)
+            before = trainer.steps_done
             try:
-                _loop(run, run_dir, session, trainer, totals, sinks)
+                with time_limit(None if minutes is None else began + 60 * minutes - time.monotonic()):
+                    _loop(run, run_dir, session, trainer, totals, sinks)
             except Preempted:
-                if trainer.steps_done:
+                if trainer.steps_done > before:
                     _save(run, run_dir, session, trainer, totals)
+                elif minutes is not None:
+                    log.warning("no step ended within %g minutes: give more, or lower train.tasks_per_step", minutes)
                 raise
             last = _save(run, run_dir, session, trainer, totals)
         found = result(run, run_dir, last, totals)
@@ -57,7 +67,8 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
         return found
 
 
-def _trainer(run: Run, session: Session) -> Trainer:
+def trainer_of(run: Run, session: Session) -> Trainer:
+    """The trainer of a session that trains, and the weights that its policy samples with."""
     method = build_method(run)
     sampler = copy.deepcopy(session.model) if run.train.sync_interval > 1 else session.model
     session.policy.model = sampler
@@ -93,7 +104,7 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
     session.policy.meter.clear()
     session.pool.lost = 0
     began = time.perf_counter()
-    explored, dropped = _explore(run, session, trainer.method, tasks, number, arena)
+    explored, dropped = explore(run, session, trainer.method, tasks, number, arena)
     groups = [group for of_task in explored for group in of_task]
     middle = time.perf_counter()
     rows = rows_of(trainer.method, groups, run.samples)
@@ -121,7 +132,7 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
     return metrics | {f"rate/{k}": v for k, v in accounting.rates(metrics).items() if v is not None}
 
 
-def _explore(
+def explore(
     run: Run, session: Session, method: Method, tasks: list[Task], number: int, arena: Arena
 ) -> tuple[list[list[Group]], list[list[Group]]]:
     """The groups of each task of a step, and those that the method refused.
@@ -147,8 +158,9 @@ def _reference(run: Run, session: Session, method: Method) -> Any | None:
     """A frozen copy of the *starting* model, for a KL in the loss or in the metrics."""
     if method.kl_coef == 0 and run.train.kl_metric_every == 0:
         return None
-    if locate(run.model) == str(session.model.name_or_path):
+    start = start_of(run)
+    if locate(start) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
-    reference = checkpoint.load_model(run.model, session.model.device)[0].eval()
+    reference = checkpoint.load_model(start, session.model.device)[0].eval()
     lower(reference, session.model.dtype)
     return reference

@@ -14,6 +14,7 @@ One module both samples and is trained, so the two differ by the order of sums a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,15 @@ def lower(model: Any, dtype: torch.dtype) -> None:
     """Round the parameters to ``dtype``, in place. Not the buffers: rounded rotary frequencies shift late positions."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
+
+
+def keep_activations_out(model: Any) -> None:
+    """Activation checkpointing: backward computes each layer's activations again, forward keeps none."""
+    with (
+        warnings.catch_warnings()
+    ):  # another name from some transformers between 5.17 and 5.23 on; this one works in all
+        warnings.simplefilter("ignore", FutureWarning)
+        model.gradient_checkpointing_enable()
 
 
 def vocabulary_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from r3l.core import losses
 from r3l.core.batching import Row, collate, microbatches, useful_rows
 from r3l.core.method import Batch, Method
 from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
-from r3l.local.precision import Masters, vocabulary_logits
+from r3l.local.precision import Masters, keep_activations_out, vocabulary_logits
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -56,9 +55,14 @@ class Gap:
             self.sum, self.max = self.sum + gap.sum().item(), max(self.max, gap.max().item())
             self.tokens += len(gap)
 
+    @property
+    def mean(self) -> float:
+        """In nats; 0 where no token counted."""
+        return self.sum / max(self.tokens, 1)
+
     def metrics(self) -> dict[str, float]:
         """``logprob_gap/mean`` and ``/max`` (nats); {} where no token counted."""
-        return {"logprob_gap/mean": self.sum / self.tokens, "logprob_gap/max": self.max} if self.tokens else {}
+        return {"logprob_gap/mean": self.mean, "logprob_gap/max": self.max} if self.tokens else {}
 
 
 class Trainer:
@@ -83,9 +87,7 @@ class Trainer:
         self.temperature = temperature
         self.masters = masters or Masters(model)
         if config.gradient_checkpointing:
-            with warnings.catch_warnings():  # renamed in the course of transformers 5.17 to 5.23; both names work there
-                warnings.simplefilter("ignore", FutureWarning)
-                model.gradient_checkpointing_enable()
+            keep_activations_out(model)
         self.optimizer = torch.optim.AdamW(
             self.masters.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
