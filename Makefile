@@ -21,7 +21,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	@if [ ! -x $(BIN)/python ]; then \
 	    if [ -z "$(PYTHON)" ]; then \
 	        echo "error: no Python 3.11 or 3.12 found; install one (e.g. apt-get install python3.12 python3.12-venv," \
@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml
 	        echo "error: $(PYTHON) cannot make a virtual environment; install its venv package" \
 	            "(e.g. apt-get install python3.12-venv)" >&2; rm -rf $(VENV); exit 2; }; \
 	fi
-	$(BIN)/python -m pip install $(PIP_ARGS) -e '.[dev]'
+	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 table1: setup

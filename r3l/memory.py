@@ -69,6 +69,38 @@ def cache_per_token(a: ArchitectureConfig, dtype: str = "bfloat16") -> int:
 
 
 @dataclass(frozen=True)
+class InTurns:
+    """Bytes on the one GPU of a process that samples and trains in turn (the local engine)."""
+
+    weights: float
+    optimiser: float
+    training: float
+    caches: float
+
+    @property
+    def total(self) -> float:
+        """What stays, and the larger of the two phases."""
+        return self.weights + self.optimiser + max(self.training, self.caches)
+
+
+def in_turns(
+    a: ArchitectureConfig, tokens: int, cached: int, dtype: str = "bfloat16", reference: bool = False
+) -> InTurns:
+    """Micro-batches of ``tokens``; ``cached`` tokens of dialogs hold keys and values at most.
+
+    ``weights``: float32 masters, their copy in ``dtype``, and the reference's; ``optimiser``: both moments;
+    ``training``: the gradients (summed in float32, and one micro-batch's) and :func:`activations`.
+    """
+    size, lower = BYTES[dtype], BYTES[dtype] < 4
+    return InTurns(
+        weights=a.parameters * (4 + size * lower + size * reference),
+        optimiser=a.parameters * 8,
+        training=a.parameters * (4 + size * lower) + activations(a, tokens, dtype),
+        caches=cached * cache_per_token(a, dtype),
+    )
+
+
+@dataclass(frozen=True)
 class Sampling:
     """Bytes on each GPU of one inference engine; ``dialogs`` of full length fit into the engine's cache at once."""
 

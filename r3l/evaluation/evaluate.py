@@ -58,6 +58,8 @@ def play_all(session: Session, tasks: Sequence[Task]) -> tuple[list[Trajectory],
     done: list[Trajectory] = []
     for batch in track(batches, "evaluating", console=console, disable=not console.is_terminal):
         done += session.wait(arena.gather(*[_one(arena, task, k) for task, k in batch]))
+        if not console.is_terminal:
+            console.print(f"{len(done)} of {len(wanted)} episodes, {sum(t.success for t in done)} solved")
     return done, arena.counters
 
 
