@@ -14,7 +14,7 @@ import sys
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
-from r3l import workflow as plan
+from r3l import jobs, workflow as plan
 from r3l.core.errors import R3LError
 
 min_version("9.27")
@@ -27,47 +27,24 @@ report: "r3l/report/templates/workflow.rst"
 
 
 try:
-    from r3l.report import records, status
     from r3l.report.figures import FIGURES
 
-    CONFIG = plan.load(config)
-    TABLES = plan.tables()
-    RUNS_OF = {name: plan.runs(CONFIG, table) for name, table in TABLES.items()}
+    JOBS = jobs.Jobs(config, workflow.resource_settings.default_resources or {})
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
-R3L = f"{sys.executable} -m r3l.cli"
-OPTIONS = plan.options(CONFIG)
-TIMES = status.learnt_times(records.STORED.glob("*/*/*/*/seed*"))
-RUNS = {run: found for runs in RUNS_OF.values() for run, found in runs.items()}
+R3L = f"exec {sys.executable} -m r3l.cli"  # exec: orders to stop reach it, not a shell
+STATE = jobs.STATE  # a run's directory
 
 
-STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
-
-
-def run_of(wildcards):
-    return RUNS[STATE.removeprefix("results/").format(**wildcards)]
-
-
-def threads_of(wildcards):
-    return run_of(wildcards).threads
-
-
-def priority_of(wildcards):
-    """Longest first, so that no long run is left for the end."""
-    return round(status.expected_seconds(run_of(wildcards), TIMES) or 0)
-
-
-def fingerprint_of(wildcards):
-    return run_of(wildcards).fingerprint()
-
-
-def evaluations_of(table):
-    return [f"results/{run}/evaluation.json" for run in RUNS_OF[table]]
-
-
-def panels_of(wildcards):
-    return plan.panel_files(wildcards.env)
+localrules:  # seconds each; on a cluster they run beside snakemake itself
+    all,
+    panel,
+    table,
+    budget,
+    figure,
+    figures,
+    html_report,
 
 
 wildcard_constraints:
@@ -76,7 +53,7 @@ wildcard_constraints:
     model="[^/]+",
     method="[^/]+",
     seed=r"\d+",
-    table="|".join(TABLES),
+    table="|".join(JOBS.tables),
     figure="|".join(FIGURES),
 
 
@@ -91,7 +68,7 @@ rule all:
 rule panel:
     # Regenerates the task lists, compares their hashes, checks that training and test tasks are apart.
     input:
-        panels_of,
+        jobs.panels,
     output:
         "results/panels/{tier}/{env}.json",
     shell:
@@ -113,15 +90,15 @@ rule train:
         "results/panels/{tier}/{env}.json",
     output:
         f"{STATE}/result.json",
-    priority: priority_of
-    threads: threads_of
+    priority: JOBS.priority
+    threads: JOBS.threads("train")
     resources:
-        mem_mb=3000,
+        **JOBS.requests("train"),
     params:
-        fingerprint=fingerprint_of,
+        fingerprint=JOBS.fingerprint,
     shell:
         "{R3L} train --tier {wildcards.tier} --env {wildcards.env} --method {wildcards.method}"
-        " --seed {wildcards.seed} --set-aside {OPTIONS}"
+        " --seed {wildcards.seed} --set-aside {JOBS.options}"
 
 
 rule evaluate:
@@ -133,18 +110,13 @@ rule evaluate:
             f"{STATE}/evaluation.json",
             category="Runs",
             subcategory="{env}",
-            labels={
-                "method": "{method}",
-                "seed": "{seed}",
-                "model": "{model}",
-                "tier": "{tier}",
-            },
+            labels=jobs.RUN_LABELS,
         ),
-    threads: threads_of
+    threads: JOBS.threads("evaluate")
     resources:
-        mem_mb=3000,
+        **JOBS.requests("evaluate"),
     params:
-        fingerprint=fingerprint_of,
+        fingerprint=JOBS.fingerprint,
     shell:
         "{R3L} evaluate $(dirname {input})"
 
@@ -153,15 +125,15 @@ rule table:
     # Every file of configs/tables is a target: results/table1.csv, results/table2.csv, results/alpha.csv ...
     # The csv is the long form, .tex and .md the layout of the paper.
     input:
-        runs=lambda wildcards: evaluations_of(wildcards.table),
+        runs=lambda wildcards: JOBS.evaluations(wildcards.table),
         published=plan.published_files(),
     output:
         report("results/{table}.csv", category="Tables", labels={"table": "{table}"}),
         "results/{table}.tex",
         "results/{table}.md",
     params:
-        seeds=len(CONFIG.seeds),
-        methods=lambda wildcards: ",".join(CONFIG.rows(TABLES[wildcards.table])),
+        seeds=len(JOBS.config.seeds),
+        methods=lambda wildcards: JOBS.rows(wildcards.table),
     shell:
         "{R3L} table {wildcards.table} {input.runs} --seeds-planned {params.seeds} --rows '{params.methods}' --out {output[0]} > /dev/null"
 
@@ -169,7 +141,7 @@ rule table:
 rule budget:
     # What each method of Table 1 cost: rollouts, steps, tokens by kind, seconds by phase.
     input:
-        evaluations_of("table1"),
+        JOBS.evaluations("table1"),
     output:
         report("results/budget.csv", category="Tables", labels={"table": "budget"}),
         "results/budget.tex",
@@ -181,7 +153,7 @@ rule budget:
 rule figure:
     # Every figure of r3l/report/figures (docs/figures.md) is a target: learning_curves, exploration, table1, alpha ...
     input:
-        lambda wildcards: evaluations_of(FIGURES[wildcards.figure].table),
+        lambda wildcards: JOBS.evaluations(FIGURES[wildcards.figure].table),
     output:
         "results/figures/{figure}.pdf",
         report(
@@ -207,7 +179,7 @@ rule html_report:
     # One HTML file of the runs of Table 1: tables, figures, settings, budgets, training trajectories.
     input:
         "results/figures/learning_curves.png",
-        runs=evaluations_of("table1"),
+        runs=JOBS.evaluations("table1"),
     output:
         report(
             "results/report.html",
@@ -215,6 +187,6 @@ rule html_report:
             labels={"page": "all of it on one page"},
         ),
     params:
-        seeds=len(CONFIG.seeds),
+        seeds=len(JOBS.config.seeds),
     shell:
         "{R3L} report {input.runs} --figures results/figures --seeds-planned {params.seeds} --out {output}"

@@ -347,9 +347,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
     """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`)."""
     found = [folder / f"{name}.yaml" for folder in folders(kind) if (folder / f"{name}.yaml").is_file()]
     if not found:
-        raise ConfigError(
-            f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{_hint(name, names(kind))}"
-        )
+        raise ConfigError(f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{hint(name, names(kind))}")
     path = found[0]
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -370,7 +368,7 @@ def _explain(model: type[BaseModel], error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         known = _known_keys(model, error["loc"][:-1])
-        return f"unknown key {key!r}{_hint(str(error['loc'][-1]), known)}; remove it or correct it"
+        return f"unknown key {key!r}{hint(str(error['loc'][-1]), known)}; remove it or correct it"
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
     return f"key {key!r} has value {error['input']!r}: {error['msg'].lower()}"
@@ -386,7 +384,8 @@ def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _hint(word: str, known: list[str]) -> str:
+def hint(word: str, known: list[str]) -> str:
+    """`` (did you mean ...?)``, or nothing where no known word is close."""
     close = difflib.get_close_matches(word, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -513,11 +512,11 @@ def _apply(content: dict[str, Any], override: str) -> None:
     target: Any = content
     for part in path:
         if not isinstance(target, dict) or part not in target:
-            raise ConfigError(f"override {override!r}: unknown key {part!r}{_hint(part, list(target))}")
+            raise ConfigError(f"override {override!r}: unknown key {part!r}{hint(part, list(target))}")
         target = target[part]
     free_form = path in (["method_settings"], ["env_settings", "options"])
     if not isinstance(target, dict) or (last not in target and not free_form):
-        raise ConfigError(f"override {override!r}: unknown key {last!r}{_hint(last, list(target))}")
+        raise ConfigError(f"override {override!r}: unknown key {last!r}{hint(last, list(target))}")
     target[last] = value
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from r3l.config import CONFIGS, EnvConfig, MethodConfig, ModelConfig, TierConfig
 from r3l.local.warmstart import WarmstartConfig
+from r3l.resources import ResourceConfig
 from r3l.tracking import write_json_atomic
 from r3l.workflow import TableConfig, WorkflowConfig
 
@@ -22,6 +23,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "table": TableConfig,
     "warmstart": WarmstartConfig,
     "workflow": WorkflowConfig,
+    "resources": ResourceConfig,
 }
 
 

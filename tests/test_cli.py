@@ -55,6 +55,17 @@ from r3l import cli, config
         (["bench", "env", "scienceworld", "--tasks", "9999"], "--tasks is 9999, but the panel has"),
         (["catalogue", "build", "--items", "i", "--attrs", "a", "--out", "shop"], "a cannot be read"),
         (["doctor", "--tier", "huge"], "no tier 'huge'"),
+        (["cell", "nan/alfworld/nano/r3l/0"], "no tier 'nan'; known: nano"),
+        (["cell", "nano/alfwrld/nano/r3l/0"], "did you mean 'alfworld'?"),
+        (["cell", "alfworld/nanu/r3l/0"], "there is no stored model 'nanu'; known: nano,"),
+        (["cell", "alfworld/nano/r3/0"], "did you mean 'r3l'?"),
+        (["cell", "alfworld/nano/r3l@alpa=2/0"], "did you mean 'alpha'?"),
+        (
+            ["cell", "alfworld/nano/r3l/first"],
+            "must look like TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/nano/r3l/0",
+        ),
+        (["cell", "alfworld/r3l/0"], "must look like TIER/ENV/MODEL/METHOD/SEED"),
+        (["cell", "alfworld/nano/r3l/0", "--profile", "slrm"], "did you mean 'slurm'?"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):

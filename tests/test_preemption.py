@@ -11,7 +11,11 @@ import time
 
 import pytest
 
+from r3l.config import resolve
+from r3l.evaluation.evaluate import PLAYED, evaluate_run
+from r3l.local.engine import train
 from r3l.preemption import EXIT_CODE, Preempted, orders
+from r3l.tracking import read_jsonl
 
 
 @pytest.fixture
@@ -68,21 +72,35 @@ def test_without_an_order_nothing_changes(loop):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_an_evaluation_that_is_stopped_leaves_nothing_half_done(tmp_path):
-    run = ["--env", "math", "--method", "zero_shot", "--run-dir", str(tmp_path)]
+def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
+    """Eight batches of 25; stopped after the first, then damaged as a kill in the middle of a line would."""
+    quiet, stopped = tmp_path / "quiet", tmp_path / "stopped"
     r3l = [sys.executable, "-m", "r3l.cli"]
-    subprocess.run([*r3l, "train", *run], check=True, capture_output=True)
-    process = subprocess.Popen(
-        [*r3l, "evaluate", str(tmp_path)], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    children = f"/proc/{process.pid}/task/{process.pid}/children"
-    while not open(children).read() and process.poll() is None:  # its environment worker: the session is open
+    run = ["--env", "math", "--method", "zero_shot", "--set", "evaluation.batch=25"]
+    for run_dir in (quiet, stopped):
+        subprocess.run([*r3l, "train", *run, "--run-dir", str(run_dir)], check=True, capture_output=True)
+    subprocess.run([*r3l, "evaluate", str(quiet)], check=True, capture_output=True)
+    command = [*r3l, "evaluate", str(stopped)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not read_jsonl(stopped / PLAYED) and process.poll() is None:
         time.sleep(0.02)
-    time.sleep(1)
     os.killpg(process.pid, signal.SIGTERM)
     _, told = process.communicate()
     assert process.returncode == 75, told
     assert told.splitlines()[-1] == "stopped by SIGTERM; the same command goes on from here"
-    assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {path.name for path in tmp_path.iterdir()}
-    subprocess.run([*r3l, "evaluate", str(tmp_path)], check=True, capture_output=True)
-    assert json.loads((tmp_path / "evaluation.json").read_text())["episodes"] == 200
+    assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {path.name for path in stopped.iterdir()}
+    assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8
+    with (stopped / PLAYED).open("ab") as file:
+        file.write(b'{"evaluated": {"ch')
+    subprocess.run(command, check=True, capture_output=True)
+    assert {path.name for path in stopped.iterdir()} == {path.name for path in quiet.iterdir()}
+    for name in ("evaluation.json", "episodes.jsonl"):
+        assert (stopped / name).read_bytes() == (quiet / name).read_bytes()
+
+
+def test_batches_of_another_checkpoint_are_played_again(tmp_path):
+    run = resolve("nano", "math", "zero_shot", 0)
+    train(run, tmp_path)
+    lies = {"checkpoint": "another", "panel": "one", "run": run.fingerprint()}
+    (tmp_path / PLAYED).write_text(json.dumps({"evaluated": lies, "episodes": [], "generated": 0}) + "\n")
+    assert evaluate_run(tmp_path)["episodes"] == 200

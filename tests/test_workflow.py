@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -110,6 +111,24 @@ def test_every_figure_is_a_target(folder):
         method for name in ("table1", "table2", "alpha") for method in workflow.load().rows(workflow.tables()[name])
     }
     assert jobs(text)["train"] == 3 * len(needed)
+
+
+def cell(directory, *arguments):
+    command = [sys.executable, "-m", "r3l.cli", "cell", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["nano/alfworld/nano/r3l@alpha=5,retries=2/3", "webshop/nano/grpo/1"])
+def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_panel(folder, name):
+    """The second has a model that is not its environment's own, and the tier of configs/workflow.yaml."""
+    *_, env, model, method, seed = name.split("/")
+    line, _ = cell(folder, name)
+    target = f"results/nano/{env}/{model}/{method}/seed{seed}/evaluation.json"
+    assert line.startswith("snakemake ") and target in shlex.split(line)
+    assert ("model=nano" in shlex.split(line)) == (env == "webshop")
+    _, text = cell(folder, name, "--run", "--", "--dry-run", "--quiet", "rules")
+    assert jobs(text) == {"panel": 1, "train": 1, "evaluate": 1, "total": 3}
 
 
 def test_the_start_model_is_built_only_on_request(folder):

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from r3l.cli import bench, build, grid, html, paper, published, reports, runs
+from r3l.cli import bench, build, cell, grid, html, paper, published, reports, runs
 from r3l.core.errors import R3LError
 from r3l.preemption import Preempted
 
@@ -37,6 +37,7 @@ app.command("table")(reports.table)
 app.command("figure")(reports.figure)
 app.command("compare")(grid.compare)
 app.command("status")(grid.status)
+app.command("cell")(cell.cell)
 app.command("store")(grid.store)
 app.command("verify")(grid.verify)
 app.command("report")(html.report)
@@ -57,7 +58,7 @@ bench_app.command("grader")(bench.bench_grader)
 
 
 def main() -> None:
-    """Entry point: typed errors become one paragraph and exit code 2, an order to stop 75, the rest a traceback and 1."""
+    """Entry point: typed errors become one paragraph and exit code 2; an order to stop 75; else a traceback and 1."""
     try:
         app()
     except R3LError as error:

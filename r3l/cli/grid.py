@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from r3l.cli.cell import line, make
 from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, print_result, print_shown
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError
 
 Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
 Seeds = Annotated[str | None, typer.Option(help="Seeds, by commas.")]
@@ -76,7 +74,9 @@ def compare(
     config = _config(tier=tier, methods=[method], envs=_list(env), seeds=_numbers(seeds))
     runs = workflow.grid(config, config.envs, [method])
     if not offline:
-        _make([str(results / path / "evaluation.json") for path in runs], config, cores)
+        targets = [str(results / path / "evaluation.json") for path in runs]
+        given = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
+        make(line(targets, given, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
     others = [p for p in records.find(stored or records.STORED) if _opponent(p, tier, config.envs, against.split(","))]
     rows = comparison.compare(records.load([*own, *others]), method, against.split(","))
@@ -127,24 +127,6 @@ def _opponent(evaluation: Path, tier: str, envs: list[str], methods: list[str]) 
     """By its place: TIER/ENV/MODEL/METHOD/seedN/evaluation.json."""
     found_tier, env, _, method = evaluation.parts[-6:-2]
     return found_tier == tier and env in envs and method in methods
-
-
-def _make(targets: list[str], config: Any, cores: str) -> None:
-    """Have snakemake make ``targets``; its own log goes to stderr."""
-    from r3l.config import ROOT
-
-    snakefile = ROOT / "Snakefile"
-    if not snakefile.is_file():
-        raise ConfigError(f"{snakefile} does not exist: r3l compare trains from a checkout; or give --offline")
-    given = {"tier": config.tier, "methods": config.methods, "envs": config.envs, "seeds": config.seeds}
-    options = [
-        f"{key}={json.dumps(value).replace(' ', '') if isinstance(value, list) else value}"
-        for key, value in given.items()
-    ]
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), "--cores", cores]
-    done = subprocess.run([*command, *targets, "--config", *options], stdout=sys.stderr)
-    if done.returncode:
-        raise DataError("some runs did not finish (see above); the same command goes on with them")
 
 
 def _config(**given: Any) -> Any:

@@ -51,7 +51,7 @@ def train(
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
-    from r3l import workflow
+    from r3l import gpus, resources, workflow
     from r3l.local.engine import train as train_run
 
     if profile:
@@ -60,7 +60,8 @@ def train(
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
-    result = train_run(run, where, sink or (), minutes)
+    with gpus.reserved(resources.asked(resources.load(), "train", run).gpu):
+        result = train_run(run, where, sink or (), minutes)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
 
@@ -167,11 +168,13 @@ def evaluate(
 
 
 def _evaluate_run(run_dir: Path, panel: str | None, as_json: bool) -> None:
-    from r3l.evaluation.evaluate import evaluate_run
+    from r3l import gpus, resources
+    from r3l.evaluation.evaluate import evaluate_run, run_of
 
     if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
         raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
-    evaluation = evaluate_run(run_dir, panel=panel)
+    with gpus.reserved(resources.asked(resources.load(), "evaluate", run_of(run_dir)).gpu):
+        evaluation = evaluate_run(run_dir, panel=panel)
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     print_result(evaluation, as_json, f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}")
 

@@ -1,4 +1,7 @@
-"""Evaluation: every task of the test panel, no reflection, no guidance, the last checkpoint."""
+"""Evaluation: every task of the test panel, no reflection, no guidance, the last checkpoint.
+
+Batches that were played before a stop are not played again.
+"""
 
 from __future__ import annotations
 
@@ -18,49 +21,79 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.local.session import Session, open_session
 from r3l.panel import describe
-from r3l.tracking import locked, read_json, write_json_atomic, write_text_atomic
+from r3l.tracking import (
+    append_jsonl,
+    locked,
+    read_json,
+    read_jsonl,
+    rewrite_jsonl,
+    write_json_atomic,
+    write_text_atomic,
+)
+
+PLAYED = "episodes.played.jsonl"  # in a run directory while its evaluation is under way
+
+
+def run_of(run_dir: Path) -> Run:
+    """The run that a directory holds, as its manifest has it."""
+    manifest = run_dir / "manifest.json"
+    return validate(Run, read_json(manifest)["run"], str(manifest))
 
 
 def evaluate_run(run_dir: Path, panel: str | None = None) -> dict[str, Any]:
     """Evaluate a finished run; writes episodes.jsonl, then evaluation.json. Returns the latter."""
     with locked(run_dir):
         result = read_json(run_dir / "result.json")
-        run = validate(Run, read_json(run_dir / "manifest.json")["run"], str(run_dir / "manifest.json"))
+        run = run_of(run_dir)
         name = panel or run.env_settings.test_panel
+        described = describe(run.env, name)
+        evaluated = {"checkpoint": result["checkpoint_sha256"], "panel": described["sha256"], "run": run.fingerprint()}
         with open_session(run, str(run_dir / result["checkpoint"])) as session:
-            tasks = session.package.tasks(name)
-            trajectories, counters = play_all(session, tasks)
-        episodes = [episode_row(t) for t in trajectories]
+            played = play_all(session, session.package.tasks(name), run_dir / PLAYED, evaluated)
+        episodes = [episode for batch in played for episode in batch["episodes"]]
         evaluation = {
             **{k: result[k] for k in ("schema", "cell", "tier", "label", "env", "method", "method_label")},
             **{k: result[k] for k in ("model", "seed", "fingerprint")},
-            "panel": describe(run.env, name),
+            "panel": described,
             "temperature": run.evaluation.temperature,
             "episodes": len(episodes),
             "checkpoint": {"step": result["steps"], "sha256": result["checkpoint_sha256"]},
             "groups": scores(episodes),
             "stops": dict(sorted(Counter(e["stop_reason"] for e in episodes).items())),
-            "tokens": {"generated": counters["tokens/generated"]},
+            "tokens": {"generated": sum(batch["generated"] for batch in played)},
         }
         lines = "".join(json.dumps(e, sort_keys=True) + "\n" for e in episodes)
         write_text_atomic(run_dir / "episodes.jsonl", lines)
         write_json_atomic(run_dir / "evaluation.json", evaluation)
+        (run_dir / PLAYED).unlink()
         return evaluation
 
 
-def play_all(session: Session, tasks: Sequence[Task]) -> tuple[list[Trajectory], Mapping[str, float]]:
-    """``episodes_per_task`` base rollouts of every task, a batch at a time."""
+def play_all(
+    session: Session, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]
+) -> list[Mapping[str, Any]]:
+    """``episodes_per_task`` base rollouts of every task: the lines of ``path``, one a batch.
+
+    Lines of the same ``evaluated`` are kept and not played again: a batch does not depend on those before it.
+    """
     run = session.run
-    arena = session.arena((run.seed, "evaluation"), run.evaluation.temperature)
     wanted = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
     batches = [wanted[i : i + run.evaluation.batch] for i in range(0, len(wanted), run.evaluation.batch)]
+    lines: list[Mapping[str, Any]] = [line for line in read_jsonl(path) if line["evaluated"] == evaluated]
+    rewrite_jsonl(path, lines)
     console = Console(stderr=True)
-    done: list[Trajectory] = []
-    for batch in track(batches, "evaluating", console=console, disable=not console.is_terminal):
-        done += session.wait(arena.gather(*[_one(arena, task, k) for task, k in batch]))
+    left = batches[len(lines) :]
+    for batch in track(left, "evaluating", console=console, disable=not console.is_terminal):
+        arena = session.arena((run.seed, "evaluation"), run.evaluation.temperature)
+        trajectories = session.wait(arena.gather(*[_one(arena, task, k) for task, k in batch]))
+        rows = [episode_row(trajectory) for trajectory in trajectories]
+        generated = arena.counters["tokens/generated"]
+        lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
+        append_jsonl(path, lines[-1])
         if not console.is_terminal:
-            console.print(f"{len(done)} of {len(wanted)} episodes, {sum(t.success for t in done)} solved")
-    return done, arena.counters
+            played = [row for line in lines for row in line["episodes"]]
+            console.print(f"{len(played)} of {len(wanted)} episodes, {sum(row['success'] for row in played)} solved")
+    return lines
 
 
 async def _one(arena: Arena, task: Task, member: int) -> Trajectory:

@@ -1,0 +1,122 @@
+"""`r3l cell`: the snakemake line that makes one cell, or that line carried out; also what `r3l compare` trains with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from r3l.cli.common import AsJson, print_result
+from r3l.core.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from r3l.config import Run
+
+FORM = "TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/nano/r3l/0"
+
+
+def cell(
+    name: Annotated[str, typer.Argument(metavar="[TIER/]ENV/MODEL/METHOD/SEED", help="As results/ has it.")],
+    options: Annotated[list[str] | None, typer.Argument(help="After --: further options of snakemake.")] = None,
+    profile: Annotated[str | None, typer.Option(help="A folder of profiles/, e.g. slurm.")] = None,
+    cores: Annotated[str, typer.Option(help="Without --profile: given to snakemake.")] = "all",
+    run: Annotated[bool, typer.Option("--run", help="Carry it out.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the snakemake line that trains and evaluates one cell and nothing else; --run carries it out.
+
+    The tier may be left out: that of configs/workflow.yaml. The panel is checked first, where that has not been done.
+
+    Example: `r3l cell nano/alfworld/nano/r3l/0 --run`
+
+    Example: `r3l cell paper/webshop/qwen2.5-1.5b/grpo/2 --profile slurm --run -- --dry-run`
+    """
+    found = parse(name)
+    where = ["--profile", _profile(profile)] if profile else ["--cores", cores]
+    given = {"tier": found.tier, "envs": [found.env], "methods": [found.method], "seeds": [found.seed]}
+    command = line([f"results/{found.cell}/seed{found.seed}/evaluation.json"], given | _model(found), where)
+    command += options or []
+    if run:
+        make(command)
+    else:
+        print_result({"cell": f"{found.cell}/{found.seed}", "command": command}, as_json, shlex.join(command))
+
+
+def parse(name: str) -> Run:
+    """The run that ``[TIER/]ENV/MODEL/METHOD/SEED`` names. Raises ConfigError that says which part is wrong.
+
+    A model may be a hub id, with a slash in it.
+    """
+    from r3l import workflow
+    from r3l.config import names, resolve
+
+    parts = name.split("/")
+    tiers, envs = names("tiers"), names("envs")
+    if parts[0] not in envs and (parts[0] in tiers or len(parts) > 4):
+        tier, *parts = parts
+    else:
+        tier = workflow.load().tier
+    if len(parts) < 4 or not parts[-1].isdecimal():
+        raise ConfigError(f"cell {name!r} must look like {FORM}")
+    env, *model, method, seed = parts
+    known = resolve(tier, env, method, int(seed))  # the tier's own model, where it is the one that is named
+    if "/".join(model) in (known.model, Path(known.model).name):
+        return known
+    _check_model("/".join(model))
+    return resolve(tier, env, method, int(seed), "/".join(model))
+
+
+def _check_model(model: str) -> None:
+    """Raises ConfigError for a name that no model here has; hub ids are left to the loader."""
+    from r3l.config import STORED_MODELS, hint, names
+
+    known = sorted({*names("models"), *(path.name for path in STORED_MODELS.iterdir())})
+    if "/" not in model and model not in known:
+        raise ConfigError(
+            f"there is no stored model {model!r}; known: {', '.join(known)}{hint(model, known)}; others are named "
+            "by their hub id, such as Qwen/Qwen2.5-1.5B-Instruct"
+        )
+
+
+def _model(run: Run) -> dict[str, str]:
+    """The workflow's key, where the model is not what the environment has in this tier."""
+    from r3l.config import resolve
+
+    default = resolve(run.tier, run.env, run.method, run.seed).model
+    return {} if run.model == default else {"model": run.model}
+
+
+def _profile(name: str) -> str:
+    from r3l.config import ROOT, hint
+
+    known = sorted(path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml"))
+    if name not in known:
+        raise ConfigError(f"there is no profile {name!r}; known: {', '.join(known)}{hint(name, known)}")
+    return os.path.relpath(ROOT / "profiles" / name)
+
+
+def line(targets: list[str], given: dict[str, Any], where: list[str]) -> list[str]:
+    """The words of a snakemake command; ``given``: keys of configs/workflow.yaml, ``where``: cores or a profile."""
+    from r3l.config import ROOT
+
+    snakefile = ROOT / "Snakefile"
+    if not snakefile.is_file():
+        raise ConfigError(f"{snakefile} does not exist: runs are made from a checkout of this project")
+    here = [] if Path("Snakefile").resolve() == snakefile else ["--snakefile", str(snakefile)]
+    config = [
+        f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"
+        for key, value in given.items()
+    ]
+    return ["snakemake", *here, *where, *targets, "--config", *config]
+
+
+def make(command: list[str]) -> None:
+    """Carry out a command of :func:`line`; snakemake's own log goes to stderr. Raises DataError where a job failed."""
+    if subprocess.run([sys.executable, "-m", *command], stdout=sys.stderr).returncode:
+        raise DataError("some runs did not finish (see above); the same command goes on with them")

@@ -1,0 +1,100 @@
+"""What a job asks of the machine (configs/resources.yaml), in the words of the cluster it runs on (profiles/)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field
+
+from r3l.config import CONFIGS, Run, Strict, validate, variant
+from r3l.core.errors import ConfigError
+
+FILE = CONFIGS / "resources.yaml"
+PLACEHOLDERS = {  # in profiles/slurm/config.yaml: where to look up what belongs there
+    "slurm_account": "sacctmgr show associations user=$USER format=account,partition,qos",
+    "slurm_partition": "sinfo --summarize",
+    "qos": "sacctmgr show associations user=$USER format=account,partition,qos",
+}
+Rule = Literal["train", "evaluate"]
+
+
+class Line(Strict):
+    """What the jobs of these names ask for; a name that is left out is any."""
+
+    rule: Rule | None = None
+    tier: str | None = None
+    env: str | None = None
+    model: str | None = None
+    method: str | None = None
+    mem_mb: int | None = Field(None, ge=1, description="memory of the job, on each node")
+    runtime: int | None = Field(None, ge=1, description="minutes until it is stopped")
+    gpu: int | None = Field(None, ge=0, description="GPUs of the job, on all its nodes together")
+    nodes: int | None = Field(None, ge=1)
+    cpus: int | None = Field(None, ge=1, description="default: the run's threads")
+
+    def holds(self, names: Mapping[str, str]) -> bool:
+        """Whether this line is about a job of these names."""
+        return all(getattr(self, key) in (None, name) for key, name in names.items())
+
+
+class Asked(Strict):
+    """What one job asks for."""
+
+    mem_mb: int
+    runtime: int
+    gpu: int
+    nodes: int
+    cpus: int
+
+
+class ResourceConfig(Strict):
+    """configs/resources.yaml: lines, of which the later ones are laid over the earlier."""
+
+    jobs: list[Line] = Field(min_length=1)
+    sources: dict[str, str]
+
+
+def load() -> ResourceConfig:
+    """The committed file."""
+    return validate(ResourceConfig, yaml.safe_load(FILE.read_text(encoding="utf-8")), "configs/resources.yaml")
+
+
+def asked(config: ResourceConfig, rule: Rule, run: Run) -> Asked:
+    """What a job of ``rule`` for ``run`` asks for. Raises ConfigError where no line says so."""
+    model, method = Path(run.model).name, variant(run.method)[0]
+    names = {"rule": rule, "tier": run.tier, "env": run.env, "model": model, "method": method}
+    found: dict[str, Any] = {"cpus": run.threads}
+    for line in config.jobs:
+        if line.holds(names):
+            found |= line.model_dump(exclude=set(names), exclude_none=True)
+    job = validate(Asked, found, f"configs/resources.yaml, {rule} of {run.cell}")
+    if job.gpu % job.nodes:
+        raise ConfigError(
+            f"configs/resources.yaml, {rule} of {run.cell}: key 'gpu' has value {job.gpu}, which cannot be shared "
+            f"equally by {job.nodes} nodes; make it a multiple"
+        )
+    return job
+
+
+def requested(job: Asked, gres: str | None) -> dict[str, int | str | None]:
+    """Snakemake resources of a job; ``gres``: ask for GPUs of this name on every node, not for a number of GPUs."""
+    return {
+        "mem_mb": job.mem_mb,
+        "runtime": job.runtime,
+        "nodes": job.nodes,
+        "gpu": None if gres or not job.gpu else job.gpu,
+        "gres": f"{gres}:{job.gpu // job.nodes}" if gres and job.gpu else None,
+    }
+
+
+def check_profile(defaults: Mapping[str, str]) -> None:
+    """Raises ConfigError where the default resources of a profile are still placeholders (words in capitals)."""
+    for name, where in PLACEHOLDERS.items():
+        if defaults.get(name, "").startswith("YOUR_"):
+            raise ConfigError(
+                f"profiles/slurm/config.yaml: {name} is still {defaults[name]}; write yours (`{where}` shows it), or "
+                "delete the line where your cluster asks for none"
+            )
