@@ -20,7 +20,7 @@ from r3l.core.dialog import TokenDialog
 from r3l.core.lockstep import Lockstep
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.render import ChatRenderer
-from r3l.core.seeds import Address, generator
+from r3l.core.seeds import Address, seed_of, uniforms
 from r3l.local.cache import BatchCache, LayerState
 
 
@@ -109,9 +109,9 @@ class LocalConversation(TokenDialog):
         )
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on where nothing was said
             self._state = [layer[:, :, :-1] for layer in self._state]
-        uniforms = generator(*address).random(sampling.max_tokens)
+        draws = uniforms(seed_of(*address), sampling.max_tokens)
         stops = self._policy.renderer.stops(sampling.stop)
-        job = Job(self._state, self._ids[self.encoded :], sampling, stops, uniforms)
+        job = Job(self._state, self._ids[self.encoded :], sampling, stops, draws)
         await self._policy.lockstep.request(sampling.phase, address, job)
         self._last_is_new = True
         self._state = job.state if self._policy.keep_cache else None
