@@ -48,9 +48,9 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         step = int(exps[0].eid.batch)
         if step in trajectories.kept_steps(self.run.train.steps):
             self._keep(step, kept)
-        counters: Counter[str] = Counter({"sampling_rounds": 1.0})  # type: ignore[dict-item]
+        counters: Counter[str] = Counter({"sampling_rounds": 1})
         for explored in found:
-            counters.update(explored.counters)  # type: ignore[arg-type]
+            counters.update(explored.counters)
         metrics = {
             "step": step,
             **accounting.of_groups(groups, dropped),
