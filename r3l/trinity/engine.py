@@ -12,9 +12,10 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
-from r3l import trajectories
+from r3l import accounting, trajectories
 from r3l.config import Run, build_method, locate
 from r3l.core.errors import EngineError
 from r3l.core.pool import find_package
@@ -30,7 +31,15 @@ from r3l.trinity.server import Server
 LOOK = 0.5  # seconds between two looks at what Trinity has left; our choice
 FOLDER = "trinity"  # of a run's directory: everything of Trinity's
 ROLES = ("explorer", "trainer")
-FATAL = ("Error in Explorer", "Error in Trainer", "Explorer or Trainer failed", "Error during explorer preparation")
+FATAL = (  # in what `trinity run` prints: after any of these nothing good comes any more, though it may go on for hours
+    b"Error in Explorer",
+    b"Error in Trainer",
+    b"Error during explorer preparation",
+    b"Explorer or Trainer failed",
+    b"WorkflowRunner run task error",
+)
+LONGEST = max(len(word) for word in FATAL)
+GRACE = 5.0  # seconds in which the logs are written to their end; our choice
 TAIL = 25  # lines of a log that an error shows
 
 
@@ -69,10 +78,10 @@ def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, envi
             recording(run, run_dir, sinks, done) as record,
             ray.trinity(folder / "config.yaml") as trinity,
         ):
-            for steps in _follow(job, trinity):
+            for steps in _follow(job, folder / "trinity.log", trinity):
                 done = _record(run, steps, done, record)
-    if done < run.train.steps or learner.steps_done < run.train.steps:
-        raise EngineError(f"Trinity ended after {done} of {run.train.steps} steps. {_last_words(job, folder)}")
+            if done < run.train.steps or learner.steps_done < run.train.steps:
+                raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {_last_words(job, folder)}")
 
 
 def task_rows(run: Run) -> Iterator[dict[str, str]]:
@@ -102,21 +111,23 @@ def set_back(job: Path, step: int, tasks_per_step: int) -> None:
     (job / "latest_state_dict_iteration.txt").unlink(missing_ok=True)
     for role in ROLES:
         forget_after(job / "monitor" / f"steps-{role}.jsonl", step)
-    for log in _logs(job):  # errors of the run that this one resumes
-        log.unlink()
+    shutil.rmtree(job / "log", ignore_errors=True)  # errors of the run that this one resumes
 
 
-def _follow(job: Path, trinity: Any) -> Iterator[Mapping[int, Mapping[str, float]]]:
-    """What both roles have reported, by step, again and again until Trinity ends."""
-    while True:
-        ended = trinity.poll() is not None
-        yield reported(job / "monitor")
-        if ended:
-            return
-        for log in _logs(job):
-            if any(word in log.read_text(errors="replace") for word in FATAL):
-                raise EngineError(f"Trinity failed. {_end_of(log)}")
-        time.sleep(LOOK)
+def _follow(job: Path, output: Path, trinity: Popen[bytes]) -> Iterator[Mapping[int, Mapping[str, float]]]:
+    """What both roles have reported, by step, again and again until Trinity ends or prints that it has failed."""
+    with output.open("rb") as printed:
+        new = b""
+        while True:
+            ended = trinity.poll() is not None
+            yield reported(job / "monitor")
+            if ended:
+                return
+            new = new[-LONGEST:] + printed.read()  # a word may have been written in two halves
+            if any(word in new for word in FATAL):
+                time.sleep(GRACE)
+                return
+            time.sleep(LOOK)
 
 
 def reported(monitor: Path) -> dict[int, dict[str, float]]:
@@ -149,7 +160,7 @@ def metrics_of(run: Run, number: int, found: Mapping[str, float]) -> dict[str, f
     ours = {k: v for k, v in ours.items() if not k.startswith(("experience_pipeline/", "experience_count"))}
     loss = {k.removeprefix("actor/"): v * experiences for k, v in found.items() if k.startswith("actor/")}
     renamed = {"final_loss": "loss"}
-    return {
+    metrics = {
         **ours,
         **{renamed.get(k, k): v for k, v in loss.items()},
         "grad_norm": found["grad_norm"],
@@ -157,6 +168,7 @@ def metrics_of(run: Run, number: int, found: Mapping[str, float]) -> dict[str, f
         "seconds/train": found["time/train_step"],
         "step": number,
     }
+    return metrics | {f"rate/{k}": v for k, v in accounting.rates(metrics).items() if v is not None}
 
 
 def _collect(file: Path, to: Path) -> None:
@@ -164,16 +176,10 @@ def _collect(file: Path, to: Path) -> None:
         shutil.copy(file, to)
 
 
-def _logs(job: Path) -> list[Path]:
-    return sorted((job / "log").rglob("*.log"))
-
-
 def _last_words(job: Path, folder: Path) -> str:
-    """The end of the log that has the last error, else of what `trinity run` printed."""
-    failed = [log for log in _logs(job) if "ERROR" in log.read_text(errors="replace")]
-    return _end_of(max(failed, key=lambda log: log.stat().st_mtime) if failed else folder / "trinity.log")
-
-
-def _end_of(log: Path) -> str:
-    lines = log.read_text(errors="replace").replace("\r", "").splitlines() if log.is_file() else ["(no log)"]
+    """The end of the log whose last error is the newest, else of what `trinity run` printed."""
+    logs = sorted((job / "log").rglob("*.log"), key=lambda log: log.stat().st_mtime)
+    failed = [log for log in logs if "ERROR" in log.read_text(errors="replace")]
+    log = failed[-1] if failed else folder / "trinity.log"
+    lines = log.read_text(errors="replace").replace("\r", "").splitlines()
     return f"The end of {log}:\n" + "\n".join(lines[-TAIL:])

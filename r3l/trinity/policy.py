@@ -43,7 +43,8 @@ class TrinityPolicy:
         (sequence,) = (await self._request(ids, params)).sequences
         tokens = list(sequence.tokens)
         end = next((k + 1 for k, token in enumerate(tokens) if token in stops), len(tokens))
-        self.meter["tokens/cut"] += len(tokens) - end
+        if end < len(tokens):
+            self.meter["tokens/cut"] += len(tokens) - end
         return tokens[:end], list(sequence.logprobs)[:end]
 
     async def _request(self, ids: list[int], params: types.SamplingParams) -> types.SampleResponse:
