@@ -24,6 +24,7 @@ from r3l.cli.common import (
     print_report,
     print_result,
     resolve_run,
+    tier_engine,
 )
 from r3l.core.errors import ConfigError, DataError
 
@@ -39,6 +40,7 @@ def train(
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
     sink: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")] = None,
+    engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after so long with exit code 75; the same command goes on.")
@@ -52,16 +54,20 @@ def train(
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
     from r3l import gpus, resources, workflow
-    from r3l.local.engine import train as train_run
 
-    if profile:
-        method += f"{',' if '@' in method else '@'}profile={profile}"
+    chosen = {"profile": profile, "engine": engine if engine != tier_engine(tier) else None}
+    for key, value in chosen.items():
+        if value:
+            method += f"{',' if '@' in method else '@'}{key}={value}"
     run = resolve_run(tier, env, method, seed, model, overrides, steps)
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
+    if minutes is not None and run.engine != "local":
+        raise ConfigError(f"--minutes stops the local engine, this run's is {run.engine}; leave it out")
+    limits = {} if minutes is None else {"minutes": minutes}
     with gpus.reserved(resources.asked(resources.load(), "train", run).gpu):
-        result = train_run(run, where, sink or (), minutes)
+        result = importlib.import_module(f"r3l.{run.engine}.engine").train(run, where, sink or (), **limits)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,8 +11,6 @@ import torch
 from r3l.core.method import Batch, LossAggregation, Method
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Trajectory
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -91,21 +88,21 @@ def microbatches(rows: Sequence[Row], budget: int, rule: LossAggregation = "traj
     ``microbatch_released``: each micro-batch is a token mean of its own and counts by its share of the rows, so the
     loss depends on packing (released trainer, audit A-8).
     """
-    batches = within_budget(rows, lambda row: len(row.ids), budget)
+    batches = [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
     if rule == "microbatch_released":
         return [[_reweighed(row, part, len(rows)) for row in part] for part in batches]
     return batches
 
 
-def within_budget(items: Sequence[T], length: Callable[[T], int], budget: int) -> list[list[T]]:
-    """Items sorted by length, cut so that items x longest <= ``budget`` (a longer item stands alone)."""
-    batches: list[list[T]] = []
-    for item in sorted(items, key=length):
-        if batches and (len(batches[-1]) + 1) * length(item) <= budget:
-            batches[-1].append(item)
+def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices of rows of these lengths, shortest first, cut so that rows x longest <= ``budget`` tokens."""
+    parts: list[list[int]] = []
+    for k in sorted(range(len(lengths)), key=lambda k: lengths[k]):
+        if parts and (len(parts[-1]) + 1) * lengths[k] <= budget:
+            parts[-1].append(k)
         else:
-            batches.append([item])
-    return batches
+            parts.append([k])
+    return parts
 
 
 def _reweighed(row: Row, part: Sequence[Row], rows: int) -> Row:

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from r3l.core.batching import within_budget
+from r3l.core.batching import packed
 from r3l.core.dialog import TokenDialog
 from r3l.core.lockstep import Lockstep
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.render import ChatRenderer
-from r3l.core.seeds import Address, generator
+from r3l.core.seeds import Address, seed_of, uniforms
 from r3l.local.cache import BatchCache, LayerState
 from r3l.local.oom import SAMPLING_KNOBS, naming_the_knob
 from r3l.local.precision import vocabulary_logits
@@ -93,7 +93,9 @@ class LocalPolicy:
     def _serve(self, jobs: list[Job]) -> list[Job]:
         began = time.perf_counter()
         self.model.eval()
-        for part in within_budget(jobs, Job.columns, self.budget) if self.budget else [jobs]:
+        widths = [job.columns() for job in jobs]
+        for indices in packed(widths, self.budget or len(jobs) * max(widths)):
+            part = [jobs[k] for k in sorted(indices)]
             with naming_the_knob(f"in sampling {len(part)} responses together", SAMPLING_KNOBS):
                 Decoder(self.model, part, self.renderer.end_id, self.meter).run()
         self.meter[f"seconds/{PHASES[jobs[0].sampling.phase]}"] += time.perf_counter() - began
@@ -126,9 +128,9 @@ class LocalConversation(TokenDialog):
         )
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on where nothing was said
             self._state = [layer[:, :, :-1] for layer in self._state]
-        uniforms = generator(*address).random(sampling.max_tokens)
+        draws = uniforms(seed_of(*address), sampling.max_tokens)
         stops = self._policy.renderer.stops(sampling.stop)
-        job = Job(self._state, self._ids[self.encoded :], sampling, stops, uniforms)
+        job = Job(self._state, self._ids[self.encoded :], sampling, stops, draws)
         await self._policy.lockstep.request(sampling.phase, address, job)
         self._last_is_new = True
         self._state = job.state if self._policy.keep_cache else None

@@ -23,7 +23,7 @@ from pydantic import Field
 from rich.console import Console
 
 from r3l.config import CONFIGS, STORED_MODELS, ComputeDtype, Device, Strict, validate, warm_started
-from r3l.core.batching import within_budget
+from r3l.core.batching import packed
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Message, Stop
 from r3l.core.errors import DataError
@@ -351,7 +351,7 @@ def _draw(lessons: dict[str, list[Lesson]], config: WarmstartConfig, step: int) 
 def _parts(batch: Sequence[Lesson], budget: int | None) -> list[list[Lesson]]:
     """Lessons by length, in parts that are padded together: of ``budget`` tokens, else a quarter each."""
     if budget:
-        return within_budget(batch, lambda x: len(x.ids), budget)
+        return [[batch[k] for k in part] for part in packed([len(x.ids) for x in batch], budget)]
     ordered = sorted(batch, key=lambda x: len(x.ids))
     size = max(1, len(ordered) // 4)
     return [ordered[i : i + size] for i in range(0, len(ordered), size)]
