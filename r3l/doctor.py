@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
@@ -16,10 +15,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from r3l import memory
 from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, find_model, load, locate, names
 from r3l.core.check import Check, guarded, verdict
-from r3l.core.method import MethodSettings
 
 PYTHONS = ((3, 11), (3, 12))
 MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and logs under 1 GB
@@ -37,7 +34,7 @@ def examine(tier: str) -> list[Check]:
         _disk(),
         _writable(),
         *_models({env.label: env.tiers[tier].model or config.model for env in envs}),
-        *_memory_plan(config),
+        *(import_module("r3l.local.doctor").checks(config) if config.engine == "local" else ()),
         *(check for env in envs for check in _environment(env.env, env.label, env.tiers[tier])),
     ]
 
@@ -117,37 +114,6 @@ def _model(model: str, users: list[str]) -> Check:
     packaged = described is not None and described.packaged is not None
     fix = f"r3l model fetch {model}" if packaged else f"git checkout results/stored, or r3l warmstart {model}"
     return verdict(f"start model {model!r} ({', '.join(users)})", present, found, fix)
-
-
-def _memory_plan(config: TierConfig) -> Iterator[Check]:
-    """What a tier of the local engine takes of one GPU, by formula: r3l/memory.py says which."""
-    described = find_model(config.model)
-    if described is None or config.engine != "local":
-        return
-    dialogs = config.train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
-    cached = dialogs * config.sampling.max_context + (config.sampling.tokens_per_batch or 0)
-    plan = memory.in_turns(
-        described.architecture,
-        max(config.train.tokens_per_microbatch, config.sampling.max_context),
-        cached,
-        config.compute_dtype,
-        reference=config.train.kl_metric_every > 0,
-    )
-    parts = ", ".join(f"{name} {value / memory.GIB:.1f}" for name, value in asdict(plan).items())
-    card = _card()
-    found = f"{plan.total / memory.GIB:.1f} GiB ({parts}) of {'no GPU' if card is None else f'{card / memory.GIB:.0f}'}"
-    fix = (
-        "by what is largest: lower train.tokens_per_microbatch (training), train.tasks_per_step, sampling.max_context or "
-        "sampling.tokens_per_batch (caches, which few runs fill)"
-    )
-    yield verdict(f"memory plan of {config.model!r}", card is None or plan.total <= card, found, fix)
-
-
-def _card() -> int | None:
-    """Bytes of the GPU that the local engine takes; None without one."""
-    import torch
-
-    return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 
 def _short(path: Path) -> str:

@@ -54,6 +54,7 @@ panel_app.command("build")(build.panel_build)
 catalogue_app.command("build")(build.catalogue_build)
 bench_app.command("env")(bench.bench_env)
 bench_app.command("rollout")(bench.bench_rollout)
+bench_app.command("train")(bench.bench_train)
 bench_app.command("grader")(bench.bench_grader)
 
 

@@ -101,8 +101,9 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.masters.parameters):
         entry = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
-        if entry:
-            trainer.optimizer.state[parameter] = entry
+        if entry:  # AdamW keeps its step count on the CPU, the moments beside the weights
+            on_device = {k: v if k == "step" else v.to(parameter.device) for k, v in entry.items()}
+            trainer.optimizer.state[parameter] = on_device
     if trainer.sampler is not trainer.model:
         trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)  # tied weights stand once
     trainer.steps_done = step

@@ -113,7 +113,7 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
     recipe(phase(0, 1e-3))
     path = tmp_path / "warmstart" / "tiny.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "nano_math", "max_tokens": 110}))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "nano_math", "max_tokens": 70}))
     target = warmstart.place_of("tiny")
     assert target == tmp_path / "cache" / "models" / "nano_math-tiny"
     run = resolve("nano", "math", "grpo", 0)
