@@ -1,4 +1,4 @@
-"""``r3l bench train``: a step (sample groups, then update) by this engine and by others, on the same prompts in one run.
+"""``r3l bench train``: a step (sample groups, then update) by this engine and by others, on the same prompts.
 
 ``ours``: LocalPolicy's decoder and Trainer. ``plain``: ``generate`` of transformers, then all rows padded to the
 longest and logits at every position. ``trl``: a step of GRPOTrainer. All sample exactly ``length`` tokens a response,
@@ -149,7 +149,7 @@ def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, len
     if find_spec("trl") is None:
         return "not installed: pip install '.[bench]'"
     from datasets import Dataset
-    from transformers import TrainerCallback
+    from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     seconds: list[float] = []
@@ -192,6 +192,7 @@ def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, len
             processing_class=session.tokenizer,
             callbacks=[Clock()],
         )
+        trainer.remove_callback(PrinterCallback)  # stdout is for the report
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
         trainer.train()
