@@ -154,7 +154,7 @@ def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, len
 
     seconds: list[float] = []
 
-    class Clock(TrainerCallback):  # type: ignore[misc]
+    class Clock(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             seconds.append(-_clock())
 

@@ -242,7 +242,7 @@ def review_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
     ]
     feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
     ended = Trajectory(d.task, 0, "base", turns, d.reward, d.success, feedback=feedback)
-    return [(review_request(dialogue, ended, d.first, ReflectionSettings()), _as_json(d.review), True)]
+    return [(review_request(dialogue, ended, d.first, ReflectionSettings.model_validate({})), _as_json(d.review), True)]
 
 
 def retry_parts(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm = "suggestion") -> list[Part]:
