@@ -40,6 +40,11 @@ class CritiqueGRPO(GRPO):
         """N rollouts and a refinement of each."""
         return 2 * self.settings.group_size
 
+    @property
+    def max_samples(self) -> int:
+        """N: a refinement takes the place of its rollout."""
+        return self.settings.group_size
+
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """The rollouts, one of them replaced by the best refinement if any improved."""
         members = range(self.settings.group_size)

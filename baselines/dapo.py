@@ -42,6 +42,11 @@ class DAPO(GRPO):
         """N for every round of tasks."""
         return self.settings.group_size * self.settings.sampling_rounds
 
+    @property
+    def max_samples(self) -> int:
+        """N: what was drawn in vain does not train."""
+        return self.settings.group_size
+
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """N plain rollouts in one group, their returns lowered where they are overlong."""
         trajectories = await play_group(arena, task, self.settings.group_size)

@@ -48,6 +48,11 @@ class RLTF(TrainedMethod[RLTFSettings]):
         """Two attempts each."""
         return 2 * self.settings.group_size
 
+    @property
+    def max_samples(self) -> int:
+        """First attempts, second attempts, and one more of each that ``learn`` adds."""
+        return 3 * self.settings.group_size
+
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """Groups: first attempts, second attempts, and what ``learn`` adds."""
         s, members = self.settings, range(self.settings.group_size)

@@ -23,6 +23,7 @@ class ZeroShot:
     trains = False
     max_rounds = 1
     max_rollouts = 0
+    max_samples = 0
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         if settings:

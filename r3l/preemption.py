@@ -1,4 +1,4 @@
-"""Orders to stop: SIGTERM, or SIGUSR1, as schedulers send before they take a machine away.
+"""Orders to stop: SIGTERM or SIGUSR1, as schedulers send before they take a machine away, or a time limit of our own.
 
 An order ends what is being played, at the model's next answer: draws are addressed, so the same episodes are played
 again later. It waits while anything else is at work: an update, a checkpoint, the last files of a run. Then the command
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
 EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 
 
@@ -55,6 +55,17 @@ class Orders:
             raise Preempted(self._order) from None
         finally:
             self._task = None
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Within :func:`orders`: an order, SIGALRM, comes after ``seconds`` (None: never)."""
+    if seconds is not None:
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextmanager

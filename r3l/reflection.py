@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from r3l.core.environment import Dialogue, Message
+from r3l.core.environment import Dialogue, Message, Observation
 from r3l.core.policy import Completion, Conversation
 from r3l.core.rollout import Arena, Episode
 from r3l.core.seeds import Address
@@ -138,7 +138,7 @@ async def reflect(
     """
     trajectory = episode.trajectory
     conversation, earlier = review_dialog(arena, episode)
-    for message in _request(arena.dialogue, episode, settings):
+    for message in review_request(arena.dialogue, trajectory, episode.first, settings):
         conversation.add(message)
     where: Address = (trajectory.task.id, trajectory.member, *attempt)
     completion = await arena.complete(conversation, arena.feedback_sampling, "reflection", *where)
@@ -159,14 +159,16 @@ def review_dialog(arena: Arena, episode: Episode) -> tuple[Conversation, list[Tu
     return arena.policy.open(), []
 
 
-def _request(dialogue: Dialogue, episode: Episode, settings: ReflectionSettings) -> list[Message]:
-    trajectory = episode.trajectory
+def review_request(
+    dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
+) -> list[Message]:
+    """The messages that ask for a reflection on an ended episode, which began with ``first``."""
     feedback = shown_feedback(trajectory, settings.reflection_sees)
     if dialogue.style == "compact":
         return [Message("user", template("reflection_compact").substitute(feedback=feedback))]
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
     system = template("reflection_system").substitute(domain=domain, last_step=len(trajectory.turns) - 1)
-    log = render_log(dialogue, trajectory, episode)
+    log = render_log(dialogue, trajectory, first)
     request = template("reflection_request").substitute(log=log, feedback=feedback)
     return [Message("system", system), Message("user", request)]
 
@@ -191,9 +193,9 @@ def count_leak(arena: Arena, task: Task, guidance: str) -> None:
     arena.counters["leak/answer_stated"] += int(stated is not None)
 
 
-def render_log(dialogue: Dialogue, trajectory: Trajectory, episode: Episode) -> str:
+def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -> str:
     """The dialog as numbered text: the opening, then each response and the observation it answered."""
-    opening = "\n".join(m.content for m in dialogue.opening(trajectory.task, episode.first))
+    opening = "\n".join(m.content for m in dialogue.opening(trajectory.task, first))
     lines = [f"Task and first observation:\n{opening}"]
     for k, turn in enumerate(trajectory.turns):
         if k:

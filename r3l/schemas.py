@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from r3l.config import CONFIGS, EnvConfig, MethodConfig, TierConfig
+from r3l.config import CONFIGS, EnvConfig, MethodConfig, ModelConfig, TierConfig
 from r3l.local.warmstart import WarmstartConfig
 from r3l.resources import ResourceConfig
 from r3l.tracking import write_json_atomic
@@ -19,6 +19,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "tier": TierConfig,
     "env": EnvConfig,
     "method": MethodConfig,
+    "model": ModelConfig,
     "table": TableConfig,
     "warmstart": WarmstartConfig,
     "workflow": WorkflowConfig,

@@ -28,7 +28,7 @@ def test_committed_schemas_are_those_of_the_models():
         assert found == schema, f"run: python -m r3l.schemas ({stem})"
 
 
-@pytest.mark.parametrize("kind", ["tiers", "envs", "methods", "tables"])
+@pytest.mark.parametrize("kind", ["tiers", "envs", "models", "methods", "tables"])
 def test_every_value_names_its_source(kind):
     def leaves(content, prefix=""):
         for key, value in content.items():

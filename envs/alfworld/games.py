@@ -28,6 +28,7 @@ DOMAIN_FILE = "shared_domain.pddl"
 GRAMMAR_FILE = "shared_grammar.twl2"
 _GAMES_FOLDER = "json_2.1.1"
 _GAME_FILE = "game.tw-pddl"
+_PACKED = ".jsonl.xz"
 _UNKNOWN = "UNKNOWN GOAL"
 _SENTENCE = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)\."')
 _DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or point ALFWORLD_DATA at the games."
@@ -83,7 +84,14 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
 
 
 def load_games(split: str, root: str | Path | None = None, expected: int | None = None) -> Iterator[Task]:
-    """The tasks of a split in id order, read one at a time (a game is about 90 KB)."""
+    """The tasks of a split in id order, read one at a time (a game is about 90 KB).
+
+    Packed files in the games' folder are read in place of the unpacked games.
+    """
+    for path in sorted(data_root(root).glob(f"*{_PACKED}")):
+        if any(game_id.startswith(f"{split}/") for game_id, *_ in _rows(path)):
+            yield from load_packed(path, split)
+            return
     for game_id in list_games(split, root, expected):
         yield load_game(game_id, root)
 

@@ -21,7 +21,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from envs.cache import cache_folder
+from r3l.core.cache import cache_folder
 from r3l.core.errors import DataError, EngineError
 
 # The releases whose private interfaces this package was proved against, byte for byte.

@@ -16,8 +16,8 @@ from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 
-from envs.cache import cache_folder
 from envs.scienceworld.options import ScienceWorldOptions
+from r3l.core.cache import cache_folder
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
 

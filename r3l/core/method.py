@@ -45,7 +45,7 @@ class Method(Protocol):
     ``kl_coef`` > 0 makes the engine keep a frozen reference model; ``loss_agg`` chooses the token weights.
     ``trains`` is False for a method that leaves the starting model as it is. ``max_rounds`` > 1 lets the engine
     draw further tasks in place of those whose groups ``keep`` refuses. ``max_rollouts`` is the most that one
-    task can cost.
+    task can cost, ``max_samples`` the most trajectories of it that train.
     """
 
     trains: bool
@@ -56,6 +56,11 @@ class Method(Protocol):
     @property
     def max_rollouts(self) -> int:
         """The most rollouts that one task can cost."""
+        ...
+
+    @property
+    def max_samples(self) -> int:
+        """The most trajectories of one task that train, imitated ones included."""
         ...
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
@@ -118,6 +123,11 @@ class TrainedMethod(Generic[S]):
     def max_rollouts(self) -> int:
         """N."""
         return self.settings.group_size
+
+    @property
+    def max_samples(self) -> int:
+        """Every rollout."""
+        return self.max_rollouts
 
     async def explore(self, task: Task, arena: Arena) -> list[Group]:
         """N plain rollouts in one group."""

@@ -90,6 +90,9 @@ def play_all(
         generated = arena.counters["tokens/generated"]
         lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
         append_jsonl(path, lines[-1])
+        if not console.is_terminal:
+            played = [row for line in lines for row in line["episodes"]]
+            console.print(f"{len(played)} of {len(wanted)} episodes, {sum(row['success'] for row in played)} solved")
     return lines
 
 

@@ -15,6 +15,7 @@ from r3l.core.seeds import Address
 from r3l.evaluation.exam import Reply
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
+from r3l.local.precision import compute_dtype, device_of, lower
 
 
 class LocalModel:
@@ -23,8 +24,10 @@ class LocalModel:
     threads = 1
 
     def __init__(self, model: str, temperature: float, max_tokens: int, batch: int = 16) -> None:
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = device_of()
         network, tokenizer = load_model(model, device)
+        dtype = compute_dtype("bfloat16", device)
+        lower(network, dtype)
         context = int(network.config.max_position_embeddings)
         if max_tokens >= context:
             raise ConfigError(
@@ -32,6 +35,8 @@ class LocalModel:
             )
         self.name, self.batch = model.rstrip("/").rpartition("/")[2], batch
         self.settings: Mapping[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+        if dtype != torch.float32:
+            self.settings = {**self.settings, "dtype": str(dtype)}
         self._sampling = Sampling(temperature, max_tokens)
         # `turn`: the template renders every dialog whole, as a server does; nothing here is trained on.
         self._policy = LocalPolicy(network, tokenizer, context, samples="turn")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from r3l.config import Run, build_method
+from r3l.config import Run, build_method, start_of
 from r3l.local.policy import LocalPolicy
 from r3l.local.session import Session, open_session
 
@@ -18,7 +18,7 @@ def bench_rollout(run: Run, tasks: int, repeats: int) -> dict[str, Any]:
     more than once with kept caches (0 by construction; measured, not assumed).
     """
     arms: dict[bool, list[dict[str, float]]] = {True: [], False: []}
-    with open_session(run, run.model) as session:
+    with open_session(run, start_of(run)) as session:
         for repeat in range(repeats):
             for keep in (True, False) if repeat % 2 == 0 else (False, True):
                 arms[keep].append(_explore(session, tasks, keep))

@@ -10,22 +10,17 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import STORED_MODELS
+from r3l.config import STORED_MODELS, find_model, locate, names
 from r3l.core.errors import CheckpointError
+from r3l.core.render import load_tokenizer
 from r3l.local.trainer import Trainer
-from r3l.tracking import read_json, write_json_atomic
+from r3l.tracking import write_json_atomic
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
-
-
-def locate(model: str) -> str:
-    """A stored model's folder for its name, else ``model`` itself (a path or a hub id)."""
-    stored = STORED_MODELS / model
-    return str(stored) if stored.is_dir() else model
 
 
 def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
@@ -35,11 +30,14 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
             f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
-            "a folder, or a hub id such as Qwen/Qwen2.5-1.5B-Instruct; `r3l warmstart NAME` builds what stands in "
-            "configs/warmstart"
+            f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l warmstart NAME` builds "
+            "what stands in configs/warmstart"
         )
+    described = find_model(model)
+    if described and described.packaged and not Path(where).is_dir():
+        raise CheckpointError(f"model {model!r} is not in {where} yet: r3l model fetch {model}")
     try:
-        tokenizer = _load_tokenizer(where)
+        tokenizer = load_tokenizer(where)
         network = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise CheckpointError(
@@ -49,18 +47,6 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         ) from error
     network.to(device)  # type: ignore[arg-type]
     return network, tokenizer
-
-
-def _load_tokenizer(where: str) -> Any:
-    """The tokenizer as its file has it.
-
-    For some architectures (Qwen2 is one) AutoTokenizer of transformers 5 puts its own word splitting in place of the
-    file's, which is right for models of the hub but not for one with a tokenizer of its own: numbers fell apart.
-    """
-    config = Path(where) / "tokenizer_config.json"
-    declared = read_json(config).get("tokenizer_class") if config.is_file() else None
-    own = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
-    return (PreTrainedTokenizerFast if own else AutoTokenizer).from_pretrained(where)
 
 
 def name_of(step: int) -> str:
@@ -81,7 +67,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         return final
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
-    trainer.model.save_pretrained(temporary)
+    trainer.model.save_pretrained(temporary, state_dict=trainer.masters.state_dict())
     tokenizer.save_pretrained(temporary)
     save_file(_optimizer_tensors(trainer), temporary / OPTIMIZER)
     if trainer.sampler is not trainer.model:
@@ -113,10 +99,11 @@ def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     """Put the optimiser, and a sampler that lags behind, back exactly as they were after ``step`` updates."""
     tensors = load_file(checkpoint / OPTIMIZER)
-    for index, parameter in enumerate(trainer.model.parameters()):
+    for index, parameter in enumerate(trainer.masters.parameters):
         entry = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
-        if entry:
-            trainer.optimizer.state[parameter] = entry
+        if entry:  # AdamW keeps its step count on the CPU, the moments beside the weights
+            on_device = {k: v if k == "step" else v.to(parameter.device) for k, v in entry.items()}
+            trainer.optimizer.state[parameter] = on_device
     if trainer.sampler is not trainer.model:
         trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)  # tied weights stand once
     trainer.steps_done = step
@@ -124,7 +111,7 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
 
 def _optimizer_tensors(trainer: Trainer) -> dict[str, torch.Tensor]:
     tensors = {}
-    for index, parameter in enumerate(trainer.model.parameters()):
+    for index, parameter in enumerate(trainer.masters.parameters):
         for key, value in trainer.optimizer.state.get(parameter, {}).items():
             tensors[f"{index}.{key}"] = value.contiguous()
     return tensors

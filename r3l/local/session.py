@@ -10,25 +10,27 @@ from typing import Any, TypeVar
 
 import torch
 
-from r3l.config import Run
+from r3l.config import Run, dialogue_of
 from r3l.core.environment import Dialogue, EnvironmentPackage
-from r3l.core.policy import PHASES, Sampling
 from r3l.core.pool import EnvironmentPool, find_package
 from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
+from r3l.local.precision import Masters, compute_dtype, device_of, lower
 from r3l.preemption import Orders, orders
+from r3l.training import arena_of
 
 T = TypeVar("T")
 
 
 @dataclass
 class Session:
-    """What exploring needs, alive for the length of a command."""
+    """What exploring needs, alive for the length of a command. ``masters``: the weights to train, where it does."""
 
     run: Run
     model: Any
+    masters: Masters | None
     tokenizer: Any
     policy: LocalPolicy
     pool: EnvironmentPool
@@ -39,16 +41,8 @@ class Session:
 
     def arena(self, address: Address, temperature: float) -> Arena:
         """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
-        s = self.run.sampling
-        return Arena(
-            policy=self.policy,
-            pool=self.pool,
-            dialogue=self.dialogue,
-            sampling=Sampling(temperature, s.max_tokens, stop=self.dialogue.stop),
-            feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
-            address=address,
-            gather=self.policy.lockstep.gather,
-        )
+        gather = self.policy.lockstep.gather
+        return arena_of(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
@@ -58,19 +52,25 @@ class Session:
 
 
 @contextmanager
-def open_session(run: Run, model: str) -> Iterator[Session]:
+def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session]:
     """Load ``model`` and start the workers; closes them at the end."""
     torch.set_num_threads(run.threads)
-    torch.use_deterministic_algorithms(True)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = device_of(run.device)
+    torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU
     package = find_package(run.env)
-    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
     network, tokenizer = load_model(model, device)
+    dtype = compute_dtype(run.compute_dtype, device)
+    masters = Masters(network, dtype) if trains else None
+    lower(network, dtype)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:
         with orders() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
-            policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)
-            dialogue = package.dialogue(settings)
-            yield Session(run, network, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received)
+            policy = LocalPolicy(
+                network, tokenizer, run.sampling.max_context, samples=run.samples, budget=run.sampling.tokens_per_batch
+            )
+            dialogue = dialogue_of(run)
+            yield Session(
+                run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received
+            )
     finally:
         pool.close()

@@ -9,10 +9,13 @@ from typing import Any
 
 import torch
 
+from r3l import accounting
 from r3l.config import TrainConfig
 from r3l.core import losses
+from r3l.core.batching import Row, collate, microbatches, useful_rows
 from r3l.core.method import Batch, Method
-from r3l.local.batching import Row, collate, microbatches
+from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
+from r3l.local.precision import Masters, keep_activations_out, vocabulary_logits
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -27,17 +30,46 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
     wanted = mask_B_T.bool().clone()
     wanted[:, 0] = False  # nothing stands before the first token
     before = wanted.roll(-1, dims=1)
-    logits = model.lm_head(hidden_B_T_H[before]).float() / temperature
+    logits = vocabulary_logits(model, hidden_B_T_H[before]) / temperature
     chosen = ids_B_T[wanted]
     logprobs = logits.gather(1, chosen[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
     out = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
     return out.masked_scatter(wanted, logprobs)
 
 
+class Gap:
+    """How far the log-probs of training are from those of sampling, on tokens that the policy sampled in this context.
+
+    The weights are the same until the step's one update, so all of it is numerical error; an importance ratio or a KL
+    has this as its floor.
+    """
+
+    def __init__(self) -> None:
+        self.sum, self.max, self.tokens = 0.0, 0.0, 0
+
+    def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
+        """A micro-batch; written and distilled rows do not count, whose log-probs belong to no or another context."""
+        counts_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
+        if counts_B_T.any():
+            gap = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[counts_B_T].abs()
+            self.sum, self.max = self.sum + gap.sum().item(), max(self.max, gap.max().item())
+            self.tokens += len(gap)
+
+    @property
+    def mean(self) -> float:
+        """In nats; 0 where no token counted."""
+        return self.sum / max(self.tokens, 1)
+
+    def metrics(self) -> dict[str, float]:
+        """``logprob_gap/mean`` and ``/max`` (nats); {} where no token counted."""
+        return {"logprob_gap/mean": self.mean, "logprob_gap/max": self.max} if self.tokens else {}
+
+
 class Trainer:
     """Owns the model's optimiser. ``step`` is the only thing that changes the model.
 
     ``reference``: the frozen start model (for KL). ``sampler``: the model that samples, where it lags behind.
+    ``masters``: the float32 weights of a model that computes in another type (r3l.local.precision).
     """
 
     def __init__(
@@ -48,30 +80,36 @@ class Trainer:
         reference: Any | None,
         temperature: float = 1.0,
         sampler: Any | None = None,
+        masters: Masters | None = None,
     ) -> None:
         self.model, self.method, self.config, self.reference = model, method, config, reference
         self.sampler = sampler or model
         self.temperature = temperature
+        self.masters = masters or Masters(model)
+        if config.gradient_checkpointing:
+            keep_activations_out(model)
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
+            self.masters.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
         self.steps_done = 0
 
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
-        # A KL term moves every row; released micro-batches are diluted by rows that train nothing.
-        all_count = self.method.kl_coef > 0 or self.method.loss_agg == "microbatch_released"
-        useful = [row for row in rows if all_count or not row.idle]
-        metrics: dict[str, float] = defaultdict(float)
-        metrics["tokens/trained"] = sum(int(r.mask.sum()) for r in useful)
-        metrics["tokens/forwarded"] = sum(len(r.ids) for r in useful)
-        metrics["rows/used"], metrics["rows/idle"] = len(useful), len(rows) - len(useful)
-        for row in useful:
-            metrics[f"trained/{'sft' if row.sft else row.trajectory.kind}"] += int(row.mask.sum())
+        useful = useful_rows(self.method, rows)
+        metrics: dict[str, float] = defaultdict(float, accounting.of_training(rows, useful))
         if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
         self.steps_done += 1
         return dict(metrics)
+
+    def descend(self, lr: float) -> float:
+        """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping."""
+        norm = torch.nn.utils.clip_grad_norm_(self.masters.parameters, self.config.grad_clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.masters.publish()
+        return norm.item()
 
     def sync(self) -> None:
         """Hand the present weights to a sampler that lags behind."""
@@ -90,6 +128,28 @@ class Trainer:
             count += float(batch.mask_B_T.sum())
         return total / max(count, 1.0)
 
+    def logprob_gap(self, rows: Sequence[Row]) -> Gap:
+        """That of all sampled rows, by a forward pass like training's."""
+        gap = Gap()
+        for part in microbatches(rows, self.config.tokens_per_microbatch):
+            batch = collate(part, self.model.device)
+            with torch.no_grad():
+                gap.add(batch, token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature))
+        return gap
+
+    def rehearse(self, longest: int) -> None:
+        """A forward and backward pass of the largest micro-batch there can be, so that memory runs out now or never.
+
+        ``longest``: tokens of the longest row. Changes nothing.
+        """
+        rows = max(1, self.config.tokens_per_microbatch // longest)
+        ids_B_T = torch.zeros(rows, longest, dtype=torch.int64, device=self.model.device)
+        self.model.train()
+        with naming_the_knob(f"in rehearsing a micro-batch of {rows} x {longest} tokens", TRAINING_KNOBS):
+            torch.autograd.backward(token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
+        self.masters.collect()
+        self.optimizer.zero_grad(set_to_none=True)
+
     def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
         with torch.no_grad():
             return token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T, self.temperature)
@@ -97,21 +157,26 @@ class Trainer:
     def _update(self, rows: Sequence[Row], metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
+        gap = Gap()
         for part in microbatches(rows, self.config.tokens_per_microbatch, self.method.loss_agg):
             batch = collate(part, self.model.device)
-            if self.method.kl_coef > 0:
-                batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
-            logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
-            loss, parts = self.method.loss(self._rescored(batch, part, logprobs_B_T), logprobs_B_T)
-            torch.autograd.backward(loss)
-            metrics["loss"] += loss.item()
-            for key, value in parts.items():  # additive over micro-batches
-                metrics[key] += value
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
-        metrics["grad_norm"] = norm.item()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.lr * self._warmup()
-        self.optimizer.step()
+            rows_tokens = " x ".join(map(str, batch.ids_B_T.shape))
+            with naming_the_knob(f"in training a micro-batch of {rows_tokens} tokens", TRAINING_KNOBS):
+                self._backward(batch, part, gap, metrics)
+            self.masters.collect()
+        metrics |= gap.metrics()
+        metrics["grad_norm"] = self.descend(self.config.lr * self._warmup())
+
+    def _backward(self, batch: Batch, rows: Sequence[Row], gap: Gap, metrics: dict[str, float]) -> None:
+        if self.method.kl_coef > 0:
+            batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
+        logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
+        gap.add(batch, logprobs_B_T)
+        loss, parts = self.method.loss(self._rescored(batch, rows, logprobs_B_T), logprobs_B_T)
+        torch.autograd.backward(loss)
+        metrics["loss"] += loss.item()
+        for key, value in parts.items():  # additive over micro-batches
+            metrics[key] += value
 
     def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
         """Old log-probs of rows sampled under another context: the sampling policy's under this one."""

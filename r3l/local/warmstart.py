@@ -1,8 +1,8 @@
-"""Warm start of the nano model: supervised steps on scripted episodes, reviews of them, and guided retries.
+"""Warm start: supervised steps on scripted episodes, reviews of them, and guided retries.
 
-Pretraining is not the experiment: the built model is stored under results/stored/models/nano and used by default.
-It learns the protocol's format and to act, reflect and retry, from agents that err; the prompts are rendered by
-the same code that renders them when sampling.
+It teaches the protocol's format and to act, reflect and retry, from agents that err; the prompts are rendered by the
+same code that renders them when sampling. A nano model is made by it (and stored under results/stored/models, since
+pretraining is not the experiment); a published language model goes through it before RL.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,18 +22,20 @@ import yaml
 from pydantic import Field
 from rich.console import Console
 
-from r3l.config import CONFIGS, Strict, validate
+from r3l.config import CONFIGS, STORED_MODELS, ComputeDtype, Device, Strict, validate, warm_started
+from r3l.core.batching import packed
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Message, Stop
 from r3l.core.errors import DataError
 from r3l.core.pool import find_package
+from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
+from r3l.core.trajectory import Trajectory, Turn
 from r3l.local.checkpoint import load_model
 from r3l.local.nano import build_model, build_tokenizer
-from r3l.local.render import ChatRenderer
-from r3l.reflection import Report, parse_reflection
+from r3l.local.precision import Masters, compute_dtype, device_of, keep_activations_out, vocabulary_logits
+from r3l.reflection import GuidanceForm, ReflectionSettings, Report, parse_reflection, review_request
 from r3l.retry import guidance_text, with_guidance
-from r3l.templates import template
 from r3l.tracking import commit, hardware, read_json, sha256_of, versions, write_json_atomic
 
 Part = tuple[list[Message], str, bool]  # messages, response, trained?
@@ -61,8 +63,21 @@ class WarmstartConfig(Strict):
     max_turns: int = Field(ge=1)
     threads: int = Field(ge=1)
     tokens_per_step: int = Field(ge=1)
+    model: str | None = Field(
+        None, description="what is taught, as `r3l train --model`; none: a nano model, made first"
+    )
+    prompts: Literal["compact", "released"] = "compact"
+    guidance: GuidanceForm = Field("suggestion", description="what of a review guides a retry, as R3L's switch")
+    max_tokens: int | None = Field(None, ge=1, description="of a lesson; longer ones are left out, and counted")
+    tokens_per_microbatch: int | None = Field(
+        None, ge=1, description="of one forward and backward pass, padding counted; none: a quarter of a step"
+    )
+    gradient_checkpointing: bool = False
+    device: Device = "cpu"
+    compute_dtype: ComputeDtype = "float32"
     prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
+    review_share: float = Field(0, ge=0, le=1, description="share of tokens from reviews; compact ones end an episode")
     phases: list[Phase] = Field(min_length=1)
     sources: dict[str, str]
 
@@ -84,31 +99,47 @@ def load_config(name: str) -> WarmstartConfig:
     return validate(WarmstartConfig, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
 
 
-def build(name: str, out: Path, workers: int = 2) -> dict[str, Any]:
-    """Build the warm-started model ``name`` into ``out``; returns its manifest.
+def place_of(name: str, model: str | None = None) -> Path:
+    """Where the model that ``name`` builds lies by default: nano models in the repository, others in the cache."""
+    base = model or load_config(name).model
+    return warm_started(base, name) if base else STORED_MODELS / name
+
+
+def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> dict[str, Any]:
+    """Build the warm-started model ``name`` into ``out``; returns its manifest. ``base`` is taught in place of its own.
 
     ``out`` is written after every phase; a build that was cut off goes on after its last whole phase.
     """
-    config = load_config(name)
+    config = load_config(name).model_copy(update={"model": base} if base else {})
     torch.set_num_threads(config.threads)
+    device = device_of(config.device)
     console = Console(stderr=True)
     manifest = _begun(config, out)
-    model, tokenizer = load_model(str(out), torch.device("cpu")) if manifest["loss"] else (None, None)
+    start = str(out) if manifest["loss"] else config.model
+    model, tokenizer = load_model(start, device) if start else (None, None)
+    masters = None
     for phase in config.phases[len(manifest["loss"]) :]:
         console.print(f"playing {phase.tasks} x {phase.variants} demonstrations")
         documents = [d for chunk in _in_workers(config, phase, workers) for d in chunk]
         if tokenizer is None:
             tokenizer = build_tokenizer(_texts(documents))
             model = build_model(tokenizer, config.seed)
+        masters = masters or Masters(model, compute_dtype(config.compute_dtype, device))
         lessons = _lessons(ChatRenderer(tokenizer), documents, config)
-        manifest["lessons"].append(
-            {k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items()}
-        )
+        manifest["lessons"].append(_counted(lessons, len(documents)))
         console.print(f"lessons: {manifest['lessons'][-1]}")
         done = sum(p.steps for p in config.phases[: len(manifest["loss"])])
-        manifest["loss"].append(fit(model, lessons, config, phase, done, console))
-        _store(out, model, tokenizer, manifest)
+        manifest["loss"].append(fit(model, masters, lessons, config, phase, done, console))
+        _store(out, model, masters, tokenizer, manifest)
     return manifest
+
+
+def _counted(lessons: Mapping[str, Sequence[Lesson]], documents: int) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        k: {"lessons": len(v), "tokens": sum(len(x.ids) for x in v)} for k, v in lessons.items() if v
+    }
+    left_out = documents - sum(len(v) for v in lessons.values())
+    return found | ({"too_long": left_out} if left_out else {})
 
 
 def _begun(config: WarmstartConfig, out: Path) -> dict[str, Any]:
@@ -133,9 +164,9 @@ def _without_phases(config: dict[str, Any], after: int) -> dict[str, Any]:
     return {**config, "phases": config["phases"][:after], "sources": None}
 
 
-def _store(out: Path, model: Any, tokenizer: Any, manifest: dict[str, Any]) -> None:
+def _store(out: Path, model: Any, masters: Masters, tokenizer: Any, manifest: dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(out)
+    model.save_pretrained(out, state_dict=masters.state_dict())
     tokenizer.save_pretrained(out)
     facts = {
         "command": f"r3l warmstart {manifest['config']['name']}",
@@ -152,15 +183,17 @@ def _store(out: Path, model: Any, tokenizer: Any, manifest: dict[str, Any]) -> N
 def _lessons(
     renderer: ChatRenderer, documents: Iterable[tuple[str, list[Part]]], config: WarmstartConfig
 ) -> dict[str, list[Lesson]]:
-    lessons: dict[str, list[Lesson]] = {"episode": [], "retry": []}
+    lessons: dict[str, list[Lesson]] = {"episode": [], "retry": [], "review": []}
     stop = _dialogue(config).stop
     for kind, parts in documents:
-        lessons[kind].append(render(renderer, parts, config.prompt_weight, stop))
+        lesson = render(renderer, parts, config.prompt_weight, stop)
+        if config.max_tokens is None or len(lesson.ids) <= config.max_tokens:
+            lessons[kind].append(lesson)
     return lessons
 
 
 def _dialogue(config: WarmstartConfig) -> Dialogue:
-    return find_package(config.env).dialogue({"style": "compact", "max_turns": config.max_turns})
+    return find_package(config.env).dialogue({"style": config.prompts, "max_turns": config.max_turns})
 
 
 def _in_workers(config: WarmstartConfig, phase: Phase, workers: int) -> Iterator[list[tuple[str, list[Part]]]]:
@@ -176,28 +209,49 @@ def _documents(job: tuple[WarmstartConfig, Phase, range]) -> list[tuple[str, lis
     package, dialogue = find_package(config.env), _dialogue(config)
     found: list[tuple[str, list[Part]]] = []
     for demonstration in package.demonstrations(indices, phase.variants, config.max_turns, phase.manner):  # type: ignore[attr-defined]
-        found.append(("episode", episode_parts(dialogue, demonstration)))
-        if demonstration.retry:
-            found.append(("retry", retry_parts(dialogue, demonstration)))
+        found += documents_of(dialogue, demonstration, config.guidance)
     return found
 
 
+def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> Iterator[tuple[str, list[Part]]]:
+    """The dialogs in which R3L would play, review and retry the demonstrated episode, by kind.
+
+    A compact review continues the episode; a released one is a dialog of its own.
+    """
+    if dialogue.style == "compact":
+        yield "episode", [*episode_parts(dialogue, d), *review_parts(dialogue, d)]
+    else:
+        yield "episode", episode_parts(dialogue, d)
+        yield "review", review_parts(dialogue, d)
+    if d.retry:
+        yield "retry", retry_parts(dialogue, d, guidance)
+
+
 def episode_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
-    """The episode, then the reflection on it, all to be imitated."""
+    """The episode, all but its blunders to be imitated."""
     prompts = _prompts(dialogue, d, d.steps)
-    parts = [(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
+    return [(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
+
+
+def review_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
+    """The reflection on the episode, as a method would ask for it."""
+    last = len(d.steps) - 1
+    turns = [
+        Turn(s.now.text, s.response, (), (), (), "end", s.action, d.error if k == last else None)
+        for k, s in enumerate(d.steps)
+    ]
     feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
-    request = template("reflection_compact").substitute(feedback=feedback)
-    return [*parts, ([Message("user", request)], _as_json(d.review), True)]
+    ended = Trajectory(d.task, 0, "base", turns, d.reward, d.success, feedback=feedback)
+    return [(review_request(dialogue, ended, d.first, ReflectionSettings.model_validate({})), _as_json(d.review), True)]
 
 
-def retry_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
+def retry_parts(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm = "suggestion") -> list[Part]:
     """The prefix (context only), the hint at the pivot, and what followed under it."""
     pivot = int(d.review["retry_from_step"])
     steps = (*d.steps[:pivot], *d.retry)
     report = parse_reflection(_as_json(d.review), len(d.steps))
     assert isinstance(report, Report)
-    hint = with_guidance(guidance_text(report, "suggestion"), "user_turn")
+    hint = with_guidance(guidance_text(report, guidance), "user_turn")
     parts: list[Part] = []
     for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
         shown, _ = hint(messages) if k == pivot else (messages, messages)
@@ -241,21 +295,32 @@ def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float, 
 
 
 def fit(
-    model: Any, lessons: dict[str, list[Lesson]], config: WarmstartConfig, phase: Phase, done: int, console: Console
+    model: Any,
+    masters: Masters,
+    lessons: dict[str, list[Lesson]],
+    config: WarmstartConfig,
+    phase: Phase,
+    done: int,
+    console: Console,
 ) -> list[float]:
-    """The supervised steps of a phase (``done`` came before it); the mean loss of each hundred steps."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01)
+    """The supervised steps of a phase (``done`` came before it); mean losses of a tenth of it, at most 100 steps."""
+    model.train()
+    if config.gradient_checkpointing:
+        keep_activations_out(model)
+    window = min(100, max(1, phase.steps // 10))
+    optimizer = torch.optim.AdamW(masters.parameters, lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01)
     began, recent, curve = time.perf_counter(), [], []
     for step in range(phase.steps):
         for group in optimizer.param_groups:
             group["lr"] = phase.lr * _schedule(step, phase)
         batch = _draw(lessons, config, done + step)
         optimizer.zero_grad(set_to_none=True)
-        loss = _backward(model, batch)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        loss = _backward(model, masters, batch, config.tokens_per_microbatch)
+        torch.nn.utils.clip_grad_norm_(masters.parameters, 1.0)
         optimizer.step()
+        masters.publish()
         recent.append(loss)
-        if (step + 1) % 100 == 0:
+        if (step + 1) % window == 0:
             curve.append(round(float(np.mean(recent)), 4))
             recent = []
             minutes = (time.perf_counter() - began) / 60
@@ -274,7 +339,8 @@ def _draw(lessons: dict[str, list[Lesson]], config: WarmstartConfig, step: int) 
     """About ``tokens_per_step`` tokens, drawn by address."""
     rng = generator(config.seed, "warmstart", step)
     chosen: list[Lesson] = []
-    for kind, share in (("episode", 1 - config.retry_share), ("retry", config.retry_share)):
+    shares = {"retry": config.retry_share, "review": config.review_share}
+    for kind, share in {"episode": 1 - sum(shares.values()), **shares}.items():
         tokens = 0
         while lessons[kind] and tokens < share * config.tokens_per_step:
             chosen.append(lessons[kind][int(rng.integers(len(lessons[kind])))])
@@ -282,24 +348,33 @@ def _draw(lessons: dict[str, list[Lesson]], config: WarmstartConfig, step: int) 
     return chosen
 
 
-def _backward(model: Any, batch: Sequence[Lesson]) -> float:
-    """Weighted token-mean cross entropy over the batch, in four padded parts by length."""
-    total = sum(float(x.weight[1:].sum()) for x in batch)
+def _parts(batch: Sequence[Lesson], budget: int | None) -> list[list[Lesson]]:
+    """Lessons by length, in parts that are padded together: of ``budget`` tokens, else a quarter each."""
+    if budget:
+        return [[batch[k] for k in part] for part in packed([len(x.ids) for x in batch], budget)]
     ordered = sorted(batch, key=lambda x: len(x.ids))
     size = max(1, len(ordered) // 4)
+    return [ordered[i : i + size] for i in range(0, len(ordered), size)]
+
+
+def _backward(model: Any, masters: Masters, batch: Sequence[Lesson], budget: int | None) -> float:
+    """Weighted token-mean cross entropy over the batch."""
+    total = sum(float(x.weight[1:].sum()) for x in batch)
     loss_sum = 0.0
-    for part in [ordered[i : i + size] for i in range(0, len(ordered), size)]:
+    for part in _parts(batch, budget):
         width = max(len(x.ids) for x in part)
         ids = torch.zeros(len(part), width, dtype=torch.int64)
         weight = torch.zeros(len(part), width)
         for row, lesson in enumerate(part):
             ids[row, : len(lesson.ids)] = torch.from_numpy(lesson.ids.astype(np.int64))
             weight[row, : len(lesson.ids)] = torch.from_numpy(lesson.weight)
+        ids, weight = ids.to(model.device), weight.to(model.device)
         hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
         wanted = weight[:, 1:] > 0
-        logits = model.lm_head(hidden[wanted])
+        logits = vocabulary_logits(model, hidden[wanted])
         losses = torch.nn.functional.cross_entropy(logits, ids[:, 1:][wanted], reduction="none")
         loss = (losses * weight[:, 1:][wanted]).sum() / total
         torch.autograd.backward(loss)
+        masters.collect()
         loss_sum += loss.item()
     return loss_sum

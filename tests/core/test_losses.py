@@ -11,14 +11,19 @@ from conftest import make_trajectory
 from baselines.grpo import GRPO
 from r3l.algorithm import R3L
 from r3l.core import losses
+from r3l.core.batching import collate, microbatches, packed, rows_of
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling
 from r3l.core.trajectory import Group
-from r3l.local.batching import collate, microbatches, rows_of
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import token_logprobs
 
 CPU = torch.device("cpu")
+
+
+def test_batches_are_cut_by_padded_tokens():
+    """2 x 2 <= 4; a 3 beside them would make 3 x 3; the 5 stands alone."""
+    assert packed([3, 1, 2, 5], 4) == [[1, 2], [0], [3]]
 
 
 def test_clipped_surrogate_by_hand():

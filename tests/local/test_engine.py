@@ -1,5 +1,6 @@
 """The real thing, small: train on the real ALFWorld engine, be killed, resume, evaluate."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from r3l.config import resolve
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local.engine import train
+from r3l.preemption import Preempted
 from r3l.tracking import locked, read_jsonl
 
 SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=1", "threads=1"]
@@ -71,6 +73,19 @@ def test_a_stop_and_resume_gives_the_same_bytes(finished, tmp_path, sent, code):
         steps = len(read_jsonl(tmp_path / "metrics.jsonl"))
         assert steps < 3 and (tmp_path / "checkpoints" / f"step-{steps:06d}").is_dir()
     subprocess.run(command(tmp_path, "r3l", 3), check=True, capture_output=True)
+    for name in ("result.json", trajectories.FILE):
+        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_slices_of_time_give_the_same_bytes(finished, tmp_path, caplog):
+    """A slice too short for a step says so; then slices until one ends the run."""
+    whole, _ = finished
+    with pytest.raises(Preempted) as told:
+        train(small(), tmp_path, minutes=1e-4)
+    assert told.value.code == 75 and "no step ended within 0.0001 minutes" in caplog.text
+    for seconds in (4, 8, 300):
+        with contextlib.suppress(Preempted):
+            train(small(), tmp_path, minutes=seconds / 60)
     for name in ("result.json", trajectories.FILE):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 

@@ -46,6 +46,18 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
     assert kept.meter["encoded"] == kept.meter["fresh"] == anew.meter["fresh"] < anew.meter["encoded"]
 
 
+def test_a_token_budget_cuts_batches_and_changes_no_sample(nano):
+    """The longest dialog has 80 tokens or so: 100 hold one or two dialogs, so five take several batches."""
+    model, tokenizer = nano
+    together, apart = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, budget=100)
+    for (a, *_), (b, *_) in zip(talk(together), talk(apart), strict=True):
+        assert [x.response_ids for x in a] == [x.response_ids for x in b]
+        for x, y in zip(a, b, strict=True):
+            assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
+    assert apart.meter["forwards"] > together.meter["forwards"]
+    assert apart.meter["encoded"] == together.meter["encoded"]
+
+
 def test_logprobs_are_those_of_a_plain_forward_pass(nano):
     model, tokenizer = nano
     for completions, conversation, twin in talk(LocalPolicy(model, tokenizer, 512)):

@@ -126,6 +126,17 @@ def test_packed_selection_and_what_it_lacks(root: Path, tmp_path: Path) -> None:
         games.load_packed(out, ids=[min(PLACES), "train/x/y"])
 
 
+def test_packed_files_stand_in_for_a_download(root: Path, tmp_path: Path) -> None:
+    """A games' folder that holds packed files only; each split is taken from the file that has it."""
+    for split in ("train", "valid_seen"):
+        games.pack(root, tmp_path / f"packed_{split}.jsonl.xz", [split])
+    for split in ("train", "valid_seen"):
+        expected = [task.id for task in games.load_games(split, root, expected=0)]
+        assert expected and [task.id for task in games.load_games(split, tmp_path)] == expected
+    with pytest.raises(DataError, match="holds 0 ALFWorld games"):
+        list(games.load_games("valid_unseen", tmp_path))
+
+
 def test_a_damaged_or_missing_packed_file_is_named(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "games.jsonl.xz"
     games.pack(root, out)

@@ -10,7 +10,7 @@ from envs.webshop.lessons import CURRICULUM
 from r3l.core.environment import Ended
 from r3l.core.pool import find_package
 from r3l.local.nano import build_tokenizer
-from r3l.local.warmstart import episode_parts, retry_parts
+from r3l.local.warmstart import documents_of
 
 ERRING = Manner(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.3)
 
@@ -62,8 +62,7 @@ def test_an_episode_with_its_review_stays_under_800_tokens(erring):
     dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 10})
     texts = []
     for d in erring:
-        for parts in (episode_parts, retry_parts) if d.retry else (episode_parts,):
-            turns = parts(dialogue, d)
+        for _, turns in documents_of(dialogue, d, "suggestion"):
             texts.append("\n".join(f"{' '.join(m.content for m in prompt)}\n{answer}" for prompt, answer, _ in turns))
     tokenizer = build_tokenizer(texts)
     lengths = sorted(len(tokenizer.encode(text)) for text in texts)

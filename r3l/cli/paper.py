@@ -1,0 +1,52 @@
+"""Verbs of the paper tier: the configuration that Trinity-RFT reads, and what runs would cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.common import RESULTS, Env, Method, Model, Overrides, Seed, Tier, resolve_run
+
+Nodes = Annotated[int | None, typer.Option(min=1, help="Default: configs/models.")]
+
+
+def trinity_config(
+    env: Env = "alfworld",
+    model: Model = None,
+    method: Method = "r3l",
+    seed: Seed = 0,
+    tier: Tier = "paper",
+    overrides: Overrides = None,
+    folder: Annotated[Path | None, typer.Option(help="For checkpoints and logs. Default: the run's directory.")] = None,
+    tasks: Annotated[Path | None, typer.Option(help="Of the tasksets. Default: FOLDER/tasks.")] = None,
+    nodes: Nodes = None,
+    gpus_per_node: Nodes = None,
+    tinker: Annotated[str, typer.Option(help="Address of a Tinker server, in place of verl and vLLM.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Write it here. Default: print it.")] = None,
+) -> None:
+    """The Trinity-RFT 0.6.0 configuration of a run, as YAML.
+
+    Example: `r3l trinity-config --env alfworld --model qwen2.5-1.5b --method r3l --seed 0 --out r3l.yaml`
+    """
+    from r3l.tracking import writable, write_text_atomic
+    from r3l.trinity.config import Place, as_yaml, trinity_config
+
+    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    where = folder or RESULTS / run.cell / f"seed{seed}" / "trinity"
+    place = Place(
+        folder=where,
+        tasks=tasks or where / "tasks",
+        backend="tinker" if tinker else "verl",
+        tinker_url=tinker,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+    )
+    text = as_yaml(run, trinity_config(run, place))
+    if out is None:
+        print(text, end="")
+        return
+    with writable(out):
+        write_text_atomic(out, text)
+    print(out)

@@ -1,0 +1,70 @@
+"""How close a step comes to the hardware: measured bandwidth and matrix rate of this GPU against what the step needs.
+
+Not run on a GPU yet: written for one, tested by its arithmetic only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+COPY_BYTES, SIDE, TIMES = 2**30, 8192, 10
+
+
+def roofline(model: Any, report: Mapping[str, Any]) -> dict[str, float]:
+    """The least seconds of ``report``'s step on this GPU, and the share of them in what ``ours`` took."""
+    bandwidth, rate = bandwidth_of(model.device), matrix_rate_of(model.device, model.dtype)
+    least = least_seconds(model, report, bandwidth, rate)
+    ours = report["ours"]
+    return {
+        "bytes_per_s": bandwidth,
+        "flop_per_s": rate,
+        **{f"least/{phase}": seconds for phase, seconds in least.items()},
+        **{f"share/{phase}": least[phase] / ours[f"seconds/{phase}"] for phase in least},
+    }
+
+
+def least_seconds(model: Any, report: Mapping[str, Any], bandwidth: float, rate: float) -> dict[str, float]:
+    """``sample``: every decoded token reads all weights and, of each row, the keys and values so far; the prompts are
+    encoded at the matrix rate. ``train``: 6 FLOPs a parameter and token, 2 forward and 4 backward (Kaplan et al. 2020,
+    2001.08361, section 2.1).
+    """
+    config = model.config
+    parameters = sum(p.numel() for p in model.parameters())
+    size = torch.finfo(model.dtype).bits // 8
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    cache = 2 * config.num_hidden_layers * config.num_key_value_heads * head * size  # bytes a token
+    rows, prompt = report["responses"], report["prompt_tokens"]
+    length = report["response_tokens"] // rows
+    cached = length * prompt + rows * length * (length - 1) // 2  # tokens read over the whole response, all rows
+    decode = (length * parameters * size + cached * cache) / bandwidth
+    tokens = prompt + report["response_tokens"]
+    return {"sample": decode + 2 * parameters * prompt / rate, "train": 6 * parameters * tokens / rate}
+
+
+def bandwidth_of(device: torch.device) -> float:
+    """Bytes a second that a copy within the GPU's memory reads and writes."""
+    source = torch.empty(COPY_BYTES, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * COPY_BYTES / _seconds(lambda: target.copy_(source))
+
+
+def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
+    """FLOPs a second of a large square product."""
+    a, b = (torch.randn(SIDE, SIDE, device=device, dtype=dtype) for _ in range(2))
+    return 2 * SIDE**3 / _seconds(lambda: a @ b)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    """Of one call, after three that warm up."""
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(TIMES):
+        work()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / TIMES

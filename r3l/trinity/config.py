@@ -1,0 +1,304 @@
+"""A Trinity-RFT 0.6.0 configuration for every run; needs no Trinity.
+
+Our parts are named by dotted paths, so a node only has to be able to import this package, and each gets the resolved
+run under the argument ``run``. Every key whose default would change results, or has changed between the released
+fork and 0.6.0, is written out; :data:`r3l.trinity.keys.SOURCES` says where each value comes from.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from r3l.config import ClusterConfig, ModelConfig, Run, build_method, find_model, locate, names, variant
+from r3l.core.errors import ConfigError
+from r3l.core.method import Method
+
+VERSION = "0.6.0"  # of Trinity-RFT; another version has other keys, and unknown ones are errors
+WORKFLOW = "r3l.trinity.workflow.MethodWorkflow"
+ADVANTAGE = "r3l.trinity.advantage.MethodAdvantage"
+LOSS = "r3l.trinity.loss.MethodLoss"
+LOSS_WITH_REFERENCE = "r3l.trinity.loss.MethodLossWithReference"
+MONITOR = "r3l.trinity.monitor.LinesMonitor"
+ALGORITHMS = "r3l.trinity.algorithms"
+TASK_KEY = "id"  # of a row of the tasksets
+RUNNERS_PER_ENGINE = 32  # released code (audit 4.2)
+RUNNERS = 4  # on a CPU; our choice: a process each, and the more requests share a batch the faster it goes
+EVALUATE_EVERY = 20  # explorer steps; released code (audit 4.1)
+TASK_SECONDS = 7200  # three times the longest published step, 2,318 s (results/stored/published/cost.csv)
+SYNC_SECONDS = 12000  # released code (audit 4.1)
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run happens: what is no part of the run.
+
+    ``folder``: where Trinity keeps checkpoints, buffers and logs. ``tasks``: a folder with train.jsonl (a row a
+    task in the order of training, ``{"id": ...}``) and, for evaluations on the way, test.jsonl. ``nodes`` and
+    ``gpus_per_node`` are those of the model's configuration unless given. ``tinker_url``: for the tinker backend.
+    """
+
+    folder: Path
+    tasks: Path
+    backend: Literal["verl", "tinker"] = "verl"
+    tinker_url: str = ""
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+
+
+def trinity_config(run: Run, place: Place) -> Config:
+    """The configuration of ``run`` at ``place``, as `trinity run --config` reads it.
+
+    Raises ConfigError where a method trains nothing, or where the verl backend has no GPUs planned for the model.
+    """
+    method = build_method(run)
+    if not method.trains:
+        raise ConfigError(f"method {run.method!r} trains nothing, so there is nothing to configure; use r3l evaluate")
+    own = {"run": run.model_dump(mode="json")}
+    cluster = _cluster(run, place) if place.backend == "verl" else None
+    config = {
+        "mode": "both",
+        "project": run.tier,
+        "group": run.env,
+        "name": _plain(f"{Path(run.model).name}-{run.method}-seed{run.seed}"),
+        "checkpoint_root_dir": str(place.folder.absolute()),
+        "continue_from_checkpoint": True,
+        "algorithm": _algorithm(run, method, place, cluster, own),
+        "model": _model(run, place),
+        "buffer": _buffer(run, method, place, cluster, own),
+        "data_processor": {"experience_pipeline": {"save_input": False}},
+        "explorer": _explorer(run, cluster),
+        "synchronizer": _synchronizer(run, place),
+        "trainer": _trainer(run, cluster),
+        "monitor": {"monitor_type": MONITOR},
+    }
+    if cluster is not None:
+        config["cluster"] = {"node_num": cluster.nodes, "gpu_per_node": cluster.gpus_per_node}
+    return config
+
+
+def as_yaml(run: Run, config: Config) -> str:
+    """``config`` for `trinity run --config FILE`, headed by what it is of. The run stands in it once, as an anchor."""
+    head = f"# Trinity-RFT {VERSION}: {run.cell}, seed {run.seed}, profile {run.profile}. Made by r3l trinity-config.\n"
+    return head + str(yaml.safe_dump(config, sort_keys=False))
+
+
+def algorithm_name(method: str, reference: bool = False) -> str:
+    """The dotted path of a method's algorithm type; of a variant that of its method.
+
+    ``reference``: the type that makes the trainer compute log-probabilities of the start model.
+    """
+    name = "".join(part.capitalize() for part in variant(method)[0].split("_"))
+    return f"{ALGORITHMS}.{name}{'WithReference' if reference else ''}"
+
+
+def planned_rollouts(method: Method) -> int:
+    """N as the released configurations state it. One call of our workflow makes all of them, and their retries."""
+    settings = method.describe()
+    return int(settings.get("group_size", 1)) + int(settings.get("reflected", 0))
+
+
+def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
+    """How many experiences the trainer reads for one step, a multiple of ``multiple`` (its GPUs).
+
+    Trinity's trainer waits for an exact number, while methods yield a varying one. This is the most that a step can
+    yield; the advantage operator, which sees a whole step, fills up with empty experiences. So a step of the
+    explorer is a step of the trainer, as in the local engine. (The released code reads 96 x N, cut across groups.)
+    """
+    most = run.train.tasks_per_step * method.max_samples
+    if run.samples == "turn":
+        most *= run.env_settings.max_turns
+    return math.ceil(most / multiple) * multiple
+
+
+def described(run: Run) -> ModelConfig:
+    """The model's configuration. Raises ConfigError where it has none that plans GPUs."""
+    found = find_model(run.model)
+    if found is None or found.cluster is None:
+        raise ConfigError(
+            f"model {run.model!r} has no GPUs planned, which the trinity engine needs; planned are "
+            f"{', '.join(names('models'))}. For another one add configs/models/NAME.yaml with a `cluster`; weights "
+            "that lie in a folder are found through $R3L_MODELS"
+        )
+    return found
+
+
+def _cluster(run: Run, place: Place) -> ClusterConfig:
+    planned = described(run).cluster
+    assert planned is not None
+    own = {"nodes": place.nodes, "gpus_per_node": place.gpus_per_node}
+    cluster = planned.model_copy(update={key: value for key, value in own.items() if value is not None})
+    if cluster.trainer_gpus < 1:
+        raise ConfigError(
+            f"{cluster.nodes} nodes of {cluster.gpus_per_node} GPUs leave {cluster.trainer_gpus} for training: "
+            f"configs/models/{run.model}.yaml plans {cluster.engines} engines of {cluster.tensor_parallel}; give more "
+            "GPUs, or plan fewer engines"
+        )
+    return cluster
+
+
+def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, own: Config) -> Config:
+    reference = method.kl_coef > 0 or place.backend == "tinker"  # the tinker trainer always reads its log-probs
+    return {
+        "algorithm_type": algorithm_name(run.method, reference),
+        "repeat_times": planned_rollouts(method),
+        "sample_strategy": "default",
+        "advantage_fn": ADVANTAGE,
+        "advantage_fn_args": own | {"experiences": _experiences(run, method, cluster), "folder": str(place.folder)},
+        "policy_loss_fn": LOSS_WITH_REFERENCE if method.kl_coef > 0 else LOSS,
+        "policy_loss_fn_args": own | {"replicas": _replicas(cluster)},
+        "kl_penalty_fn": "none",
+        "kl_loss_fn": "none",
+        "entropy_loss_fn": "none",
+        "bypass_old_logprobs": True,
+        "optimizer": {
+            "lr": run.train.lr,
+            "lr_warmup_steps": run.train.lr_warmup_steps,
+            "lr_scheduler_type": "constant",
+            "min_lr_ratio": 0.0,
+            "betas": list(run.train.betas),
+            "weight_decay": run.train.weight_decay,
+            "clip_grad": run.train.grad_clip,
+        },
+    }
+
+
+def _experiences(run: Run, method: Method, cluster: ClusterConfig | None) -> int:
+    return experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
+
+
+def _replicas(cluster: ClusterConfig | None) -> int:
+    """Data-parallel ranks of the trainer, over which verl's FSDP averages gradients."""
+    return cluster.trainer_gpus // cluster.sequence_parallel if cluster else 1
+
+
+def _model(run: Run, place: Place) -> Config:
+    found = find_model(run.model)
+    config: Config = {
+        "model_path": locate(run.model),
+        "max_model_len": run.sampling.max_context,
+        "max_prompt_tokens": run.sampling.max_context - run.sampling.max_tokens,
+        "max_response_tokens": run.sampling.max_tokens,
+        "enable_prompt_truncation": False,
+        "temperature": run.sampling.temperature,
+        "top_p": 1.0,
+        "top_k": -1,
+        "logprobs": 0,
+        "enable_thinking": found.thinking if found else False,
+    }
+    if place.backend == "tinker":
+        config["tinker"] = {"enable": True, "base_url": place.tinker_url, "seed": run.seed}
+    return config
+
+
+def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, own: Config) -> Config:
+    experiences = _experiences(run, method, cluster)
+    config: Config = {
+        "batch_size": run.train.tasks_per_step,
+        "train_batch_size": experiences,
+        "total_epochs": 1,
+        "total_steps": run.train.steps,
+        "explorer_input": {"taskset": _taskset(run, place, own, "train", run.sampling.temperature)},
+        "trainer_input": {
+            "experience_buffer": {
+                "name": "experiences",
+                "storage_type": "queue",
+                "capacity": 2 * experiences,
+                "max_read_timeout": TASK_SECONDS,
+                "replay_buffer": {"enable": False},
+            }
+        },
+    }
+    if place.backend == "verl":  # the local engine evaluates nothing on the way
+        config["explorer_input"]["eval_tasksets"] = [_taskset(run, place, own, "test", run.evaluation.temperature)]
+    return config
+
+
+def _taskset(run: Run, place: Place, own: Config, split: str, temperature: float) -> Config:
+    return {
+        "name": f"{run.env}-{split}",
+        "storage_type": "file",
+        "path": str(place.tasks.absolute()),
+        "split": split,
+        "format": {"prompt_key": TASK_KEY},
+        "default_workflow_type": WORKFLOW,
+        "workflow_args": own,
+        "rollout_args": {"temperature": temperature, "top_p": 1.0, "top_k": -1, "logprobs": 0},
+        "data_selector": {"selector_type": "sequential"},
+        **({"repeat_times": run.evaluation.episodes_per_task} if split == "test" else {}),
+    }
+
+
+def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
+    config: Config = {
+        "runner_per_model": min(RUNNERS_PER_ENGINE, run.train.tasks_per_step) if cluster else RUNNERS,
+        "max_timeout": TASK_SECONDS,
+        "max_retry_times": 2,
+        "concurrent_mode": "sequential",
+        "eval_interval": EVALUATE_EVERY,
+        "eval_on_startup": cluster is not None,
+        "rollout_model": {"engine_type": "tinker", "engine_num": 1, "seed": run.seed},
+    }
+    if cluster:
+        config["rollout_model"] = {
+            "engine_type": "vllm",
+            "engine_num": cluster.engines,
+            "tensor_parallel_size": cluster.tensor_parallel,
+            "gpu_memory_utilization": cluster.sampling_memory,
+            "dtype": described(run).dtype,
+            "enable_prefix_caching": True,
+            "enable_chunked_prefill": True,
+            "enforce_eager": False,
+            "seed": run.seed,
+        }
+    return config
+
+
+def _synchronizer(run: Run, place: Place) -> Config:
+    return {
+        "sync_method": "nccl" if place.backend == "verl" else "memory",
+        "sync_style": "fixed",
+        "sync_interval": run.train.sync_interval,
+        "sync_offset": 0,
+        "sync_timeout": SYNC_SECONDS,
+    }
+
+
+def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
+    shared = {"total_steps": run.train.steps, "grad_clip": run.train.grad_clip}
+    if cluster is None:  # the flag: losses of a step's samples are added up, not averaged
+        own = {"save_interval": run.train.save_every, "fix_actor_microbatch_loss_scale": True}
+        return {"trainer_type": "tinker", **own, **shared}
+    return {
+        "trainer_type": "verl",
+        "trainer_strategy": "fsdp2",
+        "save_interval": run.train.save_every,
+        "max_checkpoints_to_keep": 1,
+        "save_hf_checkpoint": "last",
+        "use_dynamic_bsz": True,
+        "use_remove_padding": True,
+        "balance_batch": True,
+        "max_token_len_per_gpu": tokens_per_gpu(run, cluster),
+        "ulysses_sequence_parallel_size": cluster.sequence_parallel,
+        "fix_actor_microbatch_loss_scale": False,
+        **shared,
+    }
+
+
+def tokens_per_gpu(run: Run, cluster: ClusterConfig) -> int:
+    """Tokens of a micro-batch on one GPU: as configured, and at least the longest dialog.
+
+    verl asserts that a micro-batch holds the longest row (audit B-32: the released 3B configs can fall short of it).
+    """
+    return max(run.train.tokens_per_microbatch, math.ceil(run.sampling.max_context / cluster.sequence_parallel))
+
+
+def _plain(name: str) -> str:
+    """A name for a folder and a Ray namespace."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)

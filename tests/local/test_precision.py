@@ -1,0 +1,157 @@
+"""The precision policy, bfloat16 computed on the CPU: what is rounded, what is not, what a checkpoint keeps."""
+
+import copy
+
+import pytest
+import torch
+from conftest import make_trajectory
+from safetensors.torch import load_file
+
+from baselines.grpo import GRPO
+from r3l.config import TrainConfig
+from r3l.core.batching import rows_of
+from r3l.core.errors import ConfigError, EngineError
+from r3l.core.method import Batch
+from r3l.core.trajectory import Group
+from r3l.local import checkpoint, precision
+from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
+from r3l.local.precision import Masters, vocabulary_logits
+from r3l.local.trainer import Gap, Trainer
+
+METHOD = GRPO({})
+CONFIG = TrainConfig(steps=1, tasks_per_step=1, lr=1e-4, tokens_per_microbatch=16)
+
+
+def weight(value):
+    model = torch.nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(value)
+    return model
+
+
+def test_updates_too_small_for_bfloat16_add_up_in_the_masters():
+    """Near 1 bfloat16 steps by 2**-7 = 0.0078: one update of 0.001 is lost to it, four are not."""
+    model = weight(1.0)
+    masters = Masters(model, torch.bfloat16)
+    (master,) = masters.parameters
+    for updates, seen in ((1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0078125)):
+        with torch.no_grad():
+            master += 0.001
+        masters.publish()
+        assert master.item() == pytest.approx(1 + updates / 1000)
+        assert model.weight.dtype == torch.bfloat16 and model.weight.item() == seen
+
+
+def test_gradients_of_micro_batches_are_added_in_float32():
+    """256 + 1 is 256 in bfloat16, which has 8 bits."""
+    model = weight(1.0)
+    masters = Masters(model, torch.bfloat16)
+    for gradient in (256.0, 1.0):
+        model.weight.grad = torch.full((1, 1), gradient, dtype=torch.bfloat16)
+        masters.collect()
+        assert model.weight.grad is None
+    assert masters.parameters[0].grad.item() == 257.0
+
+
+def test_a_float32_model_is_its_own_master():
+    model = weight(0.1)
+    masters = Masters(model)
+    assert masters.parameters[0] is model.weight
+    model.weight.grad = torch.ones(1, 1)
+    masters.collect()
+    masters.publish()
+    assert model.weight.grad.item() == 1.0 and model.weight.item() == pytest.approx(0.1)
+
+
+def test_rotary_frequencies_are_not_rounded(nano):
+    model = copy.deepcopy(nano[0])
+    before = {name: b.clone() for name, b in model.named_buffers()}
+    precision.lower(model, torch.bfloat16)
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    assert before and all(torch.equal(before[name], b) for name, b in model.named_buffers())
+
+
+def test_logits_are_float32_sums_of_rounded_factors(nano):
+    model = copy.deepcopy(nano[0])
+    precision.lower(model, torch.bfloat16)
+    hidden = torch.randn(3, model.config.hidden_size).bfloat16()
+    logits = vocabulary_logits(model, hidden)
+    expected = hidden.double() @ model.lm_head.weight.double().T
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_bfloat16_is_for_gpus():
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert precision.compute_dtype("bfloat16", gpu) == torch.bfloat16
+    assert precision.compute_dtype("bfloat16", cpu) == precision.compute_dtype("float32", gpu) == torch.float32
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there_is_an_error():
+    assert precision.device_of("auto").type == "cpu"
+    with pytest.raises(ConfigError, match="device is 'cuda', .* finds no GPU; set device=cpu"):
+        precision.device_of("cuda")
+
+
+def test_a_step_computed_in_bfloat16_moves_the_masters_and_resumes_exactly(nano, tmp_path):
+    model = copy.deepcopy(nano[0])
+    start = copy.deepcopy(model.state_dict())
+    trainer = Trainer(model, METHOD, CONFIG, None, masters=Masters(model, torch.bfloat16))
+    rows = rows_of(METHOD, [Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])])
+    metrics = trainer.step(rows)
+    masters = trainer.masters.state_dict()
+    assert metrics["grad_norm"] > 0 and any(not torch.equal(masters[name], start[name]) for name in masters)
+    for name, computed in model.named_parameters():
+        assert torch.equal(computed, masters[name].bfloat16())
+
+    saved = checkpoint.save(tmp_path, trainer, nano[1], "f", {})
+    kept = load_file(saved / "model.safetensors")
+    assert all(torch.equal(kept[name], masters[name]) for name in masters)
+    again, _ = checkpoint.load_model(str(saved), torch.device("cpu"))
+    resumed = Trainer(again, METHOD, CONFIG, None, masters=Masters(again, torch.bfloat16))
+    checkpoint.load_trainer(saved, resumed, 1)
+    for one in (trainer, resumed):
+        one.step(rows)
+    assert all(torch.equal(a, b) for a, b in zip(trainer.masters.parameters, resumed.masters.parameters, strict=True))
+
+
+def test_the_gap_counts_what_was_sampled_in_this_context():
+    """Row 0 counts (0.5 and 0.25; its last token is masked); sft and off-policy rows do not."""
+    old_B_T = torch.tensor([[0.0, -1.0, -2.0, -9.0]] * 3)
+    new = torch.tensor([[0.0, -1.5, -1.75, -1.0]] * 3)
+    mask_B_T = torch.tensor([[0.0, 1.0, 1.0, 0.0]] * 3)
+    sft_B, off_policy_B = torch.tensor([False, True, False]), torch.tensor([False, False, True])
+    batch = Batch(mask_B_T.long(), mask_B_T, mask_B_T, old_B_T, torch.ones(3), sft_B, off_policy_B)
+    gap = Gap()
+    gap.add(batch, new)
+    assert gap.metrics() == {"logprob_gap/mean": 0.375, "logprob_gap/max": 0.5}
+    assert Gap().metrics() == {}
+
+
+def test_a_rehearsal_changes_nothing(nano):
+    model = copy.deepcopy(nano[0])
+    trainer = Trainer(model, METHOD, CONFIG, None)
+    trainer.rehearse(8)
+    assert all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), nano[0].parameters(), strict=True))
+
+
+def test_recomputed_activations_give_the_same_step(nano):
+    rows = rows_of(METHOD, [Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])])
+    stepped = []
+    for recompute in (False, True):
+        model = copy.deepcopy(nano[0])
+        config = CONFIG.model_copy(update={"gradient_checkpointing": recompute})
+        Trainer(model, METHOD, config, None).step(rows)
+        stepped.append(model)
+    assert all(layer.gradient_checkpointing for layer in stepped[1].model.layers)
+    assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in stepped), strict=True))
+
+
+def test_out_of_memory_names_the_knob():
+    with (
+        pytest.raises(EngineError, match=r"out of GPU memory in training .*lower train.tokens_per_microbatch"),
+        naming_the_knob("in training", TRAINING_KNOBS),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")

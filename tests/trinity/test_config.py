@@ -1,0 +1,256 @@
+"""Configurations for Trinity against the release's 249 files; needs no Trinity.
+
+The audit's table of their hyperparameters is results/stored/released/hyperparameters.yaml. Whatever differs from it
+stands in DIFFERENCES with its reason, and in docs/paper_tier.md.
+"""
+
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import yaml
+
+from r3l.config import ROOT, build_method, find_model, names, resolve
+from r3l.core.errors import ConfigError
+from r3l.trinity.config import Place, algorithm_name, experiences_per_step, trinity_config
+from r3l.trinity.keys import SOURCES
+
+RELEASED = yaml.safe_load((ROOT / "results/stored/released/hyperparameters.yaml").read_text())
+PLACE = Place(Path("runs"), Path("tasks"))
+ENVS = list(RELEASED["environments"])
+MODELS = list(RELEASED["models"])
+NOT_A_VALUE = ("released", "files", "train_tasks", "test_tasks")
+
+# key: (profile: paper, released_code or both, why ours differs)
+DIFFERENCES = {
+    "train_batch_size": ("both", "a whole step, filled up, where the release cuts 96 x N samples across groups"),
+    "sync_style": ("both", "a step of the explorer is one of the trainer, so both may wait for each other"),
+    "enable_prefix_caching": ("both", "a dialog's turns share their prefix; the cache is emptied with new weights"),
+    "enable_prompt_truncation": (
+        "both",
+        "a dialog that no longer fits ends and is counted; nothing is cut off its head",
+    ),
+    "max_token_len_per_gpu": ("both", "at least the longest dialog, which verl asserts; at 3B the release falls short"),
+    "max_response_tokens": (
+        "both",
+        "a model sets one length for all environments; the release gives Qwen3 8192 on DAPO",
+    ),
+    "runner_per_model": ("both", "one number; the release has 16 in three files, where WebShop's copies filled memory"),
+    "n": ("both", "one N for a method; the release has 1 or 8 by environment"),
+    "kl": ("both", "paper: none. released_code: that of its dialog-level files, also for turns"),
+    "kl_coef": ("both", "as kl"),
+    "opmd_tau": ("paper", "the paper's objective has no such factor"),
+    "lr_warmup_steps": ("paper", "none for all methods; the release warms up DAPO alone"),
+}
+
+
+def cells(profile):
+    for method in RELEASED["methods"]:
+        for env in ENVS:
+            for model in MODELS:
+                if not any(method in a["methods"] and model in a["models"] for a in RELEASED["absent"]):
+                    run = resolve("paper", env, f"{method}@profile={profile}", 0, model)
+                    yield (method, env, model), run, trinity_config(run, PLACE)
+
+
+def released(method, env, model):
+    found = RELEASED["everything"] | RELEASED["models"][model]
+    found |= RELEASED["environments"][env] | RELEASED["methods"][method]
+    for exception in RELEASED["exceptions"]:
+        named = {"methods": method, "environments": env, "models": model}
+        if all(value in exception[key] for key, value in named.items() if key in exception):
+            found |= {key: value for key, value in exception.items() if key not in named}
+    return {key: value for key, value in found.items() if key not in NOT_A_VALUE}
+
+
+def leaves(content, prefix=""):
+    for key, value in content.items():
+        if isinstance(value, dict) and value and key != "run":
+            yield from leaves(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from leaves(value[0], f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def ours(run, config):
+    """Of the generated file under the released names; keys that several parts have must agree."""
+    found = {}
+    for path, value in leaves(config):
+        found.setdefault(path.rpartition(".")[2], value)
+    test = config["buffer"]["explorer_input"]["eval_tasksets"][0]
+    train = config["buffer"]["explorer_input"]["taskset"]
+    assert train["rollout_args"]["temperature"] == config["model"]["temperature"]
+    own = config["algorithm"]["policy_loss_fn_args"]["run"]
+    assert own == train["workflow_args"]["run"] == config["algorithm"]["advantage_fn_args"]["run"]
+    settings = build_method(run).describe()
+    return (
+        found
+        | {key: settings.get(key) for key in ("kl", "kl_coef", "opmd_tau", "clip_low", "clip_high")}
+        | {
+            "n": config["algorithm"]["repeat_times"],
+            "eval_temperature": test["rollout_args"]["temperature"],
+            "eval_repeat": test["repeat_times"],
+            "max_turns": own["env_settings"]["max_turns"],
+            "total_epochs": 20 if _steps_are_epochs(run, 20) else run.train.steps,
+        }
+    )
+
+
+def _steps_are_epochs(run, epochs):
+    tasks = RELEASED["environments"][run.env].get("train_tasks", 16059)  # mathematics: our cleaned split
+    return run.train.steps == epochs * tasks // run.train.tasks_per_step
+
+
+@pytest.mark.parametrize("profile", ["paper", "released_code"])
+def test_every_difference_from_the_released_files_is_known_and_explained(profile):
+    different = defaultdict(list)
+    for cell, run, config in cells(profile):
+        mine = ours(run, config)
+        for key, value in released(*cell).items():
+            if mine[key] != value:
+                different[key].append((*cell, mine[key], value))
+    expected = {key for key, (where, _) in DIFFERENCES.items() if where in ("both", profile)}
+    assert set(different) == expected, {key: different[key][:3] for key in set(different) ^ expected}
+
+
+def test_learning_rate_batch_lengths_gpus_and_clips_of_the_paper_are_the_released_ones():
+    """The values themselves, once by hand, so that neither table nor generator is believed alone."""
+    config = trinity_config(resolve("paper", "alfworld", "grpo", 0, "qwen2.5-7b"), PLACE)
+    assert config["algorithm"]["optimizer"]["lr"] == 1e-6
+    assert config["buffer"]["batch_size"] == 96 and config["buffer"]["total_steps"] == 740
+    assert config["model"]["max_model_len"] == 20480 and config["model"]["max_prompt_tokens"] == 19968
+    assert config["cluster"] == {"node_num": 1, "gpu_per_node": 8}
+    assert config["explorer"]["rollout_model"]["engine_num"] == 4
+    assert config["trainer"]["ulysses_sequence_parallel_size"] == 4
+    settings = config["algorithm"]["policy_loss_fn_args"]["run"]["method_settings"]
+    assert (settings["clip_low"], settings["clip_high"], settings["kl"]) == (0.2, 0.2, "none")
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "env", "experiences"),
+    [
+        ("grpo", "qwen2.5-1.5b", "alfworld", 96 * 8),
+        ("r3l", "qwen2.5-1.5b", "alfworld", 96 * (4 + 4 + 4 + 4)),  # bases, retries, reflections, guided retries
+        ("dapo", "qwen2.5-1.5b", "alfworld", 96 * 8),  # tasks drawn in vain do not train
+        ("reflect_grpo", "qwen2.5-1.5b", "alfworld", 96 * (4 + 4 + 4)),
+        ("critique_grpo", "qwen2.5-1.5b", "alfworld", 96 * 8),
+        ("rltf_sd", "qwen2.5-1.5b", "alfworld", 96 * 24),
+        ("r3l_no_reflection", "qwen2.5-1.5b", "alfworld", 96 * 8),
+        ("grpo", "qwen3-4b", "webshop", 96 * 8 * 15),  # a turn is an experience
+    ],
+)
+def test_the_trainer_waits_for_as_many_experiences_as_a_step_can_yield(method, model, env, experiences):
+    config = trinity_config(resolve("paper", env, method, 0, model), PLACE)
+    assert config["buffer"]["train_batch_size"] == experiences
+    assert config["buffer"]["trainer_input"]["experience_buffer"]["capacity"] >= experiences
+
+
+def test_a_step_is_whole_on_every_trainer_gpu():
+    run = resolve("paper", "alfworld", "raft", 0, "llama-3.2-3b", ["train.tasks_per_step=3"])
+    run = run.model_copy(update={"method_settings": {**run.method_settings, "group_size": 5}})
+    assert experiences_per_step(run, build_method(run), 4) == 16  # 3 x 5 on four GPUs
+
+
+@pytest.mark.parametrize("method", [name for name in names("methods") if name != "zero_shot"])
+def test_samples_that_a_method_announces_are_those_that_it_can_train_on(method):
+    built = build_method(resolve("nano", "alfworld", method, 0))
+    assert 0 < built.max_samples <= 3 * built.max_rollouts
+
+
+def test_variants_keep_their_settings_and_their_methods_type():
+    run = resolve("paper", "alfworld", "r3l@alpha=5,profile=released_code", 3, "qwen2.5-1.5b")
+    config = trinity_config(run, PLACE)
+    assert config["algorithm"]["algorithm_type"] == "r3l.trinity.algorithms.R3lWithReference"  # k2 at 0.001
+    assert config["algorithm"]["policy_loss_fn_args"]["run"]["method_settings"]["alpha"] == 5
+    assert config["name"] == "qwen2.5-1.5b-r3l_alpha_5_profile_released_code-seed3"
+    assert config["explorer"]["rollout_model"]["seed"] == 3
+    assert algorithm_name("reflect_grpo") == "r3l.trinity.algorithms.ReflectGrpo"
+
+
+def test_a_nano_run_on_the_tinker_backend():
+    """Limits of Trinity's tinker trainer: always a reference, weights by memory."""
+    run = resolve("nano", "alfworld", "r3l", 0)
+    place = Place(Path("runs"), Path("tasks"), "tinker", "http://127.0.0.1:7000")
+    config = trinity_config(run, place)
+    assert config["model"]["tinker"] == {"enable": True, "base_url": "http://127.0.0.1:7000", "seed": 0}
+    assert config["model"]["model_path"] == str(ROOT / "results/stored/models/nano")
+    assert config["algorithm"]["algorithm_type"].endswith("R3lWithReference")
+    assert config["synchronizer"]["sync_method"] == "memory" and config["trainer"]["save_interval"] == 5
+    assert config["buffer"]["batch_size"] == 8 and "cluster" not in config
+    assert "eval_tasksets" not in config["buffer"]["explorer_input"]
+
+
+def test_every_key_that_is_written_names_its_source():
+    paper = trinity_config(resolve("paper", "alfworld", "r3l", 0), PLACE)
+    nano = trinity_config(resolve("nano", "alfworld", "r3l", 0), Place(Path("r"), Path("t"), "tinker", "http://x"))
+    written = {path for config in (paper, nano) for path, _ in leaves(config)}
+    assert written == set(SOURCES)
+    assert all(SOURCES.values())
+
+
+def test_differences_stand_in_the_documentation():
+    text = (ROOT / "docs/paper_tier.md").read_text()
+    assert [key for key in DIFFERENCES if f"`{key}`" not in text] == []
+
+
+def test_gpus_that_do_not_suffice_and_models_without_plan_are_errors_that_say_what_to_do():
+    run = resolve("paper", "alfworld", "r3l", 0, "qwen3-4b")
+    with pytest.raises(ConfigError, match="1 nodes of 8 GPUs leave 0 for training"):
+        trinity_config(run, Place(Path("r"), Path("t"), nodes=1))
+    with pytest.raises(ConfigError, match="planned are llama-3.2-3b, qwen2.5-1.5b"):
+        trinity_config(resolve("paper", "alfworld", "r3l", 0, "Qwen/Other"), PLACE)
+    with pytest.raises(ConfigError, match="trains nothing"):
+        trinity_config(resolve("paper", "alfworld", "zero_shot", 0), PLACE)
+
+
+def test_more_nodes_go_to_training():
+    config = trinity_config(resolve("paper", "alfworld", "r3l", 0, "qwen2.5-7b"), Place(Path("r"), Path("t"), nodes=2))
+    assert config["cluster"]["node_num"] == 2
+    assert config["buffer"]["train_batch_size"] % 12 == 0  # 16 GPUs, 4 engines
+
+
+@pytest.mark.parametrize("env", ENVS)
+def test_panels_are_those_of_the_release_where_it_has_any(env):
+    """Counts as committed; the tasks themselves are the user's download on ALFWorld, WebShop and mathematics."""
+    run = resolve("paper", env, "r3l", 0)
+    counts = {
+        ("alfworld", "train"): 3553,
+        ("alfworld", "valid_seen"): 140,
+        ("scienceworld", "r3l/train"): 2294,
+        ("scienceworld", "r3l/test"): 1308,
+    }
+    from envs.panels import committed
+
+    for panel in (run.env_settings.train_panel, run.env_settings.test_panel):
+        if (env, panel) in counts:
+            name, _, split = panel.partition("/")
+            content = committed(env, name)
+            assert (content["splits"][split] if split else content)["count"] == counts[env, panel]
+
+
+@pytest.mark.parametrize("model", names("models"))
+def test_a_models_parameters_are_those_of_its_architecture(model):
+    """Built on the meta device by transformers' own classes from the sizes that stand in the file."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    found = find_model(model)
+    a = found.architecture
+    kind = {"qwen2.5": "qwen2", "qwen3": "qwen3", "llama": "llama"}[model.split("-")[0]]
+    config = AutoConfig.for_model(
+        kind,
+        hidden_size=a.hidden,
+        intermediate_size=a.intermediate,
+        num_hidden_layers=a.layers,
+        num_attention_heads=a.heads,
+        num_key_value_heads=a.kv_heads,
+        head_dim=a.head_dim,
+        vocab_size=a.vocabulary,
+        tie_word_embeddings=model != "qwen2.5-7b",
+    )
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(config)
+    assert sum(p.numel() for p in built.parameters()) == a.parameters
+    assert math.prod((a.heads, a.head_dim)) >= a.hidden
