@@ -7,6 +7,7 @@ value carries its source: each file has a ``sources`` map from key to where the 
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import importlib
 import json
@@ -310,6 +311,7 @@ def find_model(name: str) -> ModelConfig | None:
     return load("models", name, ModelConfig) if name in names("models") else None
 
 
+@functools.cache
 def model_label(name: str) -> str:
     """What a model is called in print."""
     found = find_model(name)

@@ -150,7 +150,8 @@ def _make(targets: list[str], config: Any, cores: str) -> None:
 def _config(**given: Any) -> Any:
     from r3l import workflow
 
-    return workflow.load(workflow.content() | {key: value for key, value in given.items() if value is not None})
+    found = workflow.content(given.pop("tier", None))
+    return workflow.load(found | {key: value for key, value in given.items() if value is not None})
 
 
 def _list(text: str | None) -> list[str] | None:

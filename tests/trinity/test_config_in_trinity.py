@@ -13,7 +13,7 @@ from r3l.trinity.config import Place, as_yaml, trinity_config
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 METHODS = [name for name in names("methods") if name != "zero_shot"]
-ENVS = ("alfworld", "webshop", "scienceworld", "math")
+ENVS = ("alfworld", "webshop", "scienceworld", "dapo", "gsm8k", "math500")
 
 pytestmark = [
     pytest.mark.slow,
@@ -56,7 +56,7 @@ def test_every_method_environment_and_model_is_valid(tmp_path):
                     "runners": 32,
                 }
     found = validated(tmp_path)
-    assert len(found) == 4 * 5 * len(METHODS)
+    assert len(found) == 6 * 5 * len(METHODS)
     assert found == expected
 
 
