@@ -101,7 +101,7 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
     ours, base = find_model(run.model), find_model(MODEL)
     if ours is None or base is None:
         raise ConfigError(
-            f"nothing is known about the size of model {run.model!r}; add configs/models/{run.model}.yaml"
+            f"the size of model {run.model!r} is not known; add configs/models/NAME.yaml and give its name"
         )
     scale = ours.architecture.parameters / base.architecture.parameters
     return (MODEL, scale), f"{base.label} x {scale:.1f} by parameters"
@@ -119,7 +119,7 @@ def render(found: Sequence[Cost], seeds: int, title: str) -> Table:
     cells = {(cost.model, cost.method, cost.env): cost for cost in found}
     shown = Table(title=f"{title}: H20-hours of one seed", caption=summary(found, seeds), show_footer=True)
     shown.add_column("model")
-    shown.add_column("method", footer=f"{seeds} seeds of all")
+    shown.add_column("method", footer="all seeds of all")
     for env in envs:
         total = sum(cost.gpu_hours for cost in found if cost.env == env)
         shown.add_column(benchmark_of(env), justify="right", footer=f"{total:,.0f}")

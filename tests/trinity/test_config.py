@@ -235,7 +235,7 @@ def test_panels_are_those_of_the_release_where_it_has_any(env):
             assert (content["splits"][split] if split else content)["count"] == counts[env, panel]
 
 
-@pytest.mark.parametrize("model", names("models"))
+@pytest.mark.parametrize("model", MODELS)
 def test_a_models_parameters_are_those_of_its_architecture(model):
     """Built on the meta device by transformers' own classes from the sizes that stand in the file."""
     import torch
