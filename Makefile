@@ -2,6 +2,7 @@
 # make test     the fast tests          make lint    ruff, mypy, snakefmt
 # make stored   tables and figures of the stored runs
 # make setup    only the install        make clean   what the tools left (never results/)
+# make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (README, Quick start).
 
@@ -9,6 +10,8 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.r3l-installed
+TRINITY := .venv-trinity
+TRINITY_STAMP := $(TRINITY)/.r3l-installed
 PIP_ARGS ?=
 CORES ?= all
 
@@ -17,7 +20,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup table1 test lint stored clean
+.PHONY: setup trinity table1 test lint stored clean
 
 setup: $(STAMP)
 
@@ -34,6 +37,15 @@ $(STAMP): pyproject.toml
 	            "(e.g. apt-get install python3.12-venv)" >&2; rm -rf $(VENV); exit 2; }; \
 	fi
 	$(BIN)/python -m pip install $(PIP_ARGS) -e '.[dev]'
+	@touch $@
+
+trinity: $(TRINITY_STAMP)
+
+# r3l without its own pins: numpy 2.4 and verl's numpy < 2 cannot stand together.
+$(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.txt | $(STAMP)
+	@[ -x $(TRINITY)/bin/python ] || $(BIN)/python -m venv $(TRINITY)
+	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) -r configs/trinity/requirements.txt
+	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) --no-deps -e .
 	@touch $@
 
 table1: setup
@@ -62,4 +74,4 @@ stored: setup
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

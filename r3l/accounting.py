@@ -10,7 +10,7 @@ import numpy as np
 from r3l.core.trajectory import Group
 
 if TYPE_CHECKING:
-    from r3l.local.batching import Row
+    from r3l.core.batching import Row
 
 Metrics = dict[str, float]
 TOTALS = (  # keys that are added up over a run
@@ -119,6 +119,20 @@ def of_rows(rows: Sequence[Row]) -> Metrics:
         "tokens/response": sampled,
         "tokens/masked": sampled - sum(int(row.mask.sum()) for row in policy),
     }
+
+
+def of_training(rows: Sequence[Row], useful: Sequence[Row]) -> Metrics:
+    """Tokens and rows of an update with the ``useful`` ones of ``rows``; trained tokens by kind."""
+    metrics: Metrics = {
+        "tokens/trained": sum(int(r.mask.sum()) for r in useful),
+        "tokens/forwarded": sum(len(r.ids) for r in useful),
+        "rows/used": len(useful),
+        "rows/idle": len(rows) - len(useful),
+    }
+    for row in useful:
+        key = f"trained/{'sft' if row.sft else row.trajectory.kind}"
+        metrics[key] = metrics.get(key, 0) + int(row.mask.sum())
+    return metrics
 
 
 def _inversions(policy: Sequence[Row]) -> int:

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 from r3l.core.policy import Samples
@@ -72,12 +73,15 @@ class EvaluationConfig(Strict):
     batch: int = Field(ge=1, description="episodes that advance together")
 
 
+Engine = Literal["local", "trinity"]
+
+
 class TierConfig(Strict):
     """configs/tiers/<name>.yaml."""
 
     tier: str
     label: str
-    engine: Literal["local", "trinity"]
+    engine: Engine
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     prompts: Literal["released", "compact"]
     samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
@@ -193,6 +197,7 @@ class Run(Strict):
     seed: int
     prompts: str
     samples: Samples
+    engine: Engine = "local"
     env_settings: EnvTierConfig
     method_code: str
     method_settings: dict[str, Any]
@@ -218,6 +223,8 @@ class Run(Strict):
         panels = (self.env_settings.train_panel, self.env_settings.test_panel)
         content["panels"] = [package.panel_hash(panel) for panel in panels]
         content["train"].pop("save_every")
+        if self.engine == "local":
+            content.pop("engine")
         for key in ("model", "set"):  # counted above, resolved
             content["env_settings"].pop(key)
         if not self.env_settings.options:
@@ -360,8 +367,8 @@ def resolve(
     """Combine the four files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
 
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. A variant's keys are the method's settings, ``profile``,
-    or dotted keys of Run. Order of precedence: tier, environment, model, method (settings, profile, tier), variant,
-    overrides.
+    ``engine``, or dotted keys of Run. Order of precedence: tier, environment, model, method (settings, profile, tier),
+    variant, overrides.
     """
     t = load("tiers", tier, TierConfig)
     e = load("envs", env, EnvConfig)
@@ -373,6 +380,7 @@ def resolve(
     profile = chosen.pop("profile", "paper")
     if profile not in PROFILES:
         raise ConfigError(f"method {method!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+    engine = chosen.pop("engine", t.engine)
     settings = m.settings_in(profile, tier) | chosen
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
@@ -380,11 +388,12 @@ def resolve(
     described = find_model(chosen_model)
     dotted = env_settings.pop("set") | (described.set if described else {})
     dotted |= {key: value for key, value in settings.items() if "." in key}
-    content = t.model_dump(exclude={"engine", "sources"}) | {
+    content = t.model_dump(exclude={"sources"}) | {
         "env": env,
         "method": method,
         "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
         "profile": profile,
+        "engine": engine,
         "model": chosen_model,
         "seed": seed,
         "env_settings": env_settings,
@@ -400,9 +409,14 @@ def resolve(
     return run
 
 
-def _check_samples(run: Run) -> None:
+def dialogue_of(run: Run) -> Dialogue:
+    """The text side of a run's environment."""
     settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
-    if run.samples == "turn" and find_package(run.env).dialogue(settings).stop == "line":
+    return find_package(run.env).dialogue(settings)
+
+
+def _check_samples(run: Run) -> None:
+    if run.samples == "turn" and dialogue_of(run).stop == "line":
         raise ConfigError(
             f"{run.tier}/{run.env}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
             "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"

@@ -48,6 +48,13 @@ def resolve_run(
     return resolve(tier, env, method, seed, model, [*(overrides or []), *short])
 
 
+def tier_engine(tier: str) -> str:
+    """The engine that a tier's runs have unless another is chosen."""
+    from r3l.config import TierConfig, load
+
+    return load("tiers", tier, TierConfig).engine
+
+
 def env_module(env: str, name: str) -> Any:
     """The module ``name`` of an environment's package, for what only some environments have."""
     from r3l.config import EnvConfig, load

@@ -23,6 +23,7 @@ from r3l.cli.common import (
     pairs,
     print_result,
     resolve_run,
+    tier_engine,
 )
 from r3l.core.errors import ConfigError, DataError
 
@@ -38,6 +39,7 @@ def train(
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
     sink: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")] = None,
+    engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,15 +48,16 @@ def train(
     Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
     """
     from r3l import workflow
-    from r3l.local.engine import train as train_run
 
-    if profile:
-        method += f"{',' if '@' in method else '@'}profile={profile}"
+    chosen = {"profile": profile, "engine": engine if engine != tier_engine(tier) else None}
+    for key, value in chosen.items():
+        if value:
+            method += f"{',' if '@' in method else '@'}{key}={value}"
     run = resolve_run(tier, env, method, seed, model, overrides, steps)
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
-    result = train_run(run, where, sink or ())
+    result = importlib.import_module(f"r3l.{run.engine}.engine").train(run, where, sink or ())
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
 

@@ -21,4 +21,13 @@ def seed_of(*address: str | int) -> int:
 
 def generator(*address: str | int) -> np.random.Generator:
     """A numpy generator (Philox, counter based) that belongs to ``address`` alone."""
-    return np.random.Generator(np.random.Philox(seed_of(*address)))
+    return _generator(seed_of(*address))
+
+
+def uniforms(seed: int, count: int) -> np.ndarray:
+    """The draws that ``count`` tokens are sampled with at the address whose :func:`seed_of` is ``seed``."""
+    return _generator(seed).random(count)
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(seed))

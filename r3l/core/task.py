@@ -1,10 +1,14 @@
-"""Task: one problem of one environment."""
+"""Task: one problem of one environment, and the order in which training meets them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from r3l.core.seeds import generator
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -21,3 +25,18 @@ class Task:
     split: str
     group: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:
+    """The tasks of step ``number`` (from 1): consecutive slices of a shuffle per pass over the panel.
+
+    Extra rounds draw from a shuffle of their own, so that the slices of later steps do not depend on them.
+    """
+    if extra:
+        return [tasks[i] for i in generator(seed, "extra", number, extra).permutation(len(tasks))[:count]]
+    order: list[T] = []
+    first, last = (number - 1) * count, number * count
+    for epoch in range(first // len(tasks), (last - 1) // len(tasks) + 1):
+        order += [tasks[i] for i in generator(seed, "order", epoch).permutation(len(tasks))]
+    skip = first - first // len(tasks) * len(tasks)
+    return order[skip : skip + count]

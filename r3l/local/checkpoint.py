@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from r3l.config import STORED_MODELS, locate
 from r3l.core.errors import CheckpointError
+from r3l.core.render import load_tokenizer
 from r3l.local.trainer import Trainer
-from r3l.tracking import read_json, write_json_atomic
+from r3l.tracking import write_json_atomic
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
@@ -33,7 +34,7 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
             "configs/warmstart"
         )
     try:
-        tokenizer = _load_tokenizer(where)
+        tokenizer = load_tokenizer(where)
         network = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise CheckpointError(
@@ -43,18 +44,6 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         ) from error
     network.to(device)  # type: ignore[arg-type]
     return network, tokenizer
-
-
-def _load_tokenizer(where: str) -> Any:
-    """The tokenizer as its file has it.
-
-    For some architectures (Qwen2 is one) AutoTokenizer of transformers 5 puts its own word splitting in place of the
-    file's, which is right for models of the hub but not for one with a tokenizer of its own: numbers fell apart.
-    """
-    config = Path(where) / "tokenizer_config.json"
-    declared = read_json(config).get("tokenizer_class") if config.is_file() else None
-    own = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
-    return (PreTrainedTokenizerFast if own else AutoTokenizer).from_pretrained(where)
 
 
 def name_of(step: int) -> str:

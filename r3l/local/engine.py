@@ -13,35 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from r3l import accounting, trajectories
 from r3l.config import Run, build_method, locate
+from r3l.core.batching import rows_of
 from r3l.core.method import Method
 from r3l.core.rollout import Arena
-from r3l.core.seeds import generator
-from r3l.core.task import Task
+from r3l.core.task import Task, tasks_of_step
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint
-from r3l.local.batching import rows_of
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
-from r3l.panel import describe
-from r3l.sinks import Log, open_sinks
-from r3l.tracking import (
-    append_jsonl,
-    commit,
-    hardware,
-    locked,
-    read_jsonl,
-    rewrite_jsonl,
-    sha256_of,
-    versions,
-    write_json_atomic,
-)
-
-FINAL_WINDOW = 5  # steps averaged in result.json's "final"; our choice
+from r3l.tracking import append_jsonl, locked, write_json_atomic
+from r3l.training import METRICS, forget_after, manifest, recording, result, totals_of
 
 
 def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
@@ -58,14 +41,13 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
             totals: Counter[str] = Counter(state["totals"] if state else {})
             if start and state:
                 checkpoint.load_trainer(start, trainer, state["step"])
-            for name in ("metrics.jsonl", trajectories.FILE):
-                _forget_after(run_dir / name, trainer.steps_done)
-            with open_sinks(sinks, run_dir, run.model_dump(mode="json")) as log:
-                _loop(run, run_dir, session, trainer, totals, log)
+            for name in (METRICS, trajectories.FILE):
+                forget_after(run_dir / name, trainer.steps_done)
+            _loop(run, run_dir, session, trainer, totals, sinks)
             last = checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
-        result = _result(run, run_dir, last, totals)
-        write_json_atomic(run_dir / "result.json", result)
-        return result
+        found = result(run, run_dir, last, totals)
+        write_json_atomic(run_dir / "result.json", found)
+        return found
 
 
 def _trainer(run: Run, session: Session) -> Trainer:
@@ -76,37 +58,18 @@ def _trainer(run: Run, session: Session) -> Trainer:
     return Trainer(session.model, method, run.train, reference, run.sampling.temperature, sampler)
 
 
-def manifest(run: Run) -> dict[str, Any]:
-    """Everything needed to name and repeat a run."""
-    return {
-        "run": run.model_dump(mode="json"),
-        "fingerprint": run.fingerprint(),
-        "method_settings": dict(build_method(run).describe()),
-        "panel": {
-            "train": describe(run.env, run.env_settings.train_panel),
-            "test": describe(run.env, run.env_settings.test_panel),
-        },
-        "versions": versions(),
-        "hardware": hardware(),
-        "commit": commit(),
-    }
-
-
-def _loop(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str], log: Log) -> None:
+def _loop(
+    run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str], sinks: Sequence[str]
+) -> None:
     steps = run.train.steps if trainer.method.trains else 0
     if steps == 0:
         return
     tasks = session.package.tasks(run.env_settings.train_panel)
-    with _progress() as progress:
-        bar = progress.add_task(f"{run.method} seed {run.seed}", total=steps, completed=trainer.steps_done, note="")
+    with recording(run, run_dir, sinks, trainer.steps_done) as record:
         while trainer.steps_done < steps:
             metrics = _step(run, run_dir, session, trainer, tasks)
-            totals.update({k: v for k, v in metrics.items() if accounting.is_total(k)})
-            append_jsonl(run_dir / "metrics.jsonl", metrics)
-            log(metrics)
-            progress.update(bar, advance=1, note=_note(metrics))
-            if not progress.console.is_terminal:
-                progress.console.print(f"step {int(metrics['step'])}/{steps}  {_note(metrics)}")
+            totals.update(totals_of([metrics]))
+            record(metrics)
             if trainer.steps_done % run.train.save_every == 0:
                 checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, run.fingerprint(), dict(totals))
 
@@ -167,39 +130,6 @@ def _explore(
     return kept, dropped
 
 
-def tasks_of_step(tasks: list[Task], seed: int, number: int, count: int, extra: int = 0) -> list[Task]:
-    """The tasks of step ``number`` (from 1): consecutive slices of a shuffle per pass over the panel.
-
-    Extra rounds draw from a shuffle of their own, so that the slices of later steps do not depend on them.
-    """
-    if extra:
-        return [tasks[i] for i in generator(seed, "extra", number, extra).permutation(len(tasks))[:count]]
-    order: list[Task] = []
-    first, last = (number - 1) * count, number * count
-    for epoch in range(first // len(tasks), (last - 1) // len(tasks) + 1):
-        order += [tasks[i] for i in generator(seed, "order", epoch).permutation(len(tasks))]
-    skip = first - first // len(tasks) * len(tasks)
-    return order[skip : skip + count]
-
-
-def _note(metrics: dict[str, float]) -> str:
-    seconds = metrics["seconds/explore"] + metrics["seconds/train"]
-    rate = metrics.get("tokens/generated", 0) / max(metrics["seconds/explore"], 1e-9)
-    return f"success {metrics['train/success']:.2f}  {rate:.0f} tok/s  {seconds:.1f} s/step"
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
-
-
 def _reference(run: Run, session: Session, method: Method) -> Any | None:
     """A frozen copy of the *starting* model, for a KL in the loss or in the metrics."""
     if method.kl_coef == 0 and run.train.kl_metric_every == 0:
@@ -207,38 +137,3 @@ def _reference(run: Run, session: Session, method: Method) -> Any | None:
     if locate(run.model) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
     return checkpoint.load_model(run.model, session.model.device)[0].eval()
-
-
-def _forget_after(path: Path, step: int) -> None:
-    """Drop lines of steps that the checkpoint does not contain; they will be run again."""
-    if path.is_file():
-        rewrite_jsonl(path, [row for row in read_jsonl(path) if row["step"] <= step])
-
-
-def _result(run: Run, run_dir: Path, last: Path, totals: Counter[str]) -> dict[str, Any]:
-    metrics = read_jsonl(run_dir / "metrics.jsonl")
-    return {
-        "schema": 1,
-        "cell": run.cell,
-        "tier": run.tier,
-        "label": run.label,
-        "env": run.env,
-        "method": run.method,
-        "method_label": run.method_label,
-        "profile": run.profile,
-        "model": Path(run.model).name,
-        "seed": run.seed,
-        "fingerprint": run.fingerprint(),
-        "steps": len(metrics),
-        "checkpoint": f"checkpoints/{last.name}",
-        "checkpoint_sha256": sha256_of(last),
-        "budget": dict(sorted(totals.items())),
-        "final": final_scores(metrics),
-    }
-
-
-def final_scores(metrics: list[dict[str, float]]) -> dict[str, float]:
-    """Means of the training scores over the last steps."""
-    window = metrics[-FINAL_WINDOW:]
-    keys = sorted({k for row in window for k in row if k.startswith("train/")})
-    return {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}

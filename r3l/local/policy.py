@@ -16,19 +16,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from r3l.core.environment import Message
+from r3l.core.dialog import TokenDialog
 from r3l.core.lockstep import Lockstep
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
-from r3l.core.seeds import Address, generator
+from r3l.core.render import ChatRenderer
+from r3l.core.seeds import Address, seed_of, uniforms
 from r3l.local.cache import BatchCache, LayerState
-from r3l.local.render import ChatRenderer
+
+
+def tokens_in(state: list[LayerState] | None) -> int:
+    """How many tokens a dialog's caches hold."""
+    return state[0].shape[2] if state else 0
 
 
 @dataclass
-class _Job:
-    """One response being sampled: ``pending`` tokens are not encoded yet, any of ``stops`` is the last one."""
+class Job:
+    """One response to sample: ``state`` caches what is encoded, ``pending`` is not yet, any of ``stops`` is the last.
 
-    conversation: LocalConversation
+    ``uniforms`` has a draw for each token. The decoder fills ``ids`` and ``logprobs`` and puts a new ``state``, which
+    holds all tokens but the last sampled one.
+    """
+
+    state: list[LayerState] | None
     pending: list[int]
     sampling: Sampling
     stops: Set[int]
@@ -37,6 +46,7 @@ class _Job:
     logprobs: list[float] = field(default_factory=list)
 
     def finished(self) -> bool:
+        """Whether the last token has been sampled."""
         return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 
@@ -65,40 +75,33 @@ class LocalPolicy:
         return LocalConversation(self)
 
     @torch.inference_mode()
-    def _serve(self, jobs: list[_Job]) -> list[_Job]:
+    def _serve(self, jobs: list[Job]) -> list[Job]:
         began = time.perf_counter()
         self.model.eval()
-        _Decoder(self.model, jobs, self.renderer.end_id, self.meter).run()
+        Decoder(self.model, jobs, self.renderer.end_id, self.meter).run()
         self.meter[f"seconds/{PHASES[jobs[0].sampling.phase]}"] += time.perf_counter() - began
         return jobs
 
 
-class LocalConversation:
-    """A dialog of the local policy (see r3l.core.policy.Conversation)."""
+class LocalConversation(TokenDialog):
+    """A dialog of the local policy, with the caches of what is encoded."""
+
+    _policy: LocalPolicy
 
     def __init__(self, policy: LocalPolicy) -> None:
-        self._policy = policy
-        self._ids: list[int] = []  # every token so far, encoded or not
+        super().__init__(policy)
         self._state: list[LayerState] | None = None  # caches of the first `encoded` tokens
-        self._ends: list[int] = [0]  # tokens after each response
-        self._dialog: list[Message] = []  # every message so far, responses included
-        self._heard: list[int] = [0]  # messages after each response
-        self._ended = True
         self._last_is_new = False  # the last response's final token was sampled here and is not encoded yet
 
     @property
     def encoded(self) -> int:
         """Tokens whose keys and values are kept."""
-        return self._state[0].shape[2] if self._state else 0
-
-    def add(self, message: Message) -> None:
-        """Append a message; it is encoded with the next response."""
-        self._dialog.append(message)
+        return tokens_in(self._state)
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Sample the next response."""
         prompt = self._advance()
-        if len(self._ids) + sampling.max_tokens > self._policy.max_context:
+        if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), "context")
         appended = len(prompt) + int(self._last_is_new)
         self._policy.meter["fresh"] += (
@@ -106,56 +109,27 @@ class LocalConversation:
         )
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on where nothing was said
             self._state = [layer[:, :, :-1] for layer in self._state]
-        uniforms = generator(*address).random(sampling.max_tokens)
-        job = _Job(self, self._ids[self.encoded :], sampling, self._policy.renderer.stops(sampling.stop), uniforms)
+        draws = uniforms(seed_of(*address), sampling.max_tokens)
+        stops = self._policy.renderer.stops(sampling.stop)
+        job = Job(self._state, self._ids[self.encoded :], sampling, stops, draws)
         await self._policy.lockstep.request(sampling.phase, address, job)
         self._last_is_new = True
-        if not self._policy.keep_cache:
-            self._state = None
+        self._state = job.state if self._policy.keep_cache else None
         return self._accept(prompt, job.ids, job.logprobs, job.stops)
-
-    def adopt(self, completion: Completion) -> tuple[int, ...]:
-        """Append a response of another dialog; its prompt ids here."""
-        prompt = self._advance()
-        self._accept(prompt, list(completion.response_ids), list(completion.logprobs))
-        return tuple(prompt)
-
-    def write(self, text: str) -> Completion:
-        """Append a response given as text."""
-        prompt = self._advance()
-        ids = self._policy.renderer.response(text)
-        return self._accept(prompt, ids, [0.0] * len(ids))
 
     def fork(self, turns: int) -> LocalConversation:
         """The dialog after ``turns`` responses; shares the encoded prefix (no copy, no re-encoding)."""
-        twin = LocalConversation(self._policy)
-        twin._dialog, twin._heard = self._dialog[: self._heard[turns]], self._heard[: turns + 1]
-        twin._ends = self._ends[: turns + 1]
-        length = self._ends[turns] if self._policy.samples == "trajectory" else len(self._ids)
-        twin._ids = self._ids[:length]
+        twin = super().fork(turns)
         twin._last_is_new = self._last_is_new and turns == len(self._ends) - 1  # nobody has encoded it yet
-        twin._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
         if self._state is not None and turns:
-            twin._state = [layer[:, :, : min(length, self.encoded)] for layer in self._state]
+            twin._state = [layer[:, :, : min(len(twin._ids), self.encoded)] for layer in self._state]
         return twin
 
     def close(self) -> None:
         """Forget the caches."""
         self._state = None
 
-    def _advance(self) -> list[int]:
-        """Encode the messages since the last response as tokens; those that a sample of this turn starts with."""
-        renderer, new = self._policy.renderer, self._dialog[self._heard[-1] :]
-        if self._policy.samples == "turn":
-            prompt = renderer.opening(self._dialog)
-            self._keep_common(prompt)
-            self._ids = list(prompt)
-            return prompt
-        prompt = renderer.opening(new) if len(self._ends) == 1 else renderer.following(new, self._ended)
-        self._ids += prompt
-        return prompt
-
-    def _keep_common(self, ids: list[int]) -> None:
+    def _rendered_anew(self, ids: list[int]) -> None:
         """Cut the caches back to what ``ids`` begins with; the last token is always encoded anew."""
         same = 0
         limit = min(self.encoded, len(ids) - 1)
@@ -164,34 +138,22 @@ class LocalConversation:
         if self._state is not None:
             self._state = [layer[:, :, :same] for layer in self._state] if same else None
 
-    def _accept(
-        self, prompt: list[int], ids: list[int], logprobs: list[float], stops: Set[int] = frozenset()
-    ) -> Completion:
-        self._ids += ids
-        self._ends.append(len(self._ids))
-        self._ended = ids[-1] == self._policy.renderer.end_id
-        text = self._policy.renderer.text(ids)
-        self._dialog.append(Message("assistant", text))
-        self._heard.append(len(self._dialog))
-        reason = "end" if self._ended else "line" if ids[-1] in stops else "length"
-        return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason)
 
-
-class _Decoder:
+class Decoder:
     """Samples one batch of responses: one padded forward pass over the pending tokens, then token by token."""
 
-    def __init__(self, model: Any, jobs: list[_Job], end_id: int, meter: defaultdict[str, float]) -> None:
+    def __init__(self, model: Any, jobs: list[Job], end_id: int, meter: defaultdict[str, float]) -> None:
         self.model, self.end_id, self.meter = model, end_id, meter
         self.jobs = jobs
         self.live = list(range(len(jobs)))  # batch row -> job
-        prefixes = [job.conversation._state for job in jobs]
+        prefixes = [job.state for job in jobs]
         pending = max(len(job.pending) for job in jobs)
         budget = max(job.sampling.max_tokens for job in jobs)
         self.cache = BatchCache(prefixes, pending + budget, model)
-        self.positions = torch.tensor([job.conversation.encoded for job in jobs], device=model.device)
+        self.positions = torch.tensor([tokens_in(job.state) for job in jobs], device=model.device)
 
     def run(self) -> None:
-        """Fill every job's ids and log-probs and hand the new caches to its dialog."""
+        """Fill every job's ids and log-probs and hand it the new caches."""
         logits_B_V = self._forward(*self._padded_pending())
         while True:
             tokens = self._sample(logits_B_V)
@@ -249,11 +211,11 @@ class _Decoder:
         return tokens
 
     def _retire(self, row: int, j: int) -> bool:
-        """Whether row's job is done; a done job's dialog takes its cache (the last token is not encoded yet)."""
+        """Whether row's job is done; a done job takes its cache (the last token is not encoded yet)."""
         job = self.jobs[j]
         if not job.finished():
             return False
-        job.conversation._state = self.cache.row(row)
+        job.state = self.cache.row(row)
         return True
 
     def _drop(self, done: list[int], tokens: torch.Tensor) -> torch.Tensor:

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import torch
 
-from r3l.config import Run
+from r3l.config import Run, dialogue_of
 from r3l.core.environment import Dialogue, EnvironmentPackage
-from r3l.core.policy import PHASES, Sampling
 from r3l.core.pool import EnvironmentPool, find_package
 from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
+from r3l.training import arena_of
 
 T = TypeVar("T")
 
@@ -37,16 +37,8 @@ class Session:
 
     def arena(self, address: Address, temperature: float) -> Arena:
         """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
-        s = self.run.sampling
-        return Arena(
-            policy=self.policy,
-            pool=self.pool,
-            dialogue=self.dialogue,
-            sampling=Sampling(temperature, s.max_tokens, stop=self.dialogue.stop),
-            feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
-            address=address,
-            gather=self.policy.lockstep.gather,
-        )
+        gather = self.policy.lockstep.gather
+        return arena_of(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop."""
@@ -60,13 +52,12 @@ def open_session(run: Run, model: str) -> Iterator[Session]:
     torch.use_deterministic_algorithms(True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     package = find_package(run.env)
-    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
     network, tokenizer = load_model(model, device)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:
         with asyncio.Runner() as runner:  # its end cancels what an error has left waiting
             policy = LocalPolicy(network, tokenizer, run.sampling.max_context, samples=run.samples)
-            dialogue = package.dialogue(settings)
+            dialogue = dialogue_of(run)
             yield Session(run, network, tokenizer, policy, pool, package, dialogue, runner.get_loop())
     finally:
         pool.close()

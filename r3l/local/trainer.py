@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
+from r3l import accounting
 from r3l.config import TrainConfig
 from r3l.core import losses
+from r3l.core.batching import Row, collate, microbatches, useful_rows
 from r3l.core.method import Batch, Method
-from r3l.local.batching import Row, collate, microbatches
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -59,19 +60,20 @@ class Trainer:
 
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
-        # A KL term moves every row; released micro-batches are diluted by rows that train nothing.
-        all_count = self.method.kl_coef > 0 or self.method.loss_agg == "microbatch_released"
-        useful = [row for row in rows if all_count or not row.idle]
-        metrics: dict[str, float] = defaultdict(float)
-        metrics["tokens/trained"] = sum(int(r.mask.sum()) for r in useful)
-        metrics["tokens/forwarded"] = sum(len(r.ids) for r in useful)
-        metrics["rows/used"], metrics["rows/idle"] = len(useful), len(rows) - len(useful)
-        for row in useful:
-            metrics[f"trained/{'sft' if row.sft else row.trajectory.kind}"] += int(row.mask.sum())
+        useful = useful_rows(self.method, rows)
+        metrics: dict[str, float] = defaultdict(float, accounting.of_training(rows, useful))
         if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
         self.steps_done += 1
         return dict(metrics)
+
+    def descend(self, lr: float) -> float:
+        """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping."""
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        return norm.item()
 
     def sync(self) -> None:
         """Hand the present weights to a sampler that lags behind."""
@@ -107,11 +109,7 @@ class Trainer:
             metrics["loss"] += loss.item()
             for key, value in parts.items():  # additive over micro-batches
                 metrics[key] += value
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
-        metrics["grad_norm"] = norm.item()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.lr * self._warmup()
-        self.optimizer.step()
+        metrics["grad_norm"] = self.descend(self.config.lr * self._warmup())
 
     def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
         """Old log-probs of rows sampled under another context: the sampling policy's under this one."""

@@ -27,10 +27,10 @@ from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Message, Stop
 from r3l.core.errors import DataError
 from r3l.core.pool import find_package
+from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.local.checkpoint import load_model
 from r3l.local.nano import build_model, build_tokenizer
-from r3l.local.render import ChatRenderer
 from r3l.reflection import Report, parse_reflection
 from r3l.retry import guidance_text, with_guidance
 from r3l.templates import template

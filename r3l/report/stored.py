@@ -14,8 +14,8 @@ from r3l import trajectories
 from r3l.accounting import is_total
 from r3l.core.errors import DataError
 from r3l.evaluation.evaluate import scores
-from r3l.local.engine import final_scores
 from r3l.tracking import read_json, read_jsonl
+from r3l.training import final_scores
 
 WHOLE = ("manifest.json", "result.json", "evaluation.json")
 LINES = ("metrics.jsonl", "episodes.jsonl")  # kept compressed

@@ -23,9 +23,12 @@ VERSION = "0.6.0"  # of Trinity-RFT; another version has other keys, and unknown
 WORKFLOW = "r3l.trinity.workflow.MethodWorkflow"
 ADVANTAGE = "r3l.trinity.advantage.MethodAdvantage"
 LOSS = "r3l.trinity.loss.MethodLoss"
+LOSS_WITH_REFERENCE = "r3l.trinity.loss.MethodLossWithReference"
+MONITOR = "r3l.trinity.monitor.LinesMonitor"
 ALGORITHMS = "r3l.trinity.algorithms"
 TASK_KEY = "id"  # of a row of the tasksets
 RUNNERS_PER_ENGINE = 32  # released code (audit 4.2)
+RUNNERS = 4  # on a CPU; our choice: a process each, and the more requests share a batch the faster it goes
 EVALUATE_EVERY = 20  # explorer steps; released code (audit 4.1)
 TASK_SECONDS = 7200  # three times the longest published step, 2,318 s (results/stored/published/cost.csv)
 SYNC_SECONDS = 12000  # released code (audit 4.1)
@@ -66,14 +69,14 @@ def trinity_config(run: Run, place: Place) -> Config:
         "name": _plain(f"{Path(run.model).name}-{run.method}-seed{run.seed}"),
         "checkpoint_root_dir": str(place.folder.absolute()),
         "continue_from_checkpoint": True,
-        "algorithm": _algorithm(run, method, place, own),
+        "algorithm": _algorithm(run, method, place, cluster, own),
         "model": _model(run, place),
         "buffer": _buffer(run, method, place, cluster, own),
         "data_processor": {"experience_pipeline": {"save_input": False}},
         "explorer": _explorer(run, cluster),
         "synchronizer": _synchronizer(run, place),
         "trainer": _trainer(run, cluster),
-        "monitor": {"monitor_type": "tensorboard"},
+        "monitor": {"monitor_type": MONITOR},
     }
     if cluster is not None:
         config["cluster"] = {"node_num": cluster.nodes, "gpu_per_node": cluster.gpus_per_node}
@@ -146,16 +149,16 @@ def _cluster(run: Run, place: Place) -> ClusterConfig:
     return cluster
 
 
-def _algorithm(run: Run, method: Method, place: Place, own: Config) -> Config:
+def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, own: Config) -> Config:
     reference = method.kl_coef > 0 or place.backend == "tinker"  # the tinker trainer always reads its log-probs
     return {
         "algorithm_type": algorithm_name(run.method, reference),
         "repeat_times": planned_rollouts(method),
         "sample_strategy": "default",
         "advantage_fn": ADVANTAGE,
-        "advantage_fn_args": own,
-        "policy_loss_fn": LOSS,
-        "policy_loss_fn_args": own,
+        "advantage_fn_args": own | {"experiences": _experiences(run, method, cluster), "folder": str(place.folder)},
+        "policy_loss_fn": LOSS_WITH_REFERENCE if method.kl_coef > 0 else LOSS,
+        "policy_loss_fn_args": own | {"replicas": _replicas(cluster)},
         "kl_penalty_fn": "none",
         "kl_loss_fn": "none",
         "entropy_loss_fn": "none",
@@ -170,6 +173,15 @@ def _algorithm(run: Run, method: Method, place: Place, own: Config) -> Config:
             "clip_grad": run.train.grad_clip,
         },
     }
+
+
+def _experiences(run: Run, method: Method, cluster: ClusterConfig | None) -> int:
+    return experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
+
+
+def _replicas(cluster: ClusterConfig | None) -> int:
+    """Data-parallel ranks of the trainer, over which verl's FSDP averages gradients."""
+    return cluster.trainer_gpus // cluster.sequence_parallel if cluster else 1
 
 
 def _model(run: Run, place: Place) -> Config:
@@ -192,7 +204,7 @@ def _model(run: Run, place: Place) -> Config:
 
 
 def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, own: Config) -> Config:
-    experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
+    experiences = _experiences(run, method, cluster)
     config: Config = {
         "batch_size": run.train.tasks_per_step,
         "train_batch_size": experiences,
@@ -231,7 +243,7 @@ def _taskset(run: Run, place: Place, own: Config, split: str, temperature: float
 
 def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
     config: Config = {
-        "runner_per_model": min(RUNNERS_PER_ENGINE, run.train.tasks_per_step) if cluster else 1,
+        "runner_per_model": min(RUNNERS_PER_ENGINE, run.train.tasks_per_step) if cluster else RUNNERS,
         "max_timeout": TASK_SECONDS,
         "max_retry_times": 2,
         "concurrent_mode": "sequential",
@@ -266,8 +278,9 @@ def _synchronizer(run: Run, place: Place) -> Config:
 
 def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
     shared = {"total_steps": run.train.steps, "grad_clip": run.train.grad_clip}
-    if cluster is None:  # a checkpoint at a step that is synchronised hangs the tinker trainer
-        return {"trainer_type": "tinker", "save_interval": 0, **shared}
+    if cluster is None:  # the flag: losses of a step's samples are added up, not averaged
+        own = {"save_interval": run.train.save_every, "fix_actor_microbatch_loss_scale": True}
+        return {"trainer_type": "tinker", **own, **shared}
     return {
         "trainer_type": "verl",
         "trainer_strategy": "fsdp2",

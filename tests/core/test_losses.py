@@ -11,10 +11,10 @@ from conftest import make_trajectory
 from baselines.grpo import GRPO
 from r3l.algorithm import R3L
 from r3l.core import losses
+from r3l.core.batching import collate, microbatches, rows_of
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling
 from r3l.core.trajectory import Group
-from r3l.local.batching import collate, microbatches, rows_of
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import token_logprobs
 

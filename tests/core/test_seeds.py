@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r3l.core.seeds import generator, seed_of
-from r3l.local.engine import tasks_of_step
+from r3l.core.task import tasks_of_step
 
 parts = st.lists(st.one_of(st.integers(0, 99), st.text(max_size=4)), min_size=1, max_size=5)
 

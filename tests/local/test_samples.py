@@ -10,10 +10,10 @@ from conftest import make_trajectory
 
 from baselines.gspo import GSPO
 from r3l.algorithm import R3L
+from r3l.core.batching import collate, rows_of
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling
 from r3l.core.trajectory import Group, Trajectory, Turn
-from r3l.local.batching import collate, rows_of
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import token_logprobs
 

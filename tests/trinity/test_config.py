@@ -175,14 +175,14 @@ def test_variants_keep_their_settings_and_their_methods_type():
 
 
 def test_a_nano_run_on_the_tinker_backend():
-    """Limits of Trinity's tinker trainer: always a reference, no checkpoints of its own, weights by memory."""
+    """Limits of Trinity's tinker trainer: always a reference, weights by memory."""
     run = resolve("nano", "alfworld", "r3l", 0)
     place = Place(Path("runs"), Path("tasks"), "tinker", "http://127.0.0.1:7000")
     config = trinity_config(run, place)
     assert config["model"]["tinker"] == {"enable": True, "base_url": "http://127.0.0.1:7000", "seed": 0}
     assert config["model"]["model_path"] == str(ROOT / "results/stored/models/nano")
     assert config["algorithm"]["algorithm_type"].endswith("R3lWithReference")
-    assert config["synchronizer"]["sync_method"] == "memory" and config["trainer"]["save_interval"] == 0
+    assert config["synchronizer"]["sync_method"] == "memory" and config["trainer"]["save_interval"] == 5
     assert config["buffer"]["batch_size"] == 8 and "cluster" not in config
     assert "eval_tasksets" not in config["buffer"]["explorer_input"]
 

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
+from pathlib import Path
 from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from r3l.core.environment import Message, Stop
 from r3l.core.errors import ConfigError
 
 _MARK = "\u241e"  # stands for an earlier response; any text that no template produces
+
+
+def load_tokenizer(where: str) -> Any:
+    """The tokenizer as its file has it.
+
+    For some architectures (Qwen2 is one) AutoTokenizer of transformers 5 puts its own word splitting in place of the
+    file's, which is right for models of the hub but not for one with a tokenizer of its own: numbers fell apart.
+    """
+    config = Path(where) / "tokenizer_config.json"
+    declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") if config.is_file() else None
+    own = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    return (PreTrainedTokenizerFast if own else AutoTokenizer).from_pretrained(where)
 
 
 class ChatRenderer:

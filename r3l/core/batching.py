@@ -54,6 +54,12 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
     return rows
 
 
+def useful_rows(method: Method, rows: Sequence[Row]) -> list[Row]:
+    """Rows that an update needs: a KL term moves every row; released micro-batches are diluted by idle ones."""
+    all_count = method.kl_coef > 0 or method.loss_agg == "microbatch_released"
+    return [row for row in rows if all_count or not row.idle]
+
+
 def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
     if samples == "trajectory":
         return [trajectory]
@@ -82,15 +88,21 @@ def microbatches(rows: Sequence[Row], budget: int, rule: LossAggregation = "traj
     ``microbatch_released``: each micro-batch is a token mean of its own and counts by its share of the rows, so the
     loss depends on packing (released trainer, audit A-8).
     """
-    batches: list[list[Row]] = []
-    for row in sorted(rows, key=lambda r: len(r.ids)):
-        if batches and (len(batches[-1]) + 1) * len(row.ids) <= budget:
-            batches[-1].append(row)
-        else:
-            batches.append([row])
+    batches = [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
     if rule == "microbatch_released":
         return [[_reweighed(row, part, len(rows)) for row in part] for part in batches]
     return batches
+
+
+def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices of rows of these lengths, shortest first, cut so that rows x longest <= ``budget`` tokens."""
+    parts: list[list[int]] = []
+    for k in sorted(range(len(lengths)), key=lambda k: lengths[k]):
+        if parts and (len(parts[-1]) + 1) * lengths[k] <= budget:
+            parts[-1].append(k)
+        else:
+            parts.append([k])
+    return parts
 
 
 def _reweighed(row: Row, part: Sequence[Row], rows: int) -> Row:

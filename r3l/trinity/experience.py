@@ -1,0 +1,163 @@
+"""Groups as Trinity's experiences and back; rows as the experiences that train.
+
+On the way from a runner to the pipeline an experience is a trajectory: its tokens and log-probabilities stand in it
+once, as sampled, what else a trajectory is in ``info`` (plain JSON, so that Trinity's viewers and files can hold it).
+The first experience of a task also says which trajectories make up its groups, and what exploring cost. On the way
+to the trainer an experience is a row (see r3l.core.batching).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from trinity.common.experience import EID, CustomField, Experience
+
+from r3l.core.batching import Row
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory, Turn
+
+INFO = "r3l"  # the key of ``info`` under which everything of ours stands
+PLAIN = ("member", "kind", "reward", "success", "stop_reason", "feedback", "pivot", "until", "rescore", "report")
+SPOKEN = ("observation", "response", "stop_reason", "action", "error")
+SCALARS = {"token_weight": torch.float32, "sft": torch.bool, "off_policy": torch.bool}  # one each a row
+FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What exploring one task left. ``position``: the task's place in its step."""
+
+    task: Task
+    position: int
+    groups: list[Group]
+    trajectories: list[Trajectory]  # all that were played or written (Arena.explored)
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+
+def pack(found: Explored) -> list[Experience]:
+    """One experience a trajectory. A task that left none has one without tokens."""
+    members = {id(t): t for t in [*found.trajectories, *(t for g in found.groups for t in g.trajectories)]}
+    index = {key: number for number, key in enumerate(members)}
+    packed = [_experience(t, found.position, number) for number, t in enumerate(members.values())]
+    packed[0].info[INFO]["task"] = {
+        **asdict(found.task),
+        "explored": len(found.trajectories),
+        "counters": dict(found.counters),
+        "groups": [
+            {
+                "members": [index[id(t)] for t in group.trajectories],
+                "objective": group.objective,
+                "shaped": None if group.shaped is None else [float(x) for x in group.shaped],
+                "baseline": group.baseline,
+            }
+            for group in found.groups
+        ],
+    }
+    return packed
+
+
+def unpack(experiences: Iterable[Experience]) -> list[Explored]:
+    """What each task of a step left, in the order of the tasks."""
+    ordered = sorted(experiences, key=lambda e: (e.info[INFO]["position"], e.info[INFO]["index"]))
+    return [_unpacked(list(of_task)) for _, of_task in groupby(ordered, key=lambda e: e.info[INFO]["position"])]
+
+
+def _unpacked(experiences: Sequence[Experience]) -> Explored:
+    head = dict(experiences[0].info[INFO]["task"])
+    explored, counters, groups = head.pop("explored"), head.pop("counters"), head.pop("groups")
+    task = Task(**head)
+    members = [_trajectory(e, task) for e in experiences]
+    made = [Group(task, [members[k] for k in g.pop("members")], **g) for g in map(dict, groups)]
+    return Explored(task, experiences[0].info[INFO]["position"], made, members[:explored], counters)
+
+
+def _experience(t: Trajectory, position: int, index: int) -> Experience:
+    start = len(t.turns[0].prompt_ids) if t.turns else 0
+    info = {
+        "position": position,
+        "index": index,
+        "attempt": list(t.attempt),
+        **{name: getattr(t, name) for name in PLAIN},
+        "turns": [_spoken(turn) for turn in t.turns],
+    }
+    return Experience(
+        eid=EID(run=t.member, step=index, suffix=t.kind),
+        tokens=torch.from_numpy(t.token_ids().astype(np.int32)),
+        prompt_length=start,
+        logprobs=torch.from_numpy(t.old_logprobs()[start:]),
+        action_mask=torch.from_numpy(t.response_mask()[start:] > 0),
+        reward=float(t.reward),
+        info={INFO: info},
+        metrics={"reward": float(t.reward), "success": float(t.success)} if t.kind == "base" else {},
+    )
+
+
+def _spoken(turn: Turn) -> dict[str, Any]:
+    lengths = {"prompt": len(turn.prompt_ids), "sampled": len(turn.response_ids)}
+    return lengths | {name: getattr(turn, name) for name in SPOKEN}
+
+
+def _trajectory(experience: Experience, task: Task) -> Trajectory:
+    info, start = experience.info[INFO], experience.prompt_length
+    tokens = experience.tokens.tolist()
+    logprobs = [0.0] * start + experience.logprobs.tolist()
+    turns, at = [], 0
+    for spoken in info["turns"]:
+        middle = at + spoken["prompt"]
+        end = middle + spoken["sampled"]
+        turns.append(
+            Turn(
+                prompt_ids=tuple(tokens[at:middle]),
+                response_ids=tuple(tokens[middle:end]),
+                logprobs=tuple(logprobs[middle:end]),
+                **{name: spoken[name] for name in SPOKEN},
+            )
+        )
+        at = end
+    return Trajectory(task=task, turns=turns, attempt=tuple(info["attempt"]), **{name: info[name] for name in PLAIN})
+
+
+def training_batch(rows: Sequence[Row], count: int, model_version: int = 0) -> list[Experience]:
+    """Exactly ``count`` experiences: the rows (at most as many), then empty ones, which weigh nothing."""
+    empty = [_empty(model_version) for _ in range(count - len(rows))]
+    return [_of_row(row, number, model_version) for number, row in enumerate(rows)] + empty
+
+
+def _of_row(row: Row, number: int, model_version: int) -> Experience:
+    t = row.trajectory
+    start = max(len(t.turns[0].prompt_ids) if t.turns else 0, 1)  # nothing stands before the first token
+    mask = torch.from_numpy(row.mask[start:] > 0)
+    advantages = torch.full((len(mask),), row.advantage, dtype=torch.float32)
+    scalars = {"token_weight": float(row.weight.max(initial=0.0)), "sft": row.sft, "off_policy": t.off_policy}
+    return Experience(
+        eid=EID(task=t.task.id, run=t.member, step=number, suffix=t.kind),
+        tokens=torch.from_numpy(row.ids.astype(np.int32)),
+        prompt_length=start,
+        logprobs=torch.from_numpy(row.old_logprobs[start:]),
+        action_mask=mask,
+        advantages=advantages,
+        returns=advantages.clone(),
+        reward=float(t.reward),
+        info={"model_version": model_version, **scalars},
+        custom_fields=FIELDS,
+    )
+
+
+def _empty(model_version: int) -> Experience:
+    nothing = torch.zeros(1)
+    return Experience(
+        tokens=torch.zeros(2, dtype=torch.int32),
+        prompt_length=1,
+        logprobs=nothing,
+        action_mask=nothing > 0,
+        advantages=nothing.clone(),
+        returns=nothing.clone(),
+        reward=0.0,
+        info={"model_version": model_version, "token_weight": 0.0, "sft": False, "off_policy": False},
+        custom_fields=FIELDS,
+    )

@@ -1,0 +1,163 @@
+"""The model that Trinity trains on a machine without GPUs: the local engine's sampler, gradients and checkpoints.
+
+It does what the Tinker protocol asks for (r3l.trinity.server) in a single thread, with the numbers of the local engine:
+the same draws at the same address, the same log-probabilities, AdamW and clipping.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from r3l.config import Run, build_method
+from r3l.core.batching import packed
+from r3l.core.policy import Sampling
+from r3l.core.seeds import uniforms
+from r3l.local import checkpoint
+from r3l.local.cache import LayerState
+from r3l.local.policy import Decoder, Job, tokens_in
+from r3l.local.trainer import Trainer, token_logprobs
+
+KEPT = 512  # dialogs whose caches are kept: more than are played at once in a step; our choice
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A response to sample: its seed is that of its address (r3l.core.seeds.seed_of)."""
+
+    ids: list[int]
+    max_tokens: int
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Datum:
+    """Tokens of one row and the weight of each one's log-probability, both shape (T,)."""
+
+    ids: np.ndarray
+    weights: np.ndarray
+
+
+class Learner:
+    """Resumes from the newest checkpoint in ``run_dir``. ``sampler`` lags behind ``trainer.model`` until ``sync``."""
+
+    def __init__(self, run: Run, run_dir: Path) -> None:
+        torch.set_num_threads(run.threads)
+        torch.use_deterministic_algorithms(True)
+        self.run, self.folder = run, run_dir / "checkpoints"
+        start = checkpoint.latest(self.folder)
+        state = checkpoint.read_state(start, run.fingerprint()) if start else None
+        device = torch.device("cpu")
+        model, self.tokenizer = checkpoint.load_model(str(start) if start else run.model, device)
+        sampler = copy.deepcopy(model)
+        reference = checkpoint.load_model(run.model, device)[0].eval()
+        self.trainer = Trainer(model, build_method(run), run.train, reference, run.sampling.temperature, sampler)
+        if start and state:
+            checkpoint.load_trainer(start, self.trainer, state["step"])
+        self._caches = _Caches()
+
+    @property
+    def steps_done(self) -> int:
+        """Updates so far."""
+        return self.trainer.steps_done
+
+    @torch.inference_mode()
+    def sample(self, asked: Sequence[Sample]) -> list[tuple[list[int], list[float]]]:
+        """Tokens and log-probs of responses, sampled in one batch with the weights of the last ``sync``."""
+        jobs = []
+        for one in asked:
+            state = self._caches.longest(one.ids)
+            sampling = Sampling(one.temperature, one.max_tokens)
+            draws = uniforms(one.seed, one.max_tokens)
+            stops = {self.tokenizer.eos_token_id}
+            jobs.append(Job(state, one.ids[tokens_in(state) :], sampling, stops, draws))
+        self.trainer.sampler.eval()
+        Decoder(self.trainer.sampler, jobs, self.tokenizer.eos_token_id, defaultdict(float)).run()
+        for one, job in zip(asked, jobs, strict=True):
+            self._caches.keep([*one.ids, *job.ids[:-1]], job.state)
+        return [(job.ids, job.logprobs) for job in jobs]
+
+    def logprobs(self, ids: Sequence[int], of_start: bool) -> list[float]:
+        """Log-probability of every token given those before it (0 for the first), of the start model or the sampler."""
+        model = self.trainer.reference if of_start else self.trainer.sampler
+        ids_1_T = torch.tensor([ids])
+        with torch.no_grad():
+            return list(token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T), self.trainer.temperature)[0].tolist())
+
+    def forward(self, data: Sequence[Datum], backward: bool) -> list[np.ndarray]:
+        """Log-probabilities of tokens with a weight, 0 elsewhere, shape (T,) each.
+
+        ``backward`` adds the gradient of -sum(weight x log p) to what has been accumulated since the last step.
+        """
+        found: list[np.ndarray] = [np.zeros(len(d.ids), dtype=np.float32) for d in data]
+        weighing = [k for k, d in enumerate(data) if d.weights.any()]
+        self.trainer.model.train()
+        lengths = [len(data[k].ids) for k in weighing]
+        for part in packed(lengths, self.run.train.tokens_per_microbatch):
+            chosen = [weighing[k] for k in part]
+            ids_B_T, weights_B_T = _padded([data[k] for k in chosen])
+            with torch.set_grad_enabled(backward):
+                logprobs_B_T = token_logprobs(self.trainer.model, ids_B_T, weights_B_T != 0, self.trainer.temperature)
+            if backward:
+                torch.autograd.backward(-(weights_B_T * logprobs_B_T).sum())
+            for row, k in enumerate(chosen):
+                found[k] = logprobs_B_T[row, : len(data[k].ids)].detach().numpy()
+        return found
+
+    def step(self, lr: float) -> float:
+        """An update with the accumulated gradient; its norm. Without any gradient the model stays as it is."""
+        parameters = list(self.trainer.model.parameters())
+        norm = self.trainer.descend(lr) if any(p.grad is not None for p in parameters) else 0.0
+        self.trainer.optimizer.zero_grad(set_to_none=True)
+        self.trainer.steps_done += 1
+        return norm
+
+    def sync(self) -> None:
+        """Hand the present weights to the sampler."""
+        self.trainer.sync()
+        self._caches = _Caches()
+
+    def save(self) -> Path:
+        """Write a checkpoint, as the local engine does."""
+        return checkpoint.save(self.folder, self.trainer, self.tokenizer, self.run.fingerprint(), {})
+
+
+class _Caches:
+    """Keys and values of dialogs sampled lately, found again by their tokens: the next turn begins with them."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[bytes, list[LayerState]] = OrderedDict()
+
+    def longest(self, ids: Sequence[int]) -> list[LayerState] | None:
+        """The caches of the longest known beginning of ``ids``; at least one token is left to encode."""
+        wanted = _key(ids[:-1])
+        known = max((key for key in self._states if wanted.startswith(key)), key=len, default=None)
+        return None if known is None else self._states[known]
+
+    def keep(self, ids: Sequence[int], state: list[LayerState] | None) -> None:
+        """Remember the caches of ``ids``, and forget the oldest."""
+        if state is not None:
+            self._states[_key(ids)] = state
+        while len(self._states) > KEPT:
+            self._states.popitem(last=False)
+
+
+def _key(ids: Sequence[int]) -> bytes:
+    return np.asarray(ids, dtype=np.int32).tobytes()  # of fixed width, so a prefix of bytes is one of tokens
+
+
+def _padded(data: Sequence[Datum]) -> tuple[torch.Tensor, torch.Tensor]:
+    width = max(len(d.ids) for d in data)
+    ids_B_T = torch.zeros(len(data), width, dtype=torch.int64)
+    weights_B_T = torch.zeros(len(data), width)
+    for row, d in enumerate(data):
+        ids_B_T[row, : len(d.ids)] = torch.from_numpy(d.ids)
+        weights_B_T[row, : len(d.ids)] = torch.from_numpy(d.weights)
+    return ids_B_T, weights_B_T

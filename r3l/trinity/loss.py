@@ -1,0 +1,99 @@
+"""The policy-loss adapter: Trinity's tensors as a Batch, for the method's own loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from trinity.algorithm.policy_loss_fn.policy_loss_fn import PolicyLossFn
+
+from r3l.config import Run, build_method, validate
+from r3l.core.method import Batch, Method
+
+Loss = tuple[torch.Tensor, dict[str, float]]
+
+
+class MethodLoss(PolicyLossFn):
+    """The sum of weight x per-token loss (see r3l.core.method.Batch), whatever the trainer makes of micro-batches.
+
+    ``replicas``: over how many data-parallel ranks the trainer averages gradients (verl's FSDP does), which is made
+    up for here. Trinity reads the names of the parameters of ``__call__`` and passes the tensors that are called so:
+    of some rows, shape (B, T) and (B,), or of a single one, shape (T,) and ().
+    """
+
+    def __init__(self, backend: str = "verl", *, run: Mapping[str, Any], replicas: int = 1) -> None:
+        super().__init__(backend=backend)
+        self.method: Method = build_method(validate(Run, run, "policy_loss_fn_args.run"))
+        self.replicas = replicas
+
+    def __call__(
+        self,
+        logprob: torch.Tensor,
+        old_logprob: torch.Tensor,
+        action_mask: torch.Tensor,
+        advantages: torch.Tensor,
+        token_weight: torch.Tensor,
+        sft: torch.Tensor,
+        off_policy: torch.Tensor,
+        **kwargs: torch.Tensor,
+    ) -> Loss:
+        """Loss and additive metrics."""
+        batch = _batch(old_logprob, action_mask, advantages, token_weight, sft, off_policy, None)
+        return self._loss(batch, logprob)
+
+    def _loss(self, batch: Batch, logprob: torch.Tensor) -> Loss:
+        loss, metrics = self.method.loss(batch, _rows(logprob, 2))
+        return loss * self.replicas, dict(metrics)
+
+    @classmethod
+    def default_args(cls) -> dict[str, Any]:
+        """None: the configuration names them all (r3l.trinity.config)."""
+        return {}
+
+
+class MethodLossWithReference(MethodLoss):
+    """For a method with a KL term: it also gets the start model's log-probabilities."""
+
+    def __call__(  # type: ignore[override]  # names are what Trinity goes by
+        self,
+        logprob: torch.Tensor,
+        old_logprob: torch.Tensor,
+        action_mask: torch.Tensor,
+        advantages: torch.Tensor,
+        token_weight: torch.Tensor,
+        sft: torch.Tensor,
+        off_policy: torch.Tensor,
+        ref_logprob: torch.Tensor,
+        **kwargs: torch.Tensor,
+    ) -> Loss:
+        """Loss and additive metrics."""
+        batch = _batch(old_logprob, action_mask, advantages, token_weight, sft, off_policy, ref_logprob)
+        return self._loss(batch, logprob)
+
+
+def _batch(
+    old_logprob: torch.Tensor,
+    action_mask: torch.Tensor,
+    advantages: torch.Tensor,
+    token_weight: torch.Tensor,
+    sft: torch.Tensor,
+    off_policy: torch.Tensor,
+    ref_logprob: torch.Tensor | None,
+) -> Batch:
+    mask_B_T = _rows(action_mask, 2).float()
+    return Batch(
+        ids_B_T=torch.zeros_like(mask_B_T, dtype=torch.int64),  # Trinity passes none, and no loss reads them
+        mask_B_T=mask_B_T,
+        weight_B_T=mask_B_T * _rows(token_weight, 1)[:, None],
+        old_logprobs_B_T=_rows(old_logprob, 2),
+        advantages_B=_rows(advantages, 2)[:, 0],  # the same along a row
+        sft_B=_rows(sft, 1),
+        off_policy_B=_rows(off_policy, 1),
+        ref_logprobs_B_T=None if ref_logprob is None else _rows(ref_logprob, 2),
+    )
+
+
+def _rows(tensor: torch.Tensor, dimensions: int) -> torch.Tensor:
+    """A single row as a batch of one."""
+    return tensor if tensor.dim() == dimensions else tensor[None]

@@ -1,0 +1,5 @@
+"""See the package."""
+
+from typing import Any
+
+ModelConfig = Any

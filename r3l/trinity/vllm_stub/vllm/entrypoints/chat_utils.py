@@ -1,0 +1,5 @@
+"""See the package."""
+
+from typing import Any
+
+ChatTemplateContentFormat = ConversationMessage = parse_chat_messages = parse_chat_messages_async = Any

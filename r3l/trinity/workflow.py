@@ -1,0 +1,155 @@
+"""The one workflow: any method on any environment, a task at a time, in Trinity's runner processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import ray
+from trinity.common.constants import SyncMethod
+from trinity.common.experience import Experience
+from trinity.common.models.model import ModelWrapper
+from trinity.common.workflows import Workflow
+from trinity.manager.synchronizer import Synchronizer
+
+from r3l.config import Run, build_method, dialogue_of, locate, validate
+from r3l.core.environment import Dialogue
+from r3l.core.errors import EngineError
+from r3l.core.method import Method
+from r3l.core.pool import EnvironmentPool, find_package
+from r3l.core.render import load_tokenizer
+from r3l.core.rollout import Arena, play_group
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory
+from r3l.training import arena_of
+from r3l.trinity.config import TASK_KEY
+from r3l.trinity.experience import Explored, pack
+from r3l.trinity.policy import TrinityPolicy
+
+WAIT = 0.05  # seconds between two looks for new weights; our choice
+PATIENCE = 600.0  # seconds until weights that do not come are an error; our choice
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What exploring needs, alive for the length of a runner process."""
+
+    run: Run
+    method: Method
+    tasks: Mapping[str, Task]
+    dialogue: Dialogue
+    pool: EnvironmentPool
+    tokenizer: Any
+
+
+@lru_cache(maxsize=1)
+def _setting(run_json: str) -> Setting:
+    run = validate(Run, json.loads(run_json), "workflow_args.run")
+    package, panels = find_package(run.env), (run.env_settings.train_panel, run.env_settings.test_panel)
+    tasks = {task.id: task for panel in panels for task in package.tasks(panel)}
+    pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
+    tokenizer = load_tokenizer(locate(run.model))
+    return Setting(run, build_method(run), tasks, dialogue_of(run), pool, tokenizer)
+
+
+class MethodWorkflow(Workflow):
+    """``method.explore`` of a task; for an evaluation plain episodes.
+
+    ``workflow_args.run`` is the resolved run. A step's number is Trinity's batch id, so that draws have the addresses
+    that they have in the local engine.
+    """
+
+    can_repeat = True  # a call makes all of a task's rollouts, and the method decides how many
+    is_async = True
+
+    def set_repeat_times(self, repeat_times: int, run_id_base: int) -> None:
+        """How many episodes an evaluation plays; exploring does not ask."""
+        self.repeat_times, self.first = repeat_times, run_id_base
+
+    async def run_async(self) -> list[Experience]:
+        """The task's experiences (see r3l.trinity.experience)."""
+        setting = _setting(json.dumps(self.task.workflow_args["run"], sort_keys=True))
+        task = setting.tasks[self.task.raw_task[TASK_KEY]]
+        position = int(self.task.task_id)
+        if self.task.is_eval:
+            arena = self._arena(setting, ("evaluation",), setting.run.evaluation.temperature)
+            played = await play_group(arena, task, self.repeat_times, self.first)
+            return pack(Explored(task, position, [], played))
+        step = int(self.task.batch_id)
+        version = await fresh_weights(self.model, synchronised(step, setting.run.train.sync_interval))
+        arena = self._arena(setting, ("train", step), setting.run.sampling.temperature)
+        lost = setting.pool.lost
+        groups = await setting.method.explore(task, arena)
+        arena.counters["dropped/workers"] += setting.pool.lost - lost
+        arena.counters["weights/behind"] += step - 1 - version
+        groups = await _rescored(groups, arena.policy, arena.sampling.temperature)  # type: ignore[arg-type]
+        return pack(Explored(task, position, groups, arena.explored, arena.counters))
+
+    def _arena(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> Arena:
+        run = setting.run
+        policy = TrinityPolicy(self.model, setting.tokenizer, run.sampling.max_context, run.samples)
+        arena = arena_of(
+            run, policy, setting.pool, setting.dialogue, together, address=(run.seed, *where), temperature=temperature
+        )
+        policy.meter = arena.counters
+        return arena
+
+
+async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
+    """Run coroutines concurrently. If one fails, the others are cancelled and its error is raised."""
+    tasks = [asyncio.ensure_future(c) for c in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def synchronised(step: int, interval: int) -> int:
+    """After how many updates the weights were handed over that step ``step`` (from 1) samples with."""
+    return (step - 1) // interval * interval
+
+
+async def fresh_weights(model: ModelWrapper, version: int) -> int:
+    """Wait until ``model`` samples with the weights of ``version`` updates; the version that it has.
+
+    After a restart Trinity's explorer does not wait for the trainer's first weights unless they are sent by NCCL: it
+    would sample with the start model, and stay a step behind from then on. So they are fetched here.
+    """
+    if model.config.engine_type != "tinker":
+        return int(await model.model_version_async)
+    synchronizer = Synchronizer.get_actor(namespace=ray.get_runtime_context().namespace)
+    waited = 0.0
+    while max(await model.model_version_async, 0) < version:
+        if await synchronizer.get_latest_model_version.remote() >= version:
+            await model.sync_model_weights(version, SyncMethod.MEMORY)
+        elif waited > PATIENCE:
+            raise EngineError(
+                f"the weights of step {version} did not come within {PATIENCE:g} s; see the trainer's log"
+            )
+        await asyncio.sleep(WAIT)
+        waited += WAIT
+    return max(int(await model.model_version_async), 0)
+
+
+async def _rescored(groups: list[Group], policy: TrinityPolicy, temperature: float) -> list[Group]:
+    """Old log-probs of what was sampled under another context: the sampling policy's under this one."""
+
+    async def one(t: Trajectory) -> Trajectory:
+        if not t.rescore:
+            return t
+        found = await policy.logprobs(t.token_ids().tolist(), temperature)
+        turns, at = [], 0
+        for turn in t.turns:
+            at += len(turn.prompt_ids)
+            end = at + len(turn.response_ids)
+            turns.append(replace(turn, logprobs=tuple(found[at:end])))
+            at = end
+        return replace(t, turns=turns)
+
+    return [replace(group, trajectories=await together(*[one(t) for t in group.trajectories])) for group in groups]

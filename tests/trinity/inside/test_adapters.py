@@ -1,0 +1,193 @@
+"""Groups through Trinity's own objects: the same rows, advantages, masks and losses as in the local engine.
+
+Runs in Trinity's environment (tests/trinity/test_plugin.py starts it there); elsewhere it is skipped.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+
+import pytest
+import torch
+
+pytest.importorskip("trinity", reason="no Trinity in this environment (make trinity)")
+
+from trinity.algorithm import ADVANTAGE_FN, ALGORITHM_TYPE, POLICY_LOSS_FN
+from trinity.buffer.operators.experience_operator import ensure_v1_operator
+from trinity.common.experience import Experience, group_by
+from trinity.trainer.tinker.utils import to_tinker_input
+
+from r3l.config import build_method, names, resolve
+from r3l.core.batching import collate, microbatches, rows_of, useful_rows
+from r3l.core.errors import ConfigError
+from r3l.local.session import open_session
+from r3l.local.trainer import token_logprobs
+from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE, algorithm_name, experiences_per_step
+from r3l.trinity.experience import Explored, pack, unpack
+
+METHODS = [name for name in names("methods") if name != "zero_shot"]
+TASKS = ("nano/train", 12, 15)  # a panel's tasks, from and to: one in which attempts differ is among them
+CPU = torch.device("cpu")
+
+
+def run_of(method):
+    overrides = ["train.tasks_per_step=3", "workers=0", "method_settings.group_size=4"]
+    return resolve("nano", "alfworld", method, 0, overrides=overrides)
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def explored(request):
+    """(run, model, what exploring three tasks on the real engine with the real start model left)."""
+    run = run_of(request.param)
+    method = build_method(run)
+    with open_session(run, run.model) as session:
+        panel, first, last = TASKS
+        found = []
+        for position, task in enumerate(session.package.tasks(panel)[first:last]):
+            arena = session.arena((0, "train", 1), 0.7)
+            groups = session.wait(arena.gather(method.explore(task, arena)))[0]
+            found.append(Explored(task, position, groups, arena.explored, dict(arena.counters)))
+        return run, session.model, found
+
+
+def through_the_pipeline(run, found):
+    """Out of order, as runners finish, and serialised, as between Trinity's processes."""
+    packed = [e for f in reversed(found) for e in pack(f)]
+    for experience in packed:
+        experience.eid.batch = 1
+        experience.info["model_version"] = 0
+    arrived = Experience.deserialize_many(Experience.serialize_many(packed))
+    count = experiences_per_step(run, build_method(run))
+    adapter = ADVANTAGE_FN.get(ADVANTAGE)(run=run.model_dump(mode="json"), experiences=count, folder="/nowhere")
+    adapter._keep = lambda step, kept: None  # trajectories for readers have a test of their own
+    return asyncio.run(ensure_v1_operator(adapter).process(arrived))
+
+
+def test_what_was_explored_comes_back_as_it_was(explored):
+    _, _, found = explored
+    packed = [e for f in found for e in pack(f)]
+    arrived = Experience.deserialize_many(Experience.serialize_many(packed))
+    again = unpack(arrived)
+    for a, b in zip(found, again, strict=True):
+        assert (a.task, a.position, a.counters) == (b.task, b.position, b.counters)
+        assert len(a.trajectories) == len(b.trajectories)
+        for x, y in zip(a.groups, b.groups, strict=True):
+            assert (x.objective, x.baseline) == (y.objective, y.baseline) and list(x.returns()) == list(y.returns())
+            for s, t in zip(x.trajectories, y.trajectories, strict=True):
+                assert s.token_ids().tolist() == t.token_ids().tolist()
+                assert s.credit_mask().tolist() == t.credit_mask().tolist()
+                assert s.old_logprobs() == pytest.approx(t.old_logprobs(), abs=1e-7)
+                assert (s.kind, s.member, s.reward, s.stop_reason) == (t.kind, t.member, t.reward, t.stop_reason)
+                assert [u.response for u in s.turns] == [u.response for u in t.turns]
+    of_one_task = [e for e in pack(found[0]) if e.info["r3l"]["kind"] == "base"]
+    assert all(len(runs) == 1 for runs in group_by(of_one_task, "run").values())  # Trinity's ids tell members apart
+
+
+def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(explored):
+    run, _, found = explored
+    method = build_method(run)
+    kept = [f for f in found if method.keep(f.groups)]
+    rows = useful_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
+    trained, metrics = through_the_pipeline(run, found)
+    assert len(trained) == experiences_per_step(run, method) >= len(rows)
+    ours = sorted((tuple(r.ids), r.advantage, r.sft, r.mask.sum()) for r in rows)
+    real = trained[: len(rows)]
+    theirs = [
+        (tuple(e.tokens.tolist()), e.advantages[0].item(), e.info["sft"], e.action_mask.sum().item()) for e in real
+    ]
+    for a, b in zip(ours, sorted(theirs), strict=True):
+        assert a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-6) and a[2:] == b[2:]
+    assert not any(e.action_mask.any() for e in trained[len(rows) :])
+    assert metrics["rows/used"] == len(rows) and metrics["dropped/tasks"] == 0
+    assert metrics["rollouts"] == sum(f.counters["rollouts"] for f in found)
+
+
+def local_loss(run, model, found):
+    """Loss and the gradient of each token's log-prob, by row, as the local trainer has them."""
+    method = build_method(run)
+    kept = [f for f in found if method.keep(f.groups)]
+    rows = useful_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
+    total, gradients = 0.0, Counter()
+    budget = 0 if method.loss_agg == "microbatch_released" else 4096
+    for part in microbatches(rows, budget, method.loss_agg):
+        batch = collate(part, CPU)
+        with torch.no_grad():
+            logprobs = token_logprobs(model, batch.ids_B_T, batch.mask_B_T, 0.7) * 1.01  # as if it had moved
+        if method.kl_coef > 0:
+            object.__setattr__(batch, "ref_logprobs_B_T", logprobs / 1.01)
+        logprobs.requires_grad_()
+        loss, _ = method.loss(batch, logprobs)
+        loss.backward()
+        total += loss.item()
+        for row, gradient in zip(part, logprobs.grad, strict=True):
+            gradients[tuple(row.ids), row.sft] += gradient[: len(row.ids)].abs().sum().item()
+    return total, gradients
+
+
+def logprobs_of(model, experience):
+    ids = experience.tokens.long()[None]
+    mask = torch.zeros_like(ids)
+    mask[0, experience.prompt_length :] = experience.action_mask
+    with torch.no_grad():
+        return token_logprobs(model, ids, mask, 0.7)[0, experience.prompt_length :]
+
+
+def loss_fn(run, backend):
+    name = LOSS_WITH_REFERENCE if build_method(run).kl_coef > 0 else LOSS
+    return POLICY_LOSS_FN.get(name)(backend=backend, run=run.model_dump(mode="json"))
+
+
+def test_the_tinker_trainer_sees_the_same_loss_and_gradient(explored):
+    """One row a call, as Trinity's tinker trainer does; its flag adds the losses up (r3l.trinity.config)."""
+    run, model, found = explored
+    expected, gradients = local_loss(run, model, found)
+    assert sum(gradients.values()) > 0  # these tasks teach something
+    trained, _ = through_the_pipeline(run, found)
+    _, _, inputs = to_tinker_input(trained, logging.getLogger())
+    total, seen = 0.0, Counter()
+    for experience, tensors in zip(trained, inputs, strict=True):
+        before = logprobs_of(model, experience)
+        logprob = (before * 1.01).requires_grad_()
+        loss, _ = loss_fn(run, "tinker")(logprob=logprob, ref_logprob=before, **tensors)
+        loss.backward()
+        total += loss.item()
+        seen[tuple(experience.tokens.tolist()), experience.info["sft"]] += logprob.grad.abs().sum().item()
+    assert total == pytest.approx(expected, abs=1e-5)
+    assert sum(seen.values()) == pytest.approx(sum(gradients.values()), rel=1e-5)
+    for key, size in gradients.items():
+        assert seen[key] == pytest.approx(size, abs=1e-5)
+
+
+def test_verls_batch_gives_the_same_loss(explored):
+    """Padded rows as verl's trainer gets them; two ranks average gradients, which ``replicas`` makes up for."""
+    from trinity.trainer.verl.utils import to_data_proto
+
+    run, model, found = explored
+    expected, _ = local_loss(run, model, found)
+    trained, _ = through_the_pipeline(run, found)
+    data = to_data_proto(trained, 0, model, logging.getLogger()).batch
+    fn = loss_fn(run, "verl")
+    fn.replicas = 2
+    width = data["responses"].shape[1]
+    before = torch.zeros(len(trained), width)
+    for row, experience in enumerate(trained):
+        logprob = logprobs_of(model, experience)
+        before[row, : len(logprob)] = logprob
+    tensors = {key: data[key] for key in fn.select_keys if key in data.keys()}  # noqa: SIM118 - a TensorDict
+    tensors |= {"old_log_probs": data["rollout_log_probs"], "ref_log_prob": before}
+    halves = [slice(0, len(trained) // 2), slice(len(trained) // 2, None)]  # each rank its half
+    losses = [fn(log_prob=before[h] * 1.01, **{k: v[h] for k, v in tensors.items()})[0].item() for h in halves]
+    assert sum(losses) / 2 == pytest.approx(expected, abs=1e-5)
+
+
+def test_every_method_is_an_algorithm_type():
+    for method in METHODS:
+        for reference in (False, True):
+            assert ALGORITHM_TYPE.get(algorithm_name(method, reference)).use_reference is reference
+
+
+def test_more_rows_than_promised_are_an_error():
+    run = run_of("grpo")
+    adapter = ADVANTAGE_FN.get(ADVANTAGE)(run=run.model_dump(mode="json"), experiences=0, folder="/nowhere")
+    with pytest.raises(ConfigError, match="train_batch_size is 0"):
+        adapter._weighed([object()])

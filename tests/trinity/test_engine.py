@@ -1,0 +1,151 @@
+"""The trinity engine around Trinity: the order of tasks, what a crash leaves, metrics, processes. Needs no Trinity."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from r3l.config import ROOT, resolve
+from r3l.core.errors import ConfigError
+from r3l.core.pool import find_package
+from r3l.core.task import tasks_of_step
+from r3l.tracking import append_jsonl
+from r3l.trinity.engine import metrics_of, reported, set_back, task_rows, train
+from r3l.trinity.processes import Environment, _running
+
+
+def run_of(*overrides):
+    return resolve("nano", "alfworld", "r3l@engine=trinity", 0, overrides=list(overrides))
+
+
+def test_the_engine_is_part_of_a_run_only_where_it_is_not_local():
+    local, trinity = resolve("nano", "alfworld", "r3l", 0), run_of()
+    assert local.engine == "local" and "engine" not in local.model_dump(exclude_defaults=True)
+    assert trinity.engine == "trinity" and trinity.fingerprint() != local.fingerprint()
+    assert trinity.cell == "nano/alfworld/nano/r3l@engine=trinity"
+
+
+def test_tasks_stand_in_the_order_of_the_local_engine():
+    run = run_of("train.steps=3", "train.tasks_per_step=5")
+    ids = [row["id"] for row in task_rows(run)]
+    tasks = find_package("alfworld").tasks("nano/train")
+    assert ids == [task.id for step in (1, 2, 3) for task in tasks_of_step(tasks, 0, step, 5)]
+
+
+def test_after_a_crash_both_of_trinitys_roles_go_on_from_our_checkpoint(tmp_path):
+    """The explorer was at step 7, the trainer's last checkpoint is of step 5, where ours is."""
+    for role, steps in (("explorer", range(1, 8)), ("trainer", range(1, 7))):
+        (tmp_path / "monitor").mkdir(exist_ok=True)
+        for step in steps:
+            append_jsonl(tmp_path / "monitor" / f"steps-{role}.jsonl", {"step": step, role: step / 2})
+    (tmp_path / "explorer_meta.json").write_text('{"latest_iteration": 7}')
+    (tmp_path / "latest_state_dict_iteration.txt").write_text("6")
+    (tmp_path / "log").mkdir()
+    set_back(tmp_path, 5, tasks_per_step=8)
+    explorer = json.loads((tmp_path / "explorer_meta.json").read_text())
+    assert explorer == {"latest_iteration": 5, "taskset_states": [{"current_index": 40}]}
+    assert json.loads((tmp_path / "trainer_meta.json").read_text())["latest_iteration"] == 5
+    assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == "5"
+    path = (tmp_path / "global_step_5" / "remote_checkpoint_path.txt").read_text()
+    assert path == "tinker://run/weights/step-000005"
+    assert not (tmp_path / "latest_state_dict_iteration.txt").exists() and not (tmp_path / "log").exists()
+    assert reported(tmp_path / "monitor") == {n: {"explorer": n / 2, "trainer": n / 2} for n in range(1, 6)}
+    set_back(tmp_path, 0, tasks_per_step=8)  # no checkpoint of ours: from the start
+    assert not tmp_path.exists()
+
+
+def test_a_step_counts_when_both_roles_have_reported_it(tmp_path):
+    append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 1, "a": 1.0})
+    assert reported(tmp_path) == {}
+    append_jsonl(tmp_path / "steps-trainer.jsonl", {"step": 1, "b": 2.0})
+    append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 1, "c": 3.0})  # a role may report in parts
+    append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 2, "a": 4.0})
+    assert reported(tmp_path) == {1: {"a": 1.0, "b": 2.0, "c": 3.0}}
+
+
+def test_metrics_have_the_local_engines_names():
+    run = run_of("train.tasks_per_step=2", "method_settings.group_size=4")  # 2 x (4 + 2 x 2) = 16 experiences a step
+    found = {
+        "experience_pipeline/train/success": 0.25,
+        "experience_pipeline/tokens/response": 40.0,
+        "experience_pipeline/tokens/masked": 10.0,
+        "experience_pipeline/experience_pipeline/time/total": 9.0,
+        "experience_pipeline/experience_count": 16.0,
+        "actor/final_loss": 0.01,
+        "actor/loss/policy": 0.02,
+        "grad_norm": 0.5,
+        "explorer/time/wait_explore_step": 3.0,
+        "time/train_step": 1.5,
+        "rollout/model_version": 4.0,
+    }
+    assert metrics_of(run, 7, found) == {
+        "step": 7,
+        "train/success": 0.25,
+        "tokens/response": 40.0,
+        "tokens/masked": 10.0,
+        "rate/masked": 0.25,
+        "loss": pytest.approx(0.16),  # the trainer's mean over 16 experiences
+        "loss/policy": pytest.approx(0.32),
+        "grad_norm": 0.5,
+        "seconds/explore": 3.0,
+        "seconds/train": 1.5,
+    }
+
+
+def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
+    with pytest.raises(ConfigError, match="make trinity"):
+        train(run_of(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()  # before any work
+
+
+FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
+
+
+def started(log):
+    """The processes of FAMILY once both run."""
+    while b"up" not in (log.read_bytes() if log.exists() else b""):
+        time.sleep(0.02)
+
+
+def test_what_was_started_ends_with_the_context_children_included(tmp_path):
+    log = tmp_path / "log"
+    with _running([sys.executable, "-c", FAMILY], log, os.environ) as process:
+        started(log)
+        child = psutil.Process(process.pid).children()[0]
+        assert child.is_running()
+    assert process.poll() is not None and not child.is_running()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
+    """SIGTERM runs through every `finally`; after SIGKILL the kernel tells the process that its parent is dead."""
+    log = tmp_path / "log"
+    program = f"""
+import os, time
+from pathlib import Path
+from r3l.trinity.processes import _running, stopped_by_signals
+with stopped_by_signals(), _running([{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!r}), os.environ) as process:
+    print(process.pid, flush=True)
+    time.sleep(600)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment, text=True)
+    process = psutil.Process(int(parent.stdout.readline()))
+    started(log)
+    parent.send_signal(how)
+    parent.wait(timeout=30)
+    psutil.wait_procs([process], timeout=10)
+    assert not process.is_running()
+
+
+def test_the_environment_may_lie_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "trinity").write_text("")
+    monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
+    assert Environment.find().program("ray") == f"{tmp_path}/bin/ray"

@@ -1,0 +1,134 @@
+"""The learner behind the Tinker protocol gives the local engine's numbers."""
+
+import asyncio
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from r3l.config import build_method, resolve
+from r3l.core.batching import collate, rows_of, useful_rows
+from r3l.core.environment import Message
+from r3l.core.policy import Sampling
+from r3l.core.seeds import seed_of
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.local import checkpoint
+from r3l.local.policy import LocalPolicy
+from r3l.local.trainer import Trainer, token_logprobs
+from r3l.trinity.learner import Datum, Learner, Sample
+
+SETTINGS = ["method_settings.group_size=4", "train.lr=1e-3"]
+SAMPLING = Sampling(0.7, 12)
+
+
+def run_of(method="r3l", *more):
+    return resolve("nano", "alfworld", method, 0, overrides=[*SETTINGS, *more])
+
+
+@pytest.fixture
+def learner(tmp_path):
+    return Learner(run_of(), tmp_path)
+
+
+def talk(policy, dialogs=3, turns=3):
+    """Completions of several dialogs, turn by turn, as the local policy samples them."""
+
+    async def one(i):
+        conversation, found = policy.open(), []
+        for t in range(turns):
+            conversation.add(Message("user", f"You arrive at desk {i + t}. On the desk {i}, you see a pen 1."))
+            before = list(conversation._ids)
+            completion = await conversation.respond(SAMPLING, ("x", i, t))
+            found.append(([*before, *completion.prompt_ids], completion))
+        return found
+
+    async def everyone():
+        return await policy.lockstep.gather(*[one(i) for i in range(dialogs)])
+
+    return asyncio.run(everyone())
+
+
+def test_the_same_tokens_as_the_local_policy_with_caches_and_without(learner):
+    dialogs = talk(LocalPolicy(learner.trainer.model, learner.tokenizer, 1024))
+    for turn in range(3):  # all dialogs together, as requests that wait share a batch; caches of the turn before
+        asked = [Sample(list(d[turn][0]), 12, 0.7, seed_of("x", i, turn)) for i, d in enumerate(dialogs)]
+        for (ids, logprobs), dialog in zip(learner.sample(asked), dialogs, strict=True):
+            expected = dialog[turn][1]
+            assert tuple(ids) == expected.response_ids
+            assert logprobs == pytest.approx(expected.logprobs, abs=1e-5)
+    fresh = Learner(learner.run, learner.folder.parent)  # has no caches
+    (again,) = fresh.sample([Sample(list(dialogs[1][2][0]), 12, 0.7, seed_of("x", 1, 2))])
+    assert tuple(again[0]) == dialogs[1][2][1].response_ids
+
+
+def trajectory(ids, reward):
+    turn = Turn("", "", tuple(ids[:4]), tuple(ids[4:]), (-1.0,) * (len(ids) - 4), "end")
+    return Trajectory(Task("t", "alfworld", "train"), 0, "base", [turn], reward)
+
+
+def test_a_step_is_the_local_trainers(learner):
+    """The gradient of the loss by way of each token's own, as Trinity's trainer sends it; then AdamW."""
+    run, method = learner.run, build_method(learner.run)
+    rng = np.random.default_rng(0)
+    lengths = (9, 30, 17, 5)
+    group = Group(
+        Task("t", "alfworld", "train"),
+        [trajectory(rng.integers(5, 200, n).tolist(), float(k % 2)) for k, n in enumerate(lengths)],
+    )
+    rows = useful_rows(method, rows_of(method, [group]))
+    local = Trainer(copy.deepcopy(learner.trainer.model), method, run.train, None, 0.7)
+    metrics = local.step(rows)
+
+    forward = learner.forward([Datum(row.ids, row.mask) for row in rows], backward=False)
+    data = []
+    for row, logprobs in zip(rows, forward, strict=True):
+        batch = collate([row], torch.device("cpu"))
+        logprobs_1_T = torch.from_numpy(logprobs)[None].requires_grad_()
+        method.loss(batch, logprobs_1_T)[0].backward()
+        data.append(Datum(row.ids, -logprobs_1_T.grad[0].numpy()))
+    learner.forward(data, backward=True)
+    assert learner.step(run.train.lr) == pytest.approx(metrics["grad_norm"], rel=1e-5)
+    assert learner.steps_done == 1
+    for ours, theirs in zip(learner.trainer.model.parameters(), local.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
+
+
+def test_without_a_gradient_the_model_stays_as_it_is(learner):
+    before = copy.deepcopy(learner.trainer.model.state_dict())
+    learner.forward([Datum(np.arange(6), np.zeros(6, dtype=np.float32))], backward=True)
+    assert learner.step(1.0) == 0 and learner.steps_done == 1
+    for name, value in learner.trainer.model.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_the_sampler_lags_until_it_is_handed_the_weights(learner):
+    ids = np.arange(5, 25)
+    weights = np.concatenate([np.zeros(4), np.ones(16)]).astype(np.float32)
+    before = learner.logprobs(ids.tolist(), of_start=False)
+    learner.forward([Datum(ids, weights)], backward=True)
+    learner.step(1e-2)
+    assert learner.logprobs(ids.tolist(), of_start=False) == before
+    learner.sync()
+    after = learner.logprobs(ids.tolist(), of_start=False)
+    assert sum(after[4:]) > sum(before[4:])  # it has learnt to say that
+    assert learner.logprobs(ids.tolist(), of_start=True) == before
+
+
+def test_it_goes_on_from_its_newest_checkpoint(learner, tmp_path):
+    ids, weights = np.arange(5, 25), np.ones(20, dtype=np.float32)
+    for _ in range(2):
+        learner.forward([Datum(ids, weights)], backward=True)
+        learner.step(1e-3)
+    saved = learner.save()
+    assert saved.name == "step-000002" and checkpoint.latest(tmp_path / "checkpoints") == saved
+    again = Learner(learner.run, tmp_path)
+    assert again.steps_done == 2
+    for one in (learner, again):
+        one.forward([Datum(ids, weights)], backward=True)
+        one.step(1e-3)
+    ids_1_T = torch.from_numpy(ids)[None]
+    with torch.no_grad():
+        a, b = (token_logprobs(o.trainer.model, ids_1_T, torch.ones_like(ids_1_T)) for o in (learner, again))
+    assert torch.equal(a, b)  # weights and AdamW's state

@@ -1,0 +1,24 @@
+"""The plugin inside Trinity's own environment: its tests run there, in a process of their own."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from r3l.config import ROOT
+from r3l.trinity.processes import STUB
+
+PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
+INSIDE = Path(__file__).with_name("inside")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.is_file(), reason=f"no Trinity: {PYTHON} does not exist (make trinity)")
+@pytest.mark.parametrize("file", sorted(path.name for path in INSIDE.glob("test_*.py")))
+def test_inside(file):
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", STUB)))
+    program = [PYTHON, "-m", "pytest", "-q", "-x", INSIDE / file]
+    done = subprocess.run(program, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout and "skipped" not in done.stdout

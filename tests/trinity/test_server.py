@@ -1,0 +1,111 @@
+"""The Tinker protocol over HTTP, without the SDK: what is asked, what is answered, and how errors travel."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+from r3l.config import resolve
+from r3l.core.seeds import seed_of
+from r3l.trinity.learner import Learner, Sample
+from r3l.trinity.server import Server
+
+PROMPT = list(range(10, 40))
+
+
+@pytest.fixture
+def server(tmp_path):
+    learner = Learner(resolve("nano", "alfworld", "r3l", 0), tmp_path)
+    with Server(learner, "start") as running:
+        yield running
+
+
+def call(server, verb, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{server.url}/api/v1/{verb}", data)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.loads(response.read())
+
+
+def result(server, verb, body):
+    return call(server, "retrieve_future", {"request_id": call(server, verb, body)["request_id"]})
+
+
+def tokens(ids):
+    return {"chunks": [{"tokens": list(ids), "type": "encoded_text"}]}
+
+
+def sampling(seed, session="s"):
+    params = {"max_tokens": 8, "temperature": 0.7, "seed": seed}
+    return {"prompt": tokens(PROMPT), "sampling_params": params, "sampling_session_id": session, "num_samples": 1}
+
+
+def datum(ids, weights):
+    inputs = {"target_tokens": {"data": list(ids[1:])}, "weights": {"data": list(weights)}}
+    return {"model_input": tokens(ids[:-1]), "loss_fn_inputs": inputs}
+
+
+def test_what_it_offers(server):
+    assert call(server, "get_server_capabilities") == {"supported_models": [{"model_name": "start"}]}
+    assert server.url.startswith("http://127.0.0.1:")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        call(server, "unload_model", {})
+
+
+def test_requests_that_wait_together_are_answered_as_if_alone(server):
+    seeds = [seed_of("a", k) for k in range(6)]
+    found = {}
+
+    def ask(seed):
+        found[seed] = result(server, "asample", sampling(seed))["sequences"][0]
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in seeds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed in seeds:
+        ((ids, logprobs),) = server.learner.sample([Sample(PROMPT, 8, 0.7, seed)])
+        assert found[seed]["tokens"] == ids and found[seed]["logprobs"] == pytest.approx(logprobs, abs=1e-5)
+    assert len({tuple(one["tokens"]) for one in found.values()}) > 1  # seeds tell them apart
+
+
+def test_a_step_through_the_protocol(server):
+    weights = [0.0] * 9 + [1.0] * 20
+    data = {"data": [datum(PROMPT, weights)], "loss_fn": "cross_entropy"}
+    forward = result(server, "forward", {"forward_input": data})["loss_fn_outputs"][0]["logprobs"]
+    assert forward["shape"] == [29] and not any(forward["data"][:9]) and all(x < 0 for x in forward["data"][9:])
+    base = call(server, "create_sampling_session", {"base_model": "start"})["sampling_session_id"]
+    ours = call(server, "create_sampling_session", {"model_path": "tinker://run/sampler_weights/1"})
+    asked = {session: {**sampling(0, session), "prompt_logprobs": True} for session in (base, *ours.values())}
+    before = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in asked.items()}
+    assert before[base] == before[ours["sampling_session_id"]]
+    assert before[base][10:] == pytest.approx(forward["data"][9:], abs=1e-5) and before[base][0] is None
+
+    result(server, "forward_backward", {"forward_backward_input": data})
+    metrics = result(server, "optim_step", {"adam_params": {"learning_rate": 1e-2}})["metrics"]
+    assert metrics["grad_norm"] > 0
+    assert result(server, "save_weights_for_sampler", {"path": "x"})["path"] == "tinker://run/sampler_weights/x"
+    after = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in asked.items()}
+    assert after[base] == before[base]  # the start model
+    assert sum(after[ours["sampling_session_id"]][10:]) > sum(before[base][10:])
+
+
+def test_checkpoints_are_the_runs(server):
+    assert result(server, "save_weights", {"path": "any"})["path"] == "tinker://run/weights/step-000000"
+    assert (server.learner.folder / "step-000000" / "model.safetensors").is_file()
+    assert "path" in result(server, "load_weights", {"path": "tinker://run/weights/step-000000"})
+    refused = result(server, "load_weights", {"path": "tinker://run/weights/step-000007"})
+    assert "step-000007 is asked for, but the run's newest checkpoint is step-000000" in refused["error"]
+
+
+def test_an_error_is_the_answer_and_the_next_call_works(server):
+    broken = result(server, "asample", sampling(1) | {"prompt": {"chunks": [{"tokens": [10**9]}]}})
+    assert "error" in broken and broken["category"] == "server"
+    assert result(server, "asample", sampling(1))["sequences"][0]["tokens"]
+    with pytest.raises(urllib.error.HTTPError, match="410"):
+        call(server, "retrieve_future", {"request_id": "999"})
+    assert np.isfinite(result(server, "asample", sampling(2))["sequences"][0]["logprobs"]).all()
