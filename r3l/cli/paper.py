@@ -41,12 +41,15 @@ def trinity_config(
     tasks: Annotated[Path | None, typer.Option(help="Of the tasksets. Default: FOLDER/tasks.")] = None,
     nodes: Nodes = None,
     gpus_per_node: Nodes = None,
+    write_tasks: Annotated[bool, typer.Option(help="Also write the tasksets there; needs the panels' data.")] = False,
     tinker: Annotated[str, typer.Option(help="Address of a Tinker server, in place of verl and vLLM.")] = "",
     out: Annotated[Path | None, typer.Option(help="Write it here. Default: print it.")] = None,
 ) -> None:
     """The Trinity-RFT 0.6.0 configuration of a run, as YAML.
 
     Example: `r3l trinity-config --env alfworld --model qwen2.5-1.5b --method r3l --seed 0 --out r3l.yaml`
+
+    Example: `r3l trinity-config --out r3l.yaml --write-tasks && trinity run --config r3l.yaml`
     """
     from r3l.tracking import writable, write_text_atomic
     from r3l.trinity.config import Place, as_yaml, trinity_config
@@ -62,6 +65,10 @@ def trinity_config(
         gpus_per_node=gpus_per_node,
     )
     text = as_yaml(run, trinity_config(run, place))
+    if write_tasks:
+        from r3l.trinity.tasksets import write_tasksets
+
+        write_tasksets(run, place.tasks)
     if out is None:
         print(text, end="")
         return

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from r3l import memory
-from r3l.config import ROOT, EnvConfig, ModelConfig, locate, resolve
+from r3l.config import EnvConfig, ModelConfig, locate, resolve
 from r3l.core.check import Check, verdict
+from r3l.core.errors import ConfigError
 from r3l.trinity.config import VERSION, planned_models, tokens_per_gpu
+from r3l.trinity.processes import Environment
 
 CARD = 80.0  # GiB of a GPU to plan for where there is none
 USABLE = 0.9  # of a GPU; the rest is for CUDA, NCCL and fragments (Trinity warns at 0.8 or 0.9)
@@ -38,7 +39,7 @@ def checks(tier: str, envs: list[EnvConfig]) -> Iterator[Check]:
     yield _gpus(cards, models)
     for model in models:
         yield _memory(tier, envs, model, min(cards) if cards else CARD)
-    yield from _versions(Path(os.environ.get("R3L_TRINITY") or ROOT / ".venv-trinity"))
+    yield from _versions()
     for model in models:
         yield _weights(model)
 
@@ -83,12 +84,13 @@ def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -
     return verdict(f"memory plan of {model.model} (formula)", fits, found, fix)
 
 
-def _versions(environment: Path) -> Iterator[Check]:
+def _versions() -> Iterator[Check]:
     from packaging.specifiers import SpecifierSet
 
-    python = environment / "bin" / "python"
-    if not python.is_file():
-        yield Check("Trinity's environment", False, f"no {os.path.relpath(python)}", f"{MAKE}, or set R3L_TRINITY")
+    try:
+        python = Environment.find().program("python")
+    except ConfigError as error:
+        yield Check("Trinity's environment", False, str(error), f"{MAKE}, or set R3L_TRINITY")
         return
     done = subprocess.run([python, "-c", ASK], capture_output=True, text=True)
     if done.returncode:

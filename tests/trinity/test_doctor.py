@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import venv
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,8 @@ from r3l.trinity import doctor
 @pytest.fixture(scope="module")
 def checks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("doctor")
-    venv.create(folder / "trinity")  # an environment without Trinity
+    venv.create(folder / "trinity")
+    (folder / "trinity" / "bin" / "trinity").touch()  # an environment whose packages are gone
     (folder / "models" / "Qwen2.5-1.5B-Instruct").mkdir(parents=True)
     own = {"PYTHONPATH": str(ROOT), "R3L_TRINITY": str(folder / "trinity"), "R3L_MODELS": str(folder / "models")}
     own |= {"HF_HOME": str(folder / "hub"), "ALFWORLD_DATA": str(folder), "R3L_WEBSHOP": "", "R3L_MATH": str(folder)}
@@ -50,8 +50,9 @@ def test_memory_plan_of_every_model_stands_there(checks):
     assert all(check["ok"] for check in plans) or doctor.gpus()  # 80 GiB are assumed where there is no GPU
 
 
-def test_an_environment_that_is_not_there():
-    (check,) = doctor._versions(Path("no/such"))
+def test_an_environment_that_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
+    (check,) = doctor._versions()
     assert not check.ok and check.fix == "make trinity, or set R3L_TRINITY"
 
 

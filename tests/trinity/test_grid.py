@@ -1,8 +1,13 @@
 """The paper's grid: what nobody has run reads 0/3 seeds, beside the published numbers."""
 
+import json
+
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 from r3l import workflow
+from r3l.cli import app
 from r3l.core.errors import ConfigError
 from r3l.report import make
 
@@ -55,3 +60,19 @@ def test_a_tier_without_a_file_of_its_own_has_the_runs_of_the_workflow():
 def test_a_model_twice_is_an_error():
     with pytest.raises(ConfigError, match="models names something twice"):
         workflow.load(workflow.content("paper") | {"models": ["qwen3-4b", "qwen3-4b"]})
+
+
+def test_tasksets_are_written_with_the_configuration(tmp_path):
+    """ScienceWorld's panels need no download: every step's tasks in order, and the whole test panel."""
+    out = tmp_path / "run.yaml"
+    given = ["--env", "scienceworld", "--set", "train.steps=2", "--folder", str(tmp_path), "--out", str(out)]
+    done = program("trinity-config", *given, "--write-tasks")
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line)["id"] for line in (tmp_path / "tasks" / "train.jsonl").read_text().splitlines()]
+    assert len(lines) == len(set(lines)) == 2 * 96
+    assert len((tmp_path / "tasks" / "test.jsonl").read_text().splitlines()) == 1308
+    assert yaml.safe_load(out.read_text())["buffer"]["total_steps"] == 2
+
+
+def program(*arguments):
+    return CliRunner().invoke(app, list(arguments))
