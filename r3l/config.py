@@ -31,6 +31,8 @@ CONFIGS = ROOT / "configs"
 STORED_MODELS = ROOT / "results" / "stored" / "models"
 SCHEMA_VERSION = 2  # raise when a change of code makes old results incomparable
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: seven times as fast, and a grid reads thousands
+
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -274,7 +276,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
         )
     path = found[0]
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     return validate(model, content, str(path))

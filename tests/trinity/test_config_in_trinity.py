@@ -80,6 +80,8 @@ def test_our_formula_for_activations_is_trinitys():
     models = [find_model(name).architecture for name in MODELS]
     shapes = [(a.hidden, a.layers, a.vocabulary, tokens) for a in models for tokens in (100, 16384)]
     program = [PYTHON, "-c", ask.format(shapes=shapes)]
-    done = subprocess.run(program, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        program, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
     found = json.loads(done.stdout.splitlines()[-1])
     assert found == [memory.activations(a, tokens) for a in models for tokens in (100, 16384)]
