@@ -96,9 +96,10 @@ rule train:
         **JOBS.requests("train"),
     params:
         fingerprint=JOBS.fingerprint,
+        model=JOBS.model,
     shell:
         "{R3L} train --tier {wildcards.tier} --env {wildcards.env} --method {wildcards.method}"
-        " --seed {wildcards.seed} --set-aside {JOBS.options}"
+        " --model {params.model:q} --seed {wildcards.seed} --set-aside {JOBS.options}"
 
 
 rule evaluate:

@@ -36,6 +36,10 @@ class Jobs:
         """The run of a job."""
         return self._runs[STATE.removeprefix("results/").format(**wildcards)]
 
+    def model(self, wildcards: Any) -> str:
+        """The start model of a run, as `r3l train` reads it."""
+        return self.run(wildcards).model
+
     def fingerprint(self, wildcards: Any) -> str:
         """What makes a run another one."""
         return self.run(wildcards).fingerprint()
