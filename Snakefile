@@ -62,6 +62,10 @@ def fingerprint_of(wildcards):
     return run_of(wildcards).fingerprint()
 
 
+def model_of(wildcards):
+    return run_of(wildcards).model
+
+
 def evaluations_of(table):
     return [f"results/{run}/evaluation.json" for run in RUNS_OF[table]]
 
@@ -119,9 +123,10 @@ rule train:
         mem_mb=3000,
     params:
         fingerprint=fingerprint_of,
+        model=model_of,
     shell:
         "{R3L} train --tier {wildcards.tier} --env {wildcards.env} --method {wildcards.method}"
-        " --seed {wildcards.seed} --set-aside {OPTIONS}"
+        " --model {params.model:q} --seed {wildcards.seed} --set-aside {OPTIONS}"
 
 
 rule evaluate:

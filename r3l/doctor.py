@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, load, locate, names
@@ -33,7 +34,7 @@ def examine(tier: str) -> list[Check]:
         _memory(),
         _disk(),
         _writable(),
-        *_models({env.label: env.tiers[tier].model or config.model for env in envs}),
+        *_engine(config, envs),
         *(check for env in envs for check in _environment(env.env, env.label, env.tiers[tier])),
     ]
 
@@ -44,7 +45,8 @@ def render(checks: list[Check]) -> Table:
     for column in ("check", "", "found", "fix"):
         table.add_column(column)
     for check in checks:
-        table.add_row(check.name, "[green]ok[/]" if check.ok else "[red]fail[/]", check.found, check.fix)
+        mark = "[green]ok[/]" if check.ok else "[red]fail[/]"
+        table.add_row(escape(check.name), mark, escape(check.found), escape(check.fix))
     return table
 
 
@@ -97,6 +99,17 @@ def _writable() -> Check:
 
 def _existing(path: Path) -> Path:
     return path if path.exists() else path.absolute().parent
+
+
+def _engine(config: TierConfig, envs: list[EnvConfig]) -> Iterator[Check]:
+    """What the tier's engine needs: the models that it starts from, and for trinity GPUs and its own environment."""
+    if config.engine == "trinity":
+        from r3l.trinity import doctor
+
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what is not here is told at once, not after five tries
+        yield from doctor.checks(config.tier, envs)
+    else:
+        yield from _models({env.label: env.tiers[config.tier].model or config.model for env in envs})
 
 
 def _models(models: Mapping[str, str]) -> Iterator[Check]:

@@ -26,20 +26,28 @@ NEEDED = {  # by the kind of a table
 
 
 class WorkflowConfig(Strict):
-    """configs/workflow.yaml: the runs of a table are envs x its methods x seeds of one tier."""
+    """configs/workflow.yaml and workflow_TIER.yaml: a table's runs are envs x models x methods x seeds."""
 
     tier: str
     envs: list[str] = Field(min_length=1)
     grid: Literal["core", "full"] = Field("core", description="the core rows of tables that name some, or all rows")
     methods: list[str] | None = Field(None, description="rows in place of those that a table names")
-    model: str | None = None
+    model: str | None = Field(None, description="start model of all runs, in place of the tier's")
+    models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
     seeds: list[int] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
     sources: dict[str, str]
 
     def columns(self, table: TableConfig) -> list[str]:
-        """The environments of ``table``."""
-        return table.envs or self.envs
+        """The environments of ``table`` that the tier has."""
+        chosen = table.envs or self.envs
+        return [env for env in chosen if env in self.envs or has_tier(env, self.tier)]
+
+    def models_of(self, table: TableConfig) -> list[str | None]:
+        """The start models of ``table``; None: the tier's or the environment's."""
+        if self.model or not self.models:
+            return [self.model]
+        return [model for model in self.models if not table.models or model in table.models]
 
     def rows(self, table: TableConfig) -> list[str]:
         """The methods of ``table``."""
@@ -48,6 +56,16 @@ class WorkflowConfig(Strict):
         if self.methods is not None:
             return self.methods
         return table.core if self.grid == "core" and table.core else table.methods
+
+    def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
+        """(tier, environment, model) of all runs of ``table``."""
+        cells = [
+            resolve(self.tier, env, method, 0, model, list(self.set))
+            for env in self.columns(table)
+            for model in self.models_of(table)
+            for method in self.rows(table)[:1]
+        ]
+        return [(run.tier, run.env, Path(run.model).name) for run in cells]
 
 
 class TableConfig(Strict):
@@ -64,6 +82,7 @@ class TableConfig(Strict):
     methods: list[str] = Field([], description="scores and measures: the rows")
     core: list[str] = Field([], description="the rows of grid=core")
     envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
+    models: list[str] = Field([], description="which of the workflow's `models` it is about; default: all")
     measures: list[str] = Field([], description="measures: which ones")
     published: list[str] = Field([], description="the tables of results/stored/published that stand beside ours")
     published_as: dict[str, str] = Field(
@@ -74,10 +93,16 @@ class TableConfig(Strict):
     sources: dict[str, str]
 
 
-def content() -> dict[str, Any]:
-    """configs/workflow.yaml as it stands."""
-    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    return found
+def content(tier: str | None = None) -> dict[str, Any]:
+    """configs/workflow.yaml as it stands, or that of a tier: its own file, else the same runs there."""
+    own = WORKFLOW.with_stem(f"{WORKFLOW.stem}_{tier}")
+    found: dict[str, Any] = yaml.safe_load((own if own.is_file() else WORKFLOW).read_text(encoding="utf-8"))
+    return found | ({"tier": tier} if tier else {})
+
+
+def has_tier(env: str, tier: str) -> bool:
+    """Whether an environment can be had in a tier."""
+    return tier in load_config("envs", env, EnvConfig).tiers
 
 
 def load(given: Mapping[str, Any] | None = None) -> WorkflowConfig:
@@ -85,7 +110,7 @@ def load(given: Mapping[str, Any] | None = None) -> WorkflowConfig:
     config = validate(
         WorkflowConfig, dict(content() if given is None else given), "configs/workflow.yaml (with --config)"
     )
-    for key in ("envs", "methods", "seeds"):
+    for key in ("envs", "methods", "models", "seeds"):
         values = getattr(config, key) or []
         if len(set(values)) < len(values):
             raise ConfigError(f"configs/workflow.yaml (with --config): {key} names something twice: {values}")
@@ -104,14 +129,17 @@ def tables() -> dict[str, TableConfig]:
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     """Every run of a table by its state directory under results/, methods together and seeds innermost."""
-    return grid(config, config.columns(table), config.rows(table))
+    return grid(config, config.columns(table), config.rows(table), config.models_of(table))
 
 
-def grid(config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str]) -> dict[str, Run]:
-    """Every run of ``methods`` in ``envs``, with the rest of ``config``."""
+def grid(
+    config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str], models: Sequence[str | None] = ()
+) -> dict[str, Run]:
+    """Every run of ``methods`` in ``envs`` with ``models`` (none: the configured one), with the rest of ``config``."""
     found = [
-        resolve(config.tier, env, method, seed, config.model, list(config.set))
+        resolve(config.tier, env, method, seed, model, list(config.set))
         for env in envs
+        for model in models or [config.model]
         for method in methods
         for seed in config.seeds
     ]
@@ -120,8 +148,7 @@ def grid(config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str]) ->
 
 def options(config: WorkflowConfig) -> str:
     """The `r3l train` options that all runs share, quoted for a shell."""
-    model = ["--model", config.model] if config.model else []
-    return shlex.join([*model, *(part for text in config.set for part in ("--set", text))])
+    return shlex.join([part for text in config.set for part in ("--set", text)])
 
 
 def panel_files(env: str) -> list[str]:

@@ -57,8 +57,8 @@ def test_without_java_is_one_paragraph_and_exit_code_2(without_java, verb):
 def test_every_environment_of_the_tier_has_its_start_model_and_engine_checked():
     found = {check.name: check for check in doctor.examine("nano")}
     tier = load("tiers", "nano", TierConfig)
-    for name in names("envs"):
-        env = load("envs", name, EnvConfig)
+    envs = [env for name in names("envs") if "nano" in (env := load("envs", name, EnvConfig)).tiers]
+    for env in envs:
         wanted = env.tiers["nano"].model or tier.model
         assert [check for check in found if check.startswith(f"start model {wanted!r}") and env.label in check]
         assert found[f"{env.label} engine"].ok

@@ -27,6 +27,8 @@ Model = Annotated[str | None, typer.Option(help="Stored model, folder, or hub id
 Seed = Annotated[int, typer.Option(min=0, help="Seed of every draw of the run.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, repeatable: train.lr=1e-4.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
+Seeds = Annotated[str | None, typer.Option(help="Seeds, by commas.")]
 Results = Annotated[Path, typer.Option(help="Where runs lie: RESULTS/tier/env/model/method/seedN.")]
 
 
@@ -115,3 +117,26 @@ def console() -> Console:
 
 def _text(value: Any) -> str:
     return "\n".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+def configured(**given: Any) -> Any:
+    """configs/workflow.yaml, or the tier's own, with what an option has changed."""
+    from r3l import workflow
+
+    found = workflow.content(given.pop("tier", None))
+    return workflow.load(found | {key: value for key, value in given.items() if value is not None})
+
+
+def listed(text: str | None) -> list[str] | None:
+    """Parts of an option that holds several, by commas."""
+    return text.split(",") if text else None
+
+
+def numbers(text: str | None) -> list[int] | None:
+    """Whole numbers by commas. Raises ConfigError."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--seeds is {text!r}; it must be whole numbers by commas, such as 0,1,2") from error

@@ -10,11 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, print_result, print_shown
+from r3l.cli.common import (
+    RESULTS,
+    AsJson,
+    Envs,
+    Results,
+    Seeds,
+    Tier,
+    check_known,
+    configured,
+    listed,
+    numbers,
+    print_result,
+    print_shown,
+)
 from r3l.core.errors import ConfigError, DataError
-
-Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
-Seeds = Annotated[str | None, typer.Option(help="Seeds, by commas.")]
 
 
 def status(
@@ -35,16 +45,20 @@ def status(
     Example: `r3l status --grid full --seeds 0,1,2,3,4`
     """
     from r3l import workflow
-    from r3l.report import records
+    from r3l.config import TierConfig, load
+    from r3l.report import expected_cost, records
     from r3l.report import status as surveys
 
     known = workflow.tables()
     check_known("table", table, known)
-    config = _config(tier=tier, grid=grid, envs=_list(env), seeds=_numbers(seeds))
+    config = configured(tier=tier, grid=grid, envs=listed(env), seeds=numbers(seeds))
     runs = workflow.runs(config, known[table])
     found = surveys.survey(runs, results, [path.parent for path in records.find(records.STORED)])
     content = {"table": table, "runs": [status.as_json() for status in found]}
     print_shown(content, as_json, surveys.render(found))
+    if load("tiers", config.tier, TierConfig).engine == "trinity" and not as_json:
+        left = [status.run for status in found if status.state != "done"]
+        print(f"Left: {expected_cost.summary(expected_cost.costs(left), len(config.seeds))}")
 
 
 def compare(
@@ -73,7 +87,7 @@ def compare(
 
     if results != RESULTS and not offline:
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
-    config = _config(tier=tier, methods=[method], envs=_list(env), seeds=_numbers(seeds))
+    config = configured(tier=tier, methods=[method], envs=listed(env), seeds=numbers(seeds))
     runs = workflow.grid(config, config.envs, [method])
     if not offline:
         _make([str(results / path / "evaluation.json") for path in runs], config, cores)
@@ -145,22 +159,3 @@ def _make(targets: list[str], config: Any, cores: str) -> None:
     done = subprocess.run([*command, *targets, "--config", *options], stdout=sys.stderr)
     if done.returncode:
         raise DataError("some runs did not finish (see above); the same command goes on with them")
-
-
-def _config(**given: Any) -> Any:
-    from r3l import workflow
-
-    return workflow.load(workflow.content() | {key: value for key, value in given.items() if value is not None})
-
-
-def _list(text: str | None) -> list[str] | None:
-    return text.split(",") if text else None
-
-
-def _numbers(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--seeds is {text!r}; it must be whole numbers by commas, such as 0,1,2") from error

@@ -21,12 +21,15 @@ def table(
     results: Results = RESULTS,
     out: Annotated[Path | None, typer.Option(help="Also write the table: NAME.csv, .tex and .md beside it.")] = None,
     rows: Annotated[str | None, typer.Option(help="Methods of the rows, by commas. Default: the table's.")] = None,
+    tier: Annotated[str | None, typer.Option(help="Only this tier's runs; cells that nobody has run show too.")] = None,
     seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
     Example: `r3l table table1 --out results/table1.csv`
+
+    Example: `r3l table table1 --tier paper`
     """
     from r3l import workflow
     from r3l.report import budget, exams, layout, make, records
@@ -40,30 +43,33 @@ def table(
             make.write(cost, printed, out)
         print_shown({"rows": cost}, as_json, layout.to_terminal(printed))
         return
-    config, chosen = workflow.load(), known[name]
+    config, chosen = workflow.load(workflow.content(tier)), known[name]
     sat = (evaluations or exams.find(results)) if chosen.kind == "exams" else []
-    found = [] if chosen.kind == "exams" else _belonging(chosen, config, evaluations, results)
+    benches = config.benches(chosen) if tier else []
+    found = [] if chosen.kind == "exams" else _belonging(chosen, config, evaluations, results, tier)
     run = {record["method"] for record in found}
     wanted = [m for m in chosen.methods if m in run or m in config.rows(chosen)]
     planned = len(config.seeds) if seeds_planned is None else seeds_planned
-    made = make.make(chosen, found, rows.split(",") if rows else wanted, planned, config.tier, sat)
+    made = make.make(chosen, found, rows.split(",") if rows else wanted, planned, config.tier, sat, benches)
     if out:
         made.write(out)
     print_shown({"rows": made.rows}, as_json, made.render())
 
 
 def _belonging(
-    table: TableConfig, config: WorkflowConfig, evaluations: list[Path] | None, results: Path
+    table: TableConfig, config: WorkflowConfig, evaluations: list[Path] | None, results: Path, tier: str | None
 ) -> list[Record]:
     """The runs of a table: the given ones, else what belongs into it of all that lies under ``results``."""
     from r3l.report import records
 
-    if table.kind == "published":  # whatever there is, which may be nothing
-        return records.load(evaluations or records.find(results, may_be_none=True))
-    found = records.load(evaluations or records.find(results))
+    may_be_none = tier is not None or table.kind == "published"
+    found = records.load(evaluations or records.find(results, may_be_none))
+    found = [record for record in found if tier in (None, record["tier"])]
+    if table.kind == "published":
+        return found
     if not evaluations:
         found = [record for record in found if record["env"] in config.columns(table)]
-    if not found:
+    if not found and not may_be_none:
         raise DataError(f"no run under {results} belongs to {table.table} ({', '.join(config.columns(table))})")
     return found
 

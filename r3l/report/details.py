@@ -18,7 +18,7 @@ def render(rows: Sequence[Row]) -> Table:
     """One line a row, short numbers; what is the same in all rows stands outside."""
     labels = sorted({row["tier_label"] for row in rows})
     baseline = next((row["label"] for row in rows if row["method"] == row["baseline"]), rows[0]["baseline"])
-    panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows})
+    panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows if row["panel"]})
     cautions = sorted({f"; {row['panel']}: {row['caution']}" for row in rows if row["caution"]})
     constants = sorted({f"; {r['env']}: {r['verdict_reason']}" for r in rows if r["method"] == CONSTANT})
     cells = [_cells(row) for row in rows]

@@ -17,7 +17,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from r3l.config import EnvConfig, load, names
+from r3l.config import EnvConfig, load, model_label, names
 from r3l.report.measures import MEASURES, Better
 from r3l.report.published import SCORES, Published
 from r3l.report.tables import CONSTANT, CONSTANT_LABEL, benchmark_of
@@ -115,8 +115,9 @@ def _benchmark(env: str) -> str:
 def _model(row: Row, rows: Sequence[Row], backbones: set[str]) -> str:
     """The model where it is one of the published or an environment has several; else the tier, for all its models."""
     models = {other["model"] for other in rows if (other["tier"], other["env"]) == (row["tier"], row["env"])}
-    by_model = row["model"] in backbones or len(models) > 1
-    return f"{row['model']}, ours" if by_model else f"{row['tier']} tier, ours"
+    label = model_label(row["model"])
+    by_model = label in backbones or len(models) > 1
+    return f"{label}, ours" if by_model else f"{row['tier']} tier, ours"
 
 
 def _better(columns: Sequence[str], measures: Sequence[str]) -> dict[str, Better]:

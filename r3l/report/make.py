@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 
 from r3l.report import details, exams, layout, measures, published, tables
 from r3l.report.published import Reference
-from r3l.report.records import Record
+from r3l.report.records import Bench, Record
 from r3l.workflow import TableConfig
 
 Row = dict[str, Any]
@@ -26,9 +26,10 @@ class Made:
     printed: layout.Layout
 
     def render(self) -> RenderableType:
-        """For a terminal: the layout, and for scores every row."""
+        """For a terminal: the layout, and for scores every row, if there is a run."""
         shown = layout.to_terminal(self.printed)
-        return Group(shown, "", details.render(self.rows)) if self.config.kind == "scores" else shown
+        detailed = self.config.kind == "scores" and any(row["seeds_done"] for row in self.rows)
+        return Group(shown, "", details.render(self.rows)) if detailed else shown
 
     def write(self, out: Path) -> None:
         """``out`` in its three forms (see :func:`write`)."""
@@ -49,21 +50,22 @@ def make(
     seeds_planned: int,
     tier: str,
     evaluations: Sequence[Path] = (),
+    benches: Sequence[Bench] = (),
 ) -> Made:
     """The table that ``config`` describes, from whatever runs there are. ``tier``: whose it is where there are none.
 
-    ``evaluations``: those of question sets, for tables of kind ``exams``.
+    ``evaluations``: those of question sets, for tables of kind ``exams``. ``benches``: planned beside the records.
     """
     beside = [row for name in config.published for row in published.of_table(name)]
     reference = Reference(beside, config.published_as)
     if config.kind == "measures":
-        rows = measures.table(records, methods, config.measures, seeds_planned, config.title, reference)
+        rows = measures.table(records, methods, config.measures, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in config.measures]
     elif config.kind == "exams":
         rows = exams.table(evaluations, reference, config.sets, tier, config.title, config.reason)
     elif config.kind == "published":
         rows = tables.published_table(records, reference, tier, seeds_planned, config.title, config.reason)
     else:
-        rows = tables.scores_table(records, methods, config.baseline, seeds_planned, config.title, reference)
+        rows = tables.scores_table(records, methods, config.baseline, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in published.SCORES]
     return Made(config, rows, layout.lay_out(config.title, rows, beside, config.measures))

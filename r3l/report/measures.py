@@ -13,8 +13,8 @@ from r3l.core.errors import ConfigError
 from r3l.evaluation import statistics
 from r3l.report import verdict
 from r3l.report.published import Reference
-from r3l.report.records import Record, by_method
-from r3l.report.tables import benchmark_of, label_of
+from r3l.report.records import Bench, Record, by_method
+from r3l.report.tables import benchmark_of, label_of, nowhere
 from r3l.tracking import read_json
 
 Row = dict[str, Any]
@@ -97,18 +97,20 @@ def table(
     seeds_planned: int,
     title: str,
     reference: Reference,
+    benches: Sequence[Bench] = (),
 ) -> list[Row]:
     """A row for every (tier, env, model), method and measure: mean over training seeds, with its t-interval.
 
-    Raises ConfigError for a measure that is none.
+    ``benches``: what is planned beside the records. Raises ConfigError for a measure that is none.
     """
     if unknown := [name for name in names if name not in MEASURES]:
         raise ConfigError(f"there is no measure {unknown[0]!r}; known: {', '.join(MEASURES)}")
     rows = []
-    for bench in sorted({record.bench for record in records}):
+    for bench in sorted({*benches, *(record.bench for record in records)}):
         chosen = [record for record in records if record.bench == bench]
         for method, seeds in by_method(chosen, methods).items():
-            place = dict(zip(("tier", "env", "model"), bench, strict=True)) | {"tier_label": chosen[0]["label"]}
+            place = {key: value for key, value in nowhere(bench).items() if key in COLUMNS}
+            place |= {"tier_label": chosen[0]["label"]} if chosen else {}
             common = {"table": title, **place, "method": method, "label": label_of(method), "provenance": "ours"}
             counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
             for name in names:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from r3l.config import ROOT, Strict, variant
+from r3l.config import ROOT, Strict, model_label, variant
 from r3l.core.errors import ConfigError, DataError
 
 PUBLISHED = ROOT / "results" / "stored" / "published"
@@ -140,4 +140,4 @@ class Reference:
 
     def get(self, model: str, benchmark: str, label: str, metric: str) -> Published | None:
         """The published number of ``metric``, or None."""
-        return self._by_label.get((model, benchmark, label, metric))
+        return self._by_label.get((model_label(model), benchmark, label, metric))

@@ -17,6 +17,7 @@ from r3l.tracking import read_json, read_jsonl
 
 STORED = ROOT / "results" / "stored"  # what this project has measured itself
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "panel", "groups", "stops")
+Bench = tuple[str, str, str]  # tier, environment, model
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
 
 
@@ -35,7 +36,7 @@ class Record:
         return self.evaluation[key]
 
     @property
-    def bench(self) -> tuple[str, str, str]:
+    def bench(self) -> Bench:
         """What may be compared: (tier, env, model)."""
         return self["tier"], self["env"], self["model"]
 
@@ -63,7 +64,7 @@ def find(results: Path, may_be_none: bool = False) -> list[Path]:
 def load(paths: Iterable[Path]) -> list[Record]:
     """Read runs by their evaluation.json; checks that what is compared was measured on one panel."""
     records = [_load(path) for path in paths]
-    first: dict[tuple[str, str, str], Record] = {}
+    first: dict[Bench, Record] = {}
     seen: dict[tuple[Any, ...], Path] = {}
     for record in records:
         other = first.setdefault(record.bench, record)

@@ -25,7 +25,7 @@ STATES: dict[State, str] = {
     "other": "the directory holds a run of another configuration",
     "missing": "not begun",
 }
-Key = tuple[str, str]  # environment, method
+Key = tuple[str, str, str]  # tier, environment, method
 
 
 @dataclass(frozen=True)
@@ -94,20 +94,22 @@ def _locked(folder: Path) -> bool:
 
 
 def learnt_times(folders: Iterable[Path]) -> dict[Key, float]:
-    """Mean seconds of a finished training by (environment, method)."""
+    """Mean seconds of a finished training by (tier, environment, method)."""
     found: dict[Key, list[float]] = defaultdict(list)
     for folder in folders:
         if (folder / "result.json").is_file():
             result = read_json(folder / "result.json")
-            found[result["env"], result["method"]].append(_seconds(read_jsonl(folder / "metrics.jsonl")))
+            found[result["tier"], result["env"], result["method"]].append(
+                _seconds(read_jsonl(folder / "metrics.jsonl"))
+            )
     return {key: mean(seconds) for key, seconds in found.items()}
 
 
 def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
     """As the same method took in this environment, else its other methods on average; None: nothing is known."""
-    if (run.env, run.method) in times:
-        return times[run.env, run.method]
-    others = [seconds for (env, method), seconds in times.items() if env == run.env and seconds]
+    if (run.tier, run.env, run.method) in times:
+        return times[run.tier, run.env, run.method]
+    others = [seconds for (*place, _), seconds in times.items() if place == [run.tier, run.env] and seconds]
     return mean(others) if others else None
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from r3l.config import EnvConfig, load, load_method, variant
+from r3l.config import EnvConfig, TierConfig, load, load_method, model_label, variant
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import published, verdict
 from r3l.report.published import Published, Reference
-from r3l.report.records import Record, by_method, groups, scores_S_T
+from r3l.report.records import Bench, Record, by_method, groups, scores_S_T
 from r3l.tracking import writable, write_text_atomic
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
@@ -52,15 +52,17 @@ def scores_table(
     seeds_planned: int,
     title: str = "Scores",
     reference: Reference | None = None,
+    benches: Sequence[Bench] = (),
 ) -> list[Row]:
     """The rows of ``methods`` for every (tier, env, model) of ``records``; p-values are corrected together.
 
     Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has rows
     that say so. ``reference``: the published numbers to hold ours against, by default the main results.
+    ``benches``: what is planned beside the records, and has rows even where nobody has run anything.
     """
     reference = reference or main_results()
     rows: list[Row] = []
-    for bench in sorted({record.bench for record in records}):
+    for bench in sorted({*benches, *(record.bench for record in records)}):
         chosen = [record for record in records if record.bench == bench]
         runs = by_method(chosen, methods)
         for group in groups(chosen):
@@ -68,8 +70,12 @@ def scores_table(
                 if seeds:
                     rows.append(_row(seeds, runs.get(baseline, []), group, seeds_planned, reference))
                 else:
-                    rows.append(missing(_place(chosen[0], group), method, label_of(method), seeds_planned, "no run"))
-            if "constant" in chosen[0]["panel"]:
+                    place = _place(chosen[0], group) if chosen else nowhere(bench, group)
+                    beside = reference.score(
+                        bench[2], benchmark_of(bench[1]), reference.label(method, label_of(method))
+                    )
+                    rows.append(missing(place, method, label_of(method), seeds_planned, "no run", beside))
+            if chosen and "constant" in chosen[0]["panel"]:
                 rows.append(_constant(chosen[0], group))
     _correct(rows)
     return [row | {"table": title, "baseline": baseline} for row in rows]
@@ -85,7 +91,7 @@ def published_table(
     runs: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         label = reference.label(record["method"], record["method_label"])
-        runs.setdefault((record["model"], benchmark_of(record["env"]), label), []).append(record)
+        runs.setdefault((model_label(record["model"]), benchmark_of(record["env"]), label), []).append(record)
     rows = []
     for row in reference.rows:
         if seeds := runs.get((row.backbone, row.benchmark, row.label)):
@@ -144,6 +150,13 @@ def _place(record: Record, group: str) -> Row:
     panel_columns = (panel["name"], panel["sha256"], panel.get("caution", ""))
     values = (record["tier"], record["label"], record["env"], record["model"], group, *panel_columns)
     return dict(zip(PLACE, values, strict=True))
+
+
+def nowhere(bench: Bench, group: str = "all") -> Row:
+    """The place of runs that nobody has made."""
+    tier, env, model = bench
+    label = load("tiers", tier, TierConfig).label
+    return dict.fromkeys(PLACE) | {"tier": tier, "tier_label": label, "env": env, "model": model, "group": group}
 
 
 def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, reference: Reference) -> Row:

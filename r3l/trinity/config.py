@@ -117,14 +117,20 @@ def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
     return math.ceil(most / multiple) * multiple
 
 
+def planned_models() -> list[ModelConfig]:
+    """The models whose GPUs are planned."""
+    return [found for name in names("models") if (found := find_model(name)) and found.cluster]
+
+
 def described(run: Run) -> ModelConfig:
     """The model's configuration. Raises ConfigError where it has none that plans GPUs."""
     found = find_model(run.model)
     if found is None or found.cluster is None:
+        planned = ", ".join(model.model for model in planned_models())
         raise ConfigError(
-            f"model {run.model!r} has no GPUs planned, which the trinity engine needs; planned are "
-            f"{', '.join(names('models'))}. For another one add configs/models/NAME.yaml with a `cluster`; weights "
-            "that lie in a folder are found through $R3L_MODELS"
+            f"model {run.model!r} has no GPUs planned, which the trinity engine needs; planned are {planned}. For "
+            "another one add configs/models/NAME.yaml with a `cluster`; weights that lie in a folder are found through "
+            "$R3L_MODELS"
         )
     return found
 

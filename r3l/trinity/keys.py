@@ -106,8 +106,10 @@ SOURCES = {
     "trainer.fix_actor_microbatch_loss_scale": RELEASED + "0.4); on the tinker backend: losses are added, not averaged",
     "monitor.monitor_type": OURS + "plain lines, which `r3l train` reads",
 }
-for _key in [key for key in SOURCES if key.startswith("buffer.explorer_input.taskset.")]:
-    SOURCES[_key.replace("taskset.", "eval_tasksets.", 1)] = SOURCES[_key]
-SOURCES["buffer.explorer_input.eval_tasksets.split"] = FIXED + "test.jsonl"
-SOURCES["buffer.explorer_input.eval_tasksets.rollout_args.temperature"] = RUN + "tiers: evaluation.temperature"
-SOURCES["buffer.explorer_input.eval_tasksets.repeat_times"] = RUN + "tiers: evaluation.episodes_per_task"
+SOURCES |= {  # an evaluation has the keys of a taskset, and these values of its own
+    key.replace(".taskset.", ".eval_tasksets."): source for key, source in SOURCES.items() if ".taskset." in key
+} | {
+    "buffer.explorer_input.eval_tasksets.split": FIXED + "test.jsonl",
+    "buffer.explorer_input.eval_tasksets.rollout_args.temperature": RUN + "tiers: evaluation.temperature",
+    "buffer.explorer_input.eval_tasksets.repeat_times": RUN + "tiers: evaluation.episodes_per_task",
+}

@@ -25,7 +25,7 @@ def write(results, path, run, steps, *files):
     folder = results / path
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(STEPS | {"step": k}) + "\n" for k in range(steps)))
-    result = {"env": run.env, "method": run.method}
+    result = {"tier": run.tier, "env": run.env, "method": run.method}
     for name in files:
         text = {"manifest.json": {"fingerprint": run.fingerprint()}}.get(name, result)
         (folder / name).write_text(json.dumps(text))

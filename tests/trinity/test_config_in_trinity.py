@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from r3l.config import ROOT, names, resolve
-from r3l.trinity.config import Place, as_yaml, trinity_config
+from r3l import memory
+from r3l.config import ROOT, find_model, names, resolve
+from r3l.trinity.config import Place, as_yaml, planned_models, trinity_config
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
+MODELS = [found.model for found in planned_models()]
 METHODS = [name for name in names("methods") if name != "zero_shot"]
-ENVS = ("alfworld", "webshop", "scienceworld", "math")
+ENVS = ("alfworld", "webshop", "scienceworld", "dapo", "gsm8k", "math500")
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +25,7 @@ pytestmark = [
 
 def validated(folder):
     program = [PYTHON, Path(__file__).with_name("validate_configs.py"), folder]
-    environment = {**os.environ, "PYTHONPATH": ""}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr[-2000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
@@ -34,7 +36,7 @@ def test_every_method_environment_and_model_is_valid(tmp_path):
     expected = {}
     place = Place(tmp_path / "runs", tmp_path / "tasks")
     for env in ENVS:
-        for model in names("models"):
+        for model in MODELS:
             for method in METHODS:
                 run = resolve("paper", env, method, 0, model)
                 config = trinity_config(run, place)
@@ -56,7 +58,7 @@ def test_every_method_environment_and_model_is_valid(tmp_path):
                     "runners": 32,
                 }
     found = validated(tmp_path)
-    assert len(found) == 4 * 5 * len(METHODS)
+    assert len(found) == len(ENVS) * len(MODELS) * len(METHODS)
     assert found == expected
 
 
@@ -67,3 +69,19 @@ def test_an_unknown_key_is_an_error_there(tmp_path):
     config["buffer"]["pad_token_id"] = 0  # a key of the released fork
     (tmp_path / "wrong.yaml").write_text(as_yaml(run, config))
     assert "pad_token_id" in validated(tmp_path)["wrong.yaml"]["error"]
+
+
+def test_our_formula_for_activations_is_trinitys():
+    ask = (
+        "from types import SimpleNamespace as N; from trinity.common.config_validator import GPUMemoryValidator as V; "
+        "print([V()._calc_fsdp_activation_memory(N(hidden_size=h, num_hidden_layers=l, vocab_size=v), t, "
+        "'normal-without-entropy', 1) for h, l, v, t in {shapes}])"
+    )
+    models = [find_model(name).architecture for name in MODELS]
+    shapes = [(a.hidden, a.layers, a.vocabulary, tokens) for a in models for tokens in (100, 16384)]
+    program = [PYTHON, "-c", ask.format(shapes=shapes)]
+    done = subprocess.run(
+        program, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == [memory.activations(a, tokens) for a in models for tokens in (100, 16384)]

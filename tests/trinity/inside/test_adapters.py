@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 import torch
 
-pytest.importorskip("trinity", reason="no Trinity in this environment (make trinity)")
+pytest.importorskip("trinity.algorithm", reason="no Trinity in this environment (make trinity)")
 
 from trinity.algorithm import ADVANTAGE_FN, ALGORITHM_TYPE, POLICY_LOSS_FN
 from trinity.buffer.operators.experience_operator import ensure_v1_operator

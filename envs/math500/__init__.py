@@ -1,0 +1,5 @@
+"""Mathematics trained in its own domain: MATH, tested on MATH-500."""
+
+from envs.math import PACKAGE
+
+__all__ = ["PACKAGE"]

@@ -1,0 +1,21 @@
+"""The tasksets that a Trinity configuration names: ids of tasks, train.jsonl and test.jsonl in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from r3l.config import Run
+from r3l.core.pool import find_package
+from r3l.tracking import rewrite_jsonl
+from r3l.trinity.config import TASK_KEY
+from r3l.trinity.engine import task_rows
+
+
+def write_tasksets(run: Run, folder: Path) -> None:
+    """Tasks of training in the order in which the local engine takes them, and those of the test panel.
+
+    Raises DataError where a panel's data is not here; the message says how to get it.
+    """
+    tested = find_package(run.env).tasks(run.env_settings.test_panel)
+    rewrite_jsonl(folder / "train.jsonl", task_rows(run))
+    rewrite_jsonl(folder / "test.jsonl", [{TASK_KEY: task.id} for task in tested])

@@ -1,0 +1,78 @@
+"""The paper's grid: what nobody has run reads 0/3 seeds, beside the published numbers."""
+
+import json
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from r3l import workflow
+from r3l.cli import app
+from r3l.core.errors import ConfigError
+from r3l.report import make
+
+
+def paper(table):
+    config = workflow.load(workflow.content("paper"))
+    return config, workflow.tables()[table]
+
+
+@pytest.mark.parametrize(
+    ("table", "runs"),
+    [
+        ("table1", 4 * 4 * 12 * 3),  # environments, models, methods with zero-shot, seeds
+        ("table2", 4 * 1 * 11 * 3),
+        ("alpha", 4 * 1 * 5 * 3),
+        ("table_rltf", 0),  # the tier has none of its environments
+        ("llama", 0),  # published numbers alone
+    ],
+)
+def test_the_runs_of_a_table(table, runs):
+    config, chosen = paper(table)
+    found = workflow.runs(config, chosen)
+    assert len(found) == runs
+    assert all(path.startswith("paper/") for path in found)
+
+
+def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
+    config, chosen = paper("table1")
+    made = make.make(chosen, [], config.rows(chosen), len(config.seeds), config.tier, benches=config.benches(chosen))
+    cells = made.printed.blocks["Qwen2.5-1.5B-Instruct, ours"]["R3L"]
+    assert {cell.text for cell in cells.values()} == {"0/3 seeds"}
+    assert made.printed.blocks["Qwen2.5-1.5B-Instruct, paper"]["R3L"]["ALFWorld"].text == "0.928"
+    (row,) = [r for r in made.rows if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
+    assert (row["mean"], row["seeds_done"], row["seeds_planned"]) == (None, 0, 3)
+    assert (row["paper"], row["verdict"], row["verdict_reason"]) == (0.928, "incomplete", "no run")
+
+
+def test_measures_have_rows_for_what_is_planned_too():
+    config, chosen = paper("cost")
+    made = make.make(chosen, [], config.rows(chosen), 3, config.tier, benches=config.benches(chosen))
+    assert {row["seeds_done"] for row in made.rows} == {0}
+    assert len(made.rows) == 4 * 2 * 4 * 4  # environments, models, methods, measures
+
+
+def test_a_tier_without_a_file_of_its_own_has_the_runs_of_the_workflow():
+    assert workflow.content("nano") == workflow.content() | {"tier": "nano"}
+    assert workflow.load(workflow.content("nano")).models_of(workflow.tables()["table2"]) == [None]
+
+
+def test_a_model_twice_is_an_error():
+    with pytest.raises(ConfigError, match="models names something twice"):
+        workflow.load(workflow.content("paper") | {"models": ["qwen3-4b", "qwen3-4b"]})
+
+
+def test_tasksets_are_written_with_the_configuration(tmp_path):
+    """ScienceWorld's panels need no download: every step's tasks in order, and the whole test panel."""
+    out = tmp_path / "run.yaml"
+    given = ["--env", "scienceworld", "--set", "train.steps=2", "--folder", str(tmp_path), "--out", str(out)]
+    done = program("trinity-config", *given, "--write-tasks")
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line)["id"] for line in (tmp_path / "tasks" / "train.jsonl").read_text().splitlines()]
+    assert len(lines) == len(set(lines)) == 2 * 96
+    assert len((tmp_path / "tasks" / "test.jsonl").read_text().splitlines()) == 1308
+    assert yaml.safe_load(out.read_text())["buffer"]["total_steps"] == 2
+
+
+def program(*arguments):
+    return CliRunner().invoke(app, list(arguments))
