@@ -16,8 +16,8 @@ from subprocess import Popen
 from typing import Any
 
 from r3l import accounting, trajectories
-from r3l.config import Run, build_method, locate
-from r3l.core.errors import EngineError
+from r3l.config import Run, build_method, find_model, locate
+from r3l.core.errors import ConfigError, EngineError
 from r3l.core.pool import find_package
 from r3l.core.task import tasks_of_step
 from r3l.local import checkpoint
@@ -46,9 +46,15 @@ TAIL = 25  # lines of a log that an error shows
 def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
-    Raises ConfigError where Trinity's environment is missing, EngineError with the end of the right log where
-    Trinity fails.
+    Raises ConfigError where Trinity's environment is missing or the model needs GPUs, EngineError with the end of the
+    right log where Trinity fails.
     """
+    found = find_model(run.model)
+    if found and found.cluster:
+        raise ConfigError(
+            f"model {run.model!r} is trained on GPUs, which this command does not drive: write a configuration with "
+            "`r3l trinity-config --write-tasks --out FILE` and start `trinity run --config FILE` (docs/paper_tier.md)"
+        )
     environment = Environment.find()
     with locked(run_dir):
         write_json_atomic(run_dir / "manifest.json", manifest(run))
@@ -58,9 +64,9 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
                 _train(run, run_dir, sinks, learner, environment)
         _collect(run_dir / FOLDER / trajectories.FILE, run_dir / trajectories.FILE)
         last = checkpoint.latest(run_dir / "checkpoints") or learner.save()
-        found = result(run, run_dir, last, totals_of(read_jsonl(run_dir / METRICS)))
-        write_json_atomic(run_dir / "result.json", found)
-        return found
+        finished = result(run, run_dir, last, totals_of(read_jsonl(run_dir / METRICS)))
+        write_json_atomic(run_dir / "result.json", finished)
+        return finished
 
 
 def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, environment: Environment) -> None:

@@ -1,4 +1,4 @@
-"""Real Ray, real Trinity, the real environment: a run equals the local engine's, survives its trainer, leaves nothing."""
+"""Real Ray, Trinity and environment: a run equals the local engine's, survives its trainer, leaves nothing behind."""
 
 import json
 import os

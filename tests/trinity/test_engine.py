@@ -104,6 +104,12 @@ def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkey
     assert not (tmp_path / "run").exists()  # before any work
 
 
+def test_a_model_that_needs_gpus_is_refused_with_the_commands_for_it(tmp_path):
+    run = resolve("paper", "scienceworld", "grpo", 0, "qwen2.5-1.5b")
+    with pytest.raises(ConfigError, match="r3l trinity-config --write-tasks"):
+        train(run, tmp_path / "run")
+
+
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
 
 
