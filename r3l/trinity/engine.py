@@ -18,15 +18,14 @@ from typing import Any
 from r3l import accounting, trajectories
 from r3l.config import Run, build_method, find_model, locate
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.pool import find_package
-from r3l.core.task import tasks_of_step
 from r3l.local import checkpoint
-from r3l.tracking import locked, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
+from r3l.tracking import locked, read_jsonl, write_json_atomic, write_text_atomic
 from r3l.training import METRICS, Record, forget_after, manifest, recording, result, totals_of
-from r3l.trinity.config import TASK_KEY, Place, as_yaml, experiences_per_step, trinity_config
+from r3l.trinity.config import Place, as_yaml, experiences_per_step, trinity_config
 from r3l.trinity.learner import Learner
 from r3l.trinity.processes import Environment, stopped_by_signals
 from r3l.trinity.server import Server
+from r3l.trinity.tasksets import write_tasksets
 
 LOOK = 0.5  # seconds between two looks at what Trinity has left; our choice
 FOLDER = "trinity"  # of a run's directory: everything of Trinity's
@@ -77,7 +76,7 @@ def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, envi
         config = trinity_config(run, Place(folder, folder / "tasks", "tinker", server.url))
         job = folder / config["project"] / config["group"] / config["name"]
         set_back(job, done, run.train.tasks_per_step)
-        rewrite_jsonl(folder / "tasks" / "train.jsonl", task_rows(run))
+        write_tasksets(run, folder / "tasks")
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
         with (
             environment.ray(folder, {"TINKER_API_KEY": "tml-local", "TINKER_BASE_URL": server.url}) as ray,
@@ -88,14 +87,6 @@ def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, envi
                 done = _record(run, steps, done, record)
             if done < run.train.steps or learner.steps_done < run.train.steps:
                 raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {_last_words(job, folder)}")
-
-
-def task_rows(run: Run) -> Iterator[dict[str, str]]:
-    """The taskset: ids of tasks in the order in which the local engine trains on them."""
-    tasks = find_package(run.env).tasks(run.env_settings.train_panel)
-    for step in range(1, run.train.steps + 1):
-        for task in tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step):
-            yield {TASK_KEY: task.id}
 
 
 def set_back(job: Path, step: int, tasks_per_step: int) -> None:

@@ -15,8 +15,9 @@ from r3l.core.errors import ConfigError
 from r3l.core.pool import find_package
 from r3l.core.task import tasks_of_step
 from r3l.tracking import append_jsonl
-from r3l.trinity.engine import metrics_of, reported, set_back, task_rows, train
+from r3l.trinity.engine import metrics_of, reported, set_back, train
 from r3l.trinity.processes import Environment, _running
+from r3l.trinity.tasksets import task_rows
 
 
 def run_of(*overrides):
