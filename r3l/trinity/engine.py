@@ -16,17 +16,16 @@ from subprocess import Popen
 from typing import Any
 
 from r3l import accounting, trajectories
-from r3l.config import Run, build_method, locate
-from r3l.core.errors import EngineError
-from r3l.core.pool import find_package
-from r3l.core.task import tasks_of_step
+from r3l.config import Run, build_method, find_model, locate
+from r3l.core.errors import ConfigError, EngineError
 from r3l.local import checkpoint
-from r3l.tracking import locked, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
+from r3l.tracking import locked, read_jsonl, write_json_atomic, write_text_atomic
 from r3l.training import METRICS, Record, forget_after, manifest, recording, result, totals_of
-from r3l.trinity.config import TASK_KEY, Place, as_yaml, experiences_per_step, trinity_config
+from r3l.trinity.config import Place, as_yaml, experiences_per_step, trinity_config
 from r3l.trinity.learner import Learner
 from r3l.trinity.processes import Environment, stopped_by_signals
 from r3l.trinity.server import Server
+from r3l.trinity.tasksets import write_tasksets
 
 LOOK = 0.5  # seconds between two looks at what Trinity has left; our choice
 FOLDER = "trinity"  # of a run's directory: everything of Trinity's
@@ -46,9 +45,15 @@ TAIL = 25  # lines of a log that an error shows
 def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
-    Raises ConfigError where Trinity's environment is missing, EngineError with the end of the right log where
-    Trinity fails.
+    Raises ConfigError where Trinity's environment is missing or the model needs GPUs, EngineError with the end of the
+    right log where Trinity fails.
     """
+    found = find_model(run.model)
+    if found and found.cluster:
+        raise ConfigError(
+            f"model {run.model!r} is trained on GPUs, which this command does not drive: write a configuration with "
+            "`r3l trinity-config --write-tasks --out FILE` and start `trinity run --config FILE` (docs/paper_tier.md)"
+        )
     environment = Environment.find()
     with locked(run_dir):
         write_json_atomic(run_dir / "manifest.json", manifest(run))
@@ -58,9 +63,9 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
                 _train(run, run_dir, sinks, learner, environment)
         _collect(run_dir / FOLDER / trajectories.FILE, run_dir / trajectories.FILE)
         last = checkpoint.latest(run_dir / "checkpoints") or learner.save()
-        found = result(run, run_dir, last, totals_of(read_jsonl(run_dir / METRICS)))
-        write_json_atomic(run_dir / "result.json", found)
-        return found
+        finished = result(run, run_dir, last, totals_of(read_jsonl(run_dir / METRICS)))
+        write_json_atomic(run_dir / "result.json", finished)
+        return finished
 
 
 def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, environment: Environment) -> None:
@@ -71,7 +76,7 @@ def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, envi
         config = trinity_config(run, Place(folder, folder / "tasks", "tinker", server.url))
         job = folder / config["project"] / config["group"] / config["name"]
         set_back(job, done, run.train.tasks_per_step)
-        rewrite_jsonl(folder / "tasks" / "train.jsonl", task_rows(run))
+        write_tasksets(run, folder / "tasks")
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
         with (
             environment.ray(folder, {"TINKER_API_KEY": "tml-local", "TINKER_BASE_URL": server.url}) as ray,
@@ -82,14 +87,6 @@ def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, envi
                 done = _record(run, steps, done, record)
             if done < run.train.steps or learner.steps_done < run.train.steps:
                 raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {_last_words(job, folder)}")
-
-
-def task_rows(run: Run) -> Iterator[dict[str, str]]:
-    """The taskset: ids of tasks in the order in which the local engine trains on them."""
-    tasks = find_package(run.env).tasks(run.env_settings.train_panel)
-    for step in range(1, run.train.steps + 1):
-        for task in tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step):
-            yield {TASK_KEY: task.id}
 
 
 def set_back(job: Path, step: int, tasks_per_step: int) -> None:

@@ -43,7 +43,11 @@ def pack(found: Explored) -> list[Experience]:
     """One experience a trajectory. A task that left none has one without tokens."""
     members = {id(t): t for t in [*found.trajectories, *(t for g in found.groups for t in g.trajectories)]}
     index = {key: number for number, key in enumerate(members)}
-    packed = [_experience(t, found.position, number) for number, t in enumerate(members.values())]
+    bases = {t.member: t for t in members.values() if t.kind == "base"}
+    packed = [
+        _experience(t, found.position, number, _shared(t, bases.get(t.member)))
+        for number, t in enumerate(members.values())
+    ]
     packed[0].info[INFO]["task"] = {
         **asdict(found.task),
         "explored": len(found.trajectories),
@@ -71,16 +75,30 @@ def _unpacked(experiences: Sequence[Experience]) -> Explored:
     head = dict(experiences[0].info[INFO]["task"])
     explored, counters, groups = head.pop("explored"), head.pop("counters"), head.pop("groups")
     task = Task(**head)
-    members = [_trajectory(e, task) for e in experiences]
+    members: list[Trajectory] = []
+    bases: dict[int, Trajectory] = {}
+    for experience in experiences:
+        t = _trajectory(experience, task)
+        base = bases.setdefault(t.member, t)
+        shared = experience.info[INFO]["shared"]
+        t.turns[:shared] = base.turns[:shared]
+        members.append(t)
     made = [Group(task, [members[k] for k in g.pop("members")], **g) for g in map(dict, groups)]
     return Explored(task, experiences[0].info[INFO]["position"], made, members[:explored], counters)
 
 
-def _experience(t: Trajectory, position: int, index: int) -> Experience:
+def _shared(t: Trajectory, base: Trajectory | None) -> int:
+    """How many leading turns are the very ones of the member's base."""
+    same = [ours is theirs for ours, theirs in zip(t.turns, base.turns, strict=False)] if base else []
+    return [*same, False].index(False)
+
+
+def _experience(t: Trajectory, position: int, index: int, shared: int) -> Experience:
     start = len(t.turns[0].prompt_ids) if t.turns else 0
     info = {
         "position": position,
         "index": index,
+        "shared": shared,
         "attempt": list(t.attempt),
         **{name: getattr(t, name) for name in PLAIN},
         "turns": [_spoken(turn) for turn in t.turns],

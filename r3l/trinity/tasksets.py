@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from r3l.config import Run
 from r3l.core.pool import find_package
+from r3l.core.task import tasks_of_step
 from r3l.tracking import rewrite_jsonl
 from r3l.trinity.config import TASK_KEY
-from r3l.trinity.engine import task_rows
 
 
 def write_tasksets(run: Run, folder: Path) -> None:
@@ -19,3 +20,11 @@ def write_tasksets(run: Run, folder: Path) -> None:
     tested = find_package(run.env).tasks(run.env_settings.test_panel)
     rewrite_jsonl(folder / "train.jsonl", task_rows(run))
     rewrite_jsonl(folder / "test.jsonl", [{TASK_KEY: task.id} for task in tested])
+
+
+def task_rows(run: Run) -> Iterator[dict[str, str]]:
+    """The taskset: ids of tasks in the order in which the local engine trains on them."""
+    tasks = find_package(run.env).tasks(run.env_settings.train_panel)
+    for step in range(1, run.train.steps + 1):
+        for task in tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step):
+            yield {TASK_KEY: task.id}

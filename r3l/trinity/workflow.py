@@ -7,7 +7,7 @@ import json
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import ray
 from trinity.common.constants import SyncMethod
@@ -24,7 +24,7 @@ from r3l.core.pool import EnvironmentPool, find_package
 from r3l.core.render import load_tokenizer
 from r3l.core.rollout import Arena, play_group
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import Group, Kind, Trajectory
 from r3l.training import arena_of
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import Explored, pack
@@ -32,6 +32,7 @@ from r3l.trinity.policy import TrinityPolicy
 
 WAIT = 0.05  # seconds between two looks for new weights; our choice
 PATIENCE = 600.0  # seconds until weights that do not come are an error; our choice
+KINDS = get_args(Kind)  # the order in which trajectories are kept, whoever was finished first
 T = TypeVar("T")
 
 
@@ -88,7 +89,8 @@ class MethodWorkflow(Workflow):
         arena.counters["dropped/workers"] += setting.pool.lost - lost
         arena.counters["weights/behind"] += step - 1 - version
         groups = await _rescored(groups, arena.policy, arena.sampling.temperature)  # type: ignore[arg-type]
-        return pack(Explored(task, position, groups, arena.explored, arena.counters))
+        explored = sorted(arena.explored, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
+        return pack(Explored(task, position, groups, explored, arena.counters))
 
     def _arena(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> Arena:
         run = setting.run

@@ -15,8 +15,9 @@ from r3l.core.errors import ConfigError
 from r3l.core.pool import find_package
 from r3l.core.task import tasks_of_step
 from r3l.tracking import append_jsonl
-from r3l.trinity.engine import metrics_of, reported, set_back, task_rows, train
+from r3l.trinity.engine import metrics_of, reported, set_back, train
 from r3l.trinity.processes import Environment, _running
+from r3l.trinity.tasksets import task_rows
 
 
 def run_of(*overrides):
@@ -102,6 +103,12 @@ def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkey
     with pytest.raises(ConfigError, match="make trinity"):
         train(run_of(), tmp_path / "run")
     assert not (tmp_path / "run").exists()  # before any work
+
+
+def test_a_model_that_needs_gpus_is_refused_with_the_commands_for_it(tmp_path):
+    run = resolve("paper", "scienceworld", "grpo", 0, "qwen2.5-1.5b")
+    with pytest.raises(ConfigError, match="r3l trinity-config --write-tasks"):
+        train(run, tmp_path / "run")
 
 
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"

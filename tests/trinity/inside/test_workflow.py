@@ -1,0 +1,99 @@
+"""The workflow with a rollout model that answers as Trinity's vLLM actor does: the local engine's tokens, task by task.
+
+Ray and the model's actor are left out here (tests/trinity/test_end_to_end.py has them); behind the actor's interface
+the learner samples with the seeds that the requests carry.
+"""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("trinity", reason="no Trinity in this environment (make trinity)")
+
+from tinker import types
+from trinity.common.workflows import Task
+
+from r3l.config import build_method, resolve
+from r3l.core.rollout import play_group
+from r3l.local.session import open_session
+from r3l.trinity.experience import unpack
+from r3l.trinity.learner import Learner, Sample
+from r3l.trinity.workflow import MethodWorkflow, synchronised
+
+
+class Rollouts:
+    """``actor.sample.remote`` and what a ModelWrapper tells about its model."""
+
+    def __init__(self, learner):
+        self.learner = learner
+        self.config = SimpleNamespace(engine_type="vllm")
+        self.model = SimpleNamespace(sample=SimpleNamespace(remote=self.sample))
+
+    async def sample(self, prompt, num_samples, params):
+        asked = Sample(prompt.to_ints(), params.max_tokens, params.temperature, params.seed)
+        ((ids, logprobs),) = self.learner.sample([asked])
+        arrays = {"tokens_np": np.asarray(ids, np.int32), "logprobs_np": np.asarray(logprobs, np.float32)}
+        return types.SampleResponse(sequences=[types.SampledSequence(stop_reason="stop", **arrays)])
+
+    @property
+    async def model_version_async(self):
+        return 2
+
+
+def run_of(env, **more):
+    overrides = ["workers=0", *(f"{key}={value}" for key, value in more.items())]
+    return resolve("nano", env, "r3l", 0, overrides=[*overrides, "method_settings.group_size=4"])
+
+
+def experiences(run, run_dir, task, step, evaluates=False):
+    asked = Task(
+        workflow=MethodWorkflow,
+        raw_task={"id": task.id},
+        workflow_args={"run": run.model_dump(mode="json")},
+        batch_id=step,
+        task_id=3,
+        is_eval=evaluates,
+    )
+    workflow = asked.to_workflow(Rollouts(Learner(run, run_dir)))
+    workflow.set_repeat_times(2, 0)
+    return asyncio.run(workflow.run_async())
+
+
+@pytest.mark.parametrize("env", ["alfworld", "math", "webshop"])  # in mathematics a turn is a line of a response
+def test_a_task_is_explored_as_in_the_local_engine(env, tmp_path):
+    run = run_of(env)
+    with open_session(run, run.model) as session:
+        task = session.package.tasks(run.env_settings.train_panel)[0]
+        arena = session.arena((0, "train", 3), run.sampling.temperature)
+        (groups,) = session.wait(arena.gather(build_method(run).explore(task, arena)))
+    (found,) = unpack(experiences(run, tmp_path, task, step=3))
+    assert found.position == 3 and found.task.id == task.id
+    for ours, theirs in zip(found.groups, groups, strict=True):
+        assert ours.objective == theirs.objective
+        for a, b in zip(ours.trajectories, theirs.trajectories, strict=True):
+            assert a.token_ids().tolist() == b.token_ids().tolist()
+            assert a.credit_mask().tolist() == b.credit_mask().tolist()
+            assert a.old_logprobs() == pytest.approx(b.old_logprobs(), abs=1e-5)
+            assert (a.kind, a.reward, a.success, a.stop_reason) == (b.kind, b.reward, b.success, b.stop_reason)
+    counted = dict(found.counters)
+    assert counted.pop("weights/behind") == 0  # step 3 samples with the weights after two updates
+    counted.pop("tokens/cut", None), counted.pop("dropped/workers")
+    assert counted == {key: value for key, value in arena.counters.items() if key != "sampling_rounds"}
+
+
+def test_an_evaluation_plays_the_episodes_that_r3l_evaluate_plays(tmp_path):
+    run = run_of("alfworld")
+    with open_session(run, run.model) as session:
+        task = session.package.tasks(run.env_settings.test_panel)[5]
+        arena = session.arena((0, "evaluation"), run.evaluation.temperature)
+        (expected,) = session.wait(arena.gather(play_group(arena, task, 2)))
+    found = experiences(run, tmp_path, task, step="0/alfworld-test", evaluates=True)
+    assert [e.tokens.tolist() for e in found] == [t.token_ids().tolist() for t in expected]
+    assert [e.metrics["success"] for e in found] == [t.success for t in expected]
+
+
+def test_weights_are_handed_over_every_few_steps():
+    assert [synchronised(step, 1) for step in (1, 2, 3)] == [0, 1, 2]
+    assert [synchronised(step, 3) for step in (1, 2, 3, 4, 6, 7)] == [0, 0, 0, 3, 3, 6]

@@ -1,0 +1,105 @@
+"""Real Ray, Trinity and environment: a run equals the local engine's, survives its trainer, leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from r3l.config import ROOT
+from r3l.tracking import read_jsonl
+from r3l.trinity.processes import Environment
+
+SETTINGS = ["train.tasks_per_step=2", "train.save_every=1", "workers=1", "method_settings.group_size=4"]
+PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON.is_file(), reason=f"no Trinity: {PYTHON} does not exist (make trinity)"),
+]
+
+
+def start(engine, steps, run_dir):
+    options = ["--engine", engine, "--method", "r3l", "--steps", str(steps), "--run-dir", str(run_dir)]
+    options += [part for setting in SETTINGS for part in ("--set", setting)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "r3l.cli", "train", *options]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=900)
+    return process.returncode, errors
+
+
+def family(process):
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def wait_for_step(run_dir, step, process):
+    while len(read_jsonl(run_dir / "metrics.jsonl")) < step:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("local")
+    code, errors = finish(start("local", 4, run_dir))
+    assert code == 0, errors
+    return run_dir
+
+
+def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(local, tmp_path):
+    process = start("trinity", 4, tmp_path)
+    wait_for_step(tmp_path, 2, process)
+    started = family(process)
+    (trainer,) = [p for p in started if any(word.startswith("ray::Trainer") for word in p.cmdline())]
+    trainer.send_signal(signal.SIGKILL)
+    code, errors = finish(process)
+    assert code != 0 and "Trinity failed after" in errors and "The end of" in errors
+    assert not (tmp_path / "result.json").exists()
+    assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    code, errors = finish(start("trinity", 4, tmp_path))
+    assert code == 0, errors
+    ours, theirs = read_jsonl(local / "metrics.jsonl"), read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in theirs] == [1, 2, 3, 4]
+    timed = ("seconds/", "kl_to_start")
+    for a, b in zip(ours, theirs, strict=True):
+        for key in a:
+            if not key.startswith(timed):
+                assert b[key] == pytest.approx(a[key], abs=1e-5), (a["step"], key)
+        assert b["weights/behind"] == 0 and b["dropped/tasks"] == 0
+    results = [json.loads((folder / "result.json").read_text()) for folder in (local, tmp_path)]
+    assert results[0]["final"] == pytest.approx(results[1]["final"])
+    weights = [(folder / results[0]["checkpoint"] / "model.safetensors") for folder in (local, tmp_path)]
+    assert weights[1].is_file() and (tmp_path / "trajectories.jsonl.gz").is_file()
+    assert largest_difference(*weights) < 1e-5
+
+
+def largest_difference(a, b):
+    from safetensors.torch import load_file
+
+    first, second = load_file(a), load_file(b)
+    assert set(first) == set(second)
+    return max((first[name] - second[name]).abs().max().item() for name in first)
+
+
+def test_sigterm_leaves_no_process(tmp_path):
+    process = start("trinity", 4, tmp_path)
+    wait_for_step(tmp_path, 1, process)
+    started = family(process)
+    assert len(started) > 5
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 128 + signal.SIGTERM
+    assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_the_environment_is_found():
+    assert Environment.find().program("trinity") == str(PYTHON.parent / "trinity")
