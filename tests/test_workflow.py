@@ -164,6 +164,11 @@ def test_bad_configuration_stops_before_any_job(folder, option, message):
     assert code != 0 and message in text and "Traceback" not in text
 
 
+def test_a_placeholder_in_a_profile_stops_before_any_job(folder):
+    code, text = snakemake(folder, "--default-resources", "slurm_account=YOUR_ACCOUNT")
+    assert code != 0 and "slurm_account is still YOUR_ACCOUNT; write yours" in text and "Traceback" not in text
+
+
 def content(**changes):
     return yaml.safe_load(workflow.WORKFLOW.read_text()) | changes
 
