@@ -213,9 +213,8 @@ UNHASHED = {  # keys that change no result, and those of the environment that ar
     "train": ("save_every", "gradient_checkpointing"),
     "env_settings": ("model", "set"),
 }
-NEUTRAL: tuple[
-    tuple[str, str, Any], ...
-] = (  # (part, key, value): keys that came later, with the value under which earlier runs stay the same runs
+# (part, key, value): keys that came later, with the value under which earlier runs stay the same runs.
+NEUTRAL: tuple[tuple[str, str, Any], ...] = (
     ("env_settings", "options", {}),
     ("env_settings", "warmstart", None),
     ("sampling", "tokens_per_batch", None),

@@ -99,6 +99,8 @@ class Trainer:
         metrics: dict[str, float] = defaultdict(float, accounting.of_training(rows, useful))
         if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
+        elif rows:  # nothing to learn, but every step says how far sampling and training are apart
+            metrics |= self.logprob_gap(microbatches(rows, self.config.tokens_per_microbatch)[0]).metrics()
         self.steps_done += 1
         return dict(metrics)
 
