@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -59,7 +59,7 @@ class Orders:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Within :func:`orders`: an order, SIGALRM, comes after ``seconds`` (None: never)."""
+    """Within :func:`orders` or :func:`leaving`: an order, SIGALRM, comes after ``seconds`` (None: never)."""
     if seconds is not None:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
@@ -75,9 +75,26 @@ def orders() -> Iterator[Orders]:
     if threading.current_thread() is not threading.main_thread():
         yield found
         return
-    before = {number: signal.signal(number, found.receive) for number in SIGNALS}
-    try:
+    with _handled(found.receive):
         yield found
+
+
+@contextmanager
+def leaving() -> Iterator[None]:
+    """Until the end of the block an order raises Preempted at once: for work that other processes do."""
+
+    def leave(number: int, frame: FrameType | None = None) -> None:
+        raise Preempted(signal.Signals(number).name)
+
+    with _handled(leave):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

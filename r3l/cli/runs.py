@@ -63,11 +63,8 @@ def train(
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
-    if minutes is not None and run.engine != "local":
-        raise ConfigError(f"--minutes stops the local engine, this run's is {run.engine}; leave it out")
-    limits = {} if minutes is None else {"minutes": minutes}
     with gpus.reserved(resources.asked(resources.load(), "train", run).gpu):
-        result = importlib.import_module(f"r3l.{run.engine}.engine").train(run, where, sink or (), **limits)
+        result = importlib.import_module(f"r3l.{run.engine}.engine").train(run, where, sink or (), minutes)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
 

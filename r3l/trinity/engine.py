@@ -19,11 +19,12 @@ from r3l import accounting, trajectories
 from r3l.config import Run, build_method, find_model, locate
 from r3l.core.errors import ConfigError, EngineError
 from r3l.local import checkpoint
+from r3l.preemption import leaving, time_limit
 from r3l.tracking import locked, read_jsonl, write_json_atomic, write_text_atomic
 from r3l.training import METRICS, Record, forget_after, manifest, recording, result, totals_of
 from r3l.trinity.config import Place, as_yaml, experiences_per_step, trinity_config
 from r3l.trinity.learner import Learner
-from r3l.trinity.processes import Environment, stopped_by_signals
+from r3l.trinity.processes import Environment
 from r3l.trinity.server import Server
 from r3l.trinity.tasksets import write_tasksets
 
@@ -42,8 +43,10 @@ GRACE = 5.0  # seconds in which the logs are written to their end; our choice
 TAIL = 25  # lines of a log that an error shows
 
 
-def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
+def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
+
+    After ``minutes``, or told to stop, it ends as Preempted; the newest checkpoint is what the next call goes on from.
 
     Raises ConfigError where Trinity's environment is missing or the model needs GPUs, EngineError with the end of the
     right log where Trinity fails.
@@ -57,7 +60,7 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = ()) -> dict[str, Any]:
     environment = Environment.find()
     with locked(run_dir):
         write_json_atomic(run_dir / "manifest.json", manifest(run))
-        with stopped_by_signals():
+        with leaving(), time_limit(None if minutes is None else 60 * minutes):
             learner = Learner(run, run_dir)
             if learner.steps_done < run.train.steps:
                 _train(run, run_dir, sinks, learner, environment)

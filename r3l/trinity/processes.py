@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,20 +162,6 @@ def _family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM ends the program as Ctrl-C does: through every ``finally``."""
-
-    def leave(number: int, _: object) -> None:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _free_port() -> int:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from r3l.config import ROOT
+from r3l.preemption import EXIT_CODE
 from r3l.tracking import read_jsonl
 from r3l.trinity.processes import Environment
 
@@ -97,7 +98,7 @@ def test_sigterm_leaves_no_process(tmp_path):
     started = family(process)
     assert len(started) > 5
     process.send_signal(signal.SIGTERM)
-    assert finish(process)[0] == 128 + signal.SIGTERM
+    assert finish(process)[0] == EXIT_CODE
     assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 

@@ -136,8 +136,9 @@ def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
     program = f"""
 import os, time
 from pathlib import Path
-from r3l.trinity.processes import _running, stopped_by_signals
-with stopped_by_signals(), _running([{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!r}), os.environ) as process:
+from r3l.preemption import leaving
+from r3l.trinity.processes import _running
+with leaving(), _running([{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!r}), os.environ) as process:
     print(process.pid, flush=True)
     time.sleep(600)
 """
