@@ -20,7 +20,7 @@ from r3l.config import Run, build_method, find_model, locate
 from r3l.core.errors import ConfigError, EngineError
 from r3l.local import checkpoint
 from r3l.preemption import leaving, time_limit
-from r3l.tracking import locked, read_jsonl, write_json_atomic, write_text_atomic
+from r3l.tracking import locked, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
 from r3l.training import METRICS, Record, forget_after, manifest, recording, result, totals_of
 from r3l.trinity.config import Place, as_yaml, experiences_per_step, trinity_config
 from r3l.trinity.learner import Learner
@@ -57,27 +57,39 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | N
             f"model {run.model!r} is trained on GPUs, which this command does not drive: write a configuration with "
             "`r3l trinity-config --write-tasks --out FILE` and start `trinity run --config FILE` (docs/paper_tier.md)"
         )
-    environment = Environment.find()
+    environment, folder = Environment.find(), run_dir / FOLDER
+    config = trinity_config(run, Place(folder, folder / "tasks", "tinker"))
+    job = folder / config["project"] / config["group"] / config["name"]
     with locked(run_dir):
+        if start := checkpoint.latest(run_dir / "checkpoints"):
+            checkpoint.read_state(start, run.fingerprint())  # another run's directory stays as it is
         write_json_atomic(run_dir / "manifest.json", manifest(run))
+        make_whole(run, run_dir, job)
         with leaving(), time_limit(None if minutes is None else 60 * minutes):
             learner = Learner(run, run_dir)
             if learner.steps_done < run.train.steps:
-                _train(run, run_dir, sinks, learner, environment)
-        _collect(run_dir / FOLDER / trajectories.FILE, run_dir / trajectories.FILE)
+                _train(run, run_dir, sinks, learner, environment, config, job)
+        _collect(folder / trajectories.FILE, run_dir / trajectories.FILE)
         last = checkpoint.latest(run_dir / "checkpoints") or learner.save()
         finished = result(run, run_dir, last, totals_of(read_jsonl(run_dir / METRICS)))
         write_json_atomic(run_dir / "result.json", finished)
         return finished
 
 
-def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, environment: Environment) -> None:
+def _train(
+    run: Run,
+    run_dir: Path,
+    sinks: Sequence[str],
+    learner: Learner,
+    environment: Environment,
+    config: dict[str, Any],
+    job: Path,
+) -> None:
     done, folder = learner.steps_done, run_dir / FOLDER
     for file in (run_dir / METRICS, folder / trajectories.FILE):
         forget_after(file, done)
     with Server(learner, locate(run.model)) as server:
-        config = trinity_config(run, Place(folder, folder / "tasks", "tinker", server.url))
-        job = folder / config["project"] / config["group"] / config["name"]
+        config["model"]["tinker"]["base_url"] = server.url
         set_back(job, done, run.train.tasks_per_step)
         write_tasksets(run, folder / "tasks")
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
@@ -90,6 +102,22 @@ def _train(run: Run, run_dir: Path, sinks: Sequence[str], learner: Learner, envi
                 done = _record(run, steps, done, record)
             if done < run.train.steps or learner.steps_done < run.train.steps:
                 raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {_last_words(job, folder)}")
+
+
+def make_whole(run: Run, run_dir: Path, job: Path) -> None:
+    """Bring a stopped run's metrics and checkpoints to one step.
+
+    Trinity's trainer saves a step before it reports it, and we read reports a moment later. Steps that were reported
+    but not read yet are added; checkpoints of steps that nobody reported are dropped, and those steps run again.
+    """
+    lines, steps = read_jsonl(run_dir / METRICS), reported(job / "monitor")
+    if not lines and not steps:
+        return
+    lines += [metrics_of(run, number, found) for number, found in steps.items() if number > len(lines)]
+    rewrite_jsonl(run_dir / METRICS, lines)
+    for folder in (run_dir / "checkpoints").glob("step-*"):
+        if folder.name > checkpoint.name_of(len(lines)):
+            shutil.rmtree(folder)
 
 
 def set_back(job: Path, step: int, tasks_per_step: int) -> None:

@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from r3l.config import ROOT, resolve
-from r3l.core.errors import ConfigError
+from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.pool import find_package
 from r3l.core.task import tasks_of_step
-from r3l.tracking import append_jsonl
-from r3l.trinity.engine import metrics_of, reported, set_back, train
+from r3l.tracking import append_jsonl, read_jsonl
+from r3l.trinity.engine import make_whole, metrics_of, reported, set_back, train
 from r3l.trinity.processes import Environment, _running
 from r3l.trinity.tasksets import task_rows
 
@@ -67,6 +67,29 @@ def test_a_step_counts_when_both_roles_have_reported_it(tmp_path):
     append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 1, "c": 3.0})  # a role may report in parts
     append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 2, "a": 4.0})
     assert reported(tmp_path) == {1: {"a": 1.0, "b": 2.0, "c": 3.0}}
+
+
+REPORTED = {"grad_norm": 0.5, "explorer/time/wait_explore_step": 3.0, "time/train_step": 1.5}
+
+
+def test_metrics_and_checkpoints_of_a_stopped_run_are_brought_to_one_step(tmp_path):
+    """Lines of two steps were read, a third was reported; the trainer was killed after it saved the fourth."""
+    job, checkpoints = tmp_path / "job", tmp_path / "checkpoints"
+    (job / "monitor").mkdir(parents=True)
+    for step in (1, 2):
+        append_jsonl(tmp_path / "metrics.jsonl", {"step": step})
+    for step in (1, 2, 3, 4):
+        append_jsonl(job / "monitor" / "steps-explorer.jsonl", {"step": step, **REPORTED})
+    for step in (1, 2, 3):
+        append_jsonl(job / "monitor" / "steps-trainer.jsonl", {"step": step})
+    for step in (3, 4):
+        (checkpoints / f"step-{step:06d}").mkdir(parents=True)
+    make_whole(run_of(), tmp_path, job)
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3] and rows[2]["grad_norm"] == 0.5
+    assert [folder.name for folder in checkpoints.iterdir()] == ["step-000003"]
+    make_whole(run_of(), tmp_path / "new", tmp_path / "new" / "job")  # nothing there yet: nothing to do
+    assert not (tmp_path / "new").exists()
 
 
 def test_metrics_have_the_local_engines_names():
@@ -152,8 +175,26 @@ with leaving(), _running([{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!
     assert not process.is_running()
 
 
-def test_the_environment_may_lie_elsewhere(tmp_path, monkeypatch):
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """An environment that R3L_TRINITY names."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "trinity").write_text("")
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
-    assert Environment.find().program("ray") == f"{tmp_path}/bin/ray"
+    return tmp_path
+
+
+def test_the_environment_may_lie_elsewhere(elsewhere):
+    assert Environment.find().program("ray") == f"{elsewhere}/bin/ray"
+
+
+def test_another_runs_directory_is_refused_and_stays_as_it_is(elsewhere):
+    run_dir = elsewhere / "run"
+    state = run_dir / "checkpoints" / "step-000004" / "trainer.json"
+    state.parent.mkdir(parents=True)
+    state.write_text(json.dumps({"step": 4, "fingerprint": "other", "totals": {}}))
+    (run_dir / "manifest.json").write_text("{}")
+    append_jsonl(run_dir / "metrics.jsonl", {"step": 1})
+    with pytest.raises(CheckpointError, match="another configuration"):
+        train(run_of(), run_dir)
+    assert (run_dir / "manifest.json").read_text() == "{}" and state.is_file()

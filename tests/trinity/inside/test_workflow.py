@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("trinity", reason="no Trinity in this environment (make trinity)")
+pytest.importorskip("tinker", reason="no Trinity in this environment (make trinity)")
 
 from tinker import types
 from trinity.common.workflows import Task
