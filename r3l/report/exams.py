@@ -12,6 +12,7 @@ from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import verdict
 from r3l.report.published import Reference
+from r3l.report.records import EXAMS
 from r3l.report.tables import COLUMNS, missing, rounded
 from r3l.tracking import read_json
 
@@ -41,7 +42,7 @@ class Sitting:
 
 def find(results: Path) -> list[Path]:
     """Every evaluation under ``results``/evaluations/ENV/MODEL/EXAM/seedN."""
-    return sorted((results / "evaluations").glob("*/*/*/seed*/evaluation.json"))
+    return sorted((results / EXAMS).glob("*/*/*/seed*/evaluation.json"))
 
 
 def load(paths: Iterable[Path]) -> dict[Key, list[Sitting]]:

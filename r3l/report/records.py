@@ -15,6 +15,7 @@ from r3l.config import ROOT
 from r3l.core.errors import DataError
 from r3l.tracking import read_json, read_jsonl
 
+EXAMS = "evaluations"  # beside the tiers: what models scored on question sets (r3l.report.exams)
 STORED = ROOT / "results" / "stored"  # what this project has measured itself
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "panel", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
@@ -55,7 +56,8 @@ class Record:
 
 def find(results: Path, may_be_none: bool = False) -> list[Path]:
     """Every evaluation under ``results`` (tier/env/model/method/seedN). Raises DataError when there is none."""
-    found = sorted(p for p in results.glob("*/*/*/*/seed*/evaluation.json") if p.parent.name[4:].isdigit())
+    places = (p for p in results.glob("*/*/*/*/seed*/evaluation.json") if p.parent.name[4:].isdigit())
+    found = sorted(p for p in places if p.relative_to(results).parts[0] != EXAMS)  # those are of question sets
     if not found and not may_be_none:
         raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
     return found

@@ -10,7 +10,7 @@ from r3l import workflow
 from r3l.core.environment import Message
 from r3l.core.errors import DataError
 from r3l.evaluation.exam import Mark, Marking, Question, Reply, evaluate_sets
-from r3l.report import exams, make
+from r3l.report import exams, make, records
 
 TABLE = workflow.tables()["zero_shot"]
 
@@ -101,3 +101,11 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     (tmp_path / "evaluation.json").write_text(json.dumps({"groups": {}}))
     with pytest.raises(DataError, match=r"evaluation\.json is no evaluation of question sets"):
         exams.load([tmp_path / "evaluation.json"])
+
+
+def test_they_are_no_runs(tmp_path):
+    """They lie as deep as runs do; `r3l store` and `r3l verify --results` took them for runs."""
+    place = tmp_path / "evaluations" / "amc23" / "m" / "standard-boxed" / "seed0"
+    evaluate_sets(Forty("boxed", "m", 1), Forty("boxed", "m", 1), ["amc23"], place, seed=0)
+    assert exams.find(tmp_path) == [place / "evaluation.json"]
+    assert records.find(tmp_path, may_be_none=True) == []

@@ -10,7 +10,7 @@ from r3l.core.errors import DataError
 from r3l.report import records, stored
 from r3l.tracking import read_jsonl
 
-PATHS = records.find(records.STORED)
+PATHS = [*records.find(records.STORED), *records.find(records.STORED / "smol" / "cpu")]
 
 
 @pytest.fixture
