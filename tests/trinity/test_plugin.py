@@ -18,7 +18,7 @@ INSIDE = Path(__file__).with_name("inside")
 @pytest.mark.parametrize("file", sorted(path.name for path in INSIDE.glob("test_*.py")))
 def test_inside(file):
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", STUB)))
-    program = [PYTHON, "-m", "pytest", "-q", "-x", INSIDE / file]
+    program = [PYTHON, "-m", "pytest", "-x", INSIDE / file]
     done = subprocess.run(program, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout
