@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from r3l import resources, workflow
 from r3l.config import Run
-from r3l.report import records, status
+from r3l.report import exams, records, status
 from r3l.resources import Asked, Rule
 
 STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
@@ -61,7 +62,9 @@ class Jobs:
         return {name: ask(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
 
     def evaluations(self, table: str) -> list[str]:
-        """The evaluation files of the runs of ``table``."""
+        """The evaluation files of the runs of ``table``; of one of question sets those that there are."""
+        if self.tables[table].kind == "exams":
+            return [str(path) for path in exams.find(Path("results"))]
         return [f"results/{run}/evaluation.json" for run in self._runs_of[table]]
 
     def rows(self, table: str) -> str:

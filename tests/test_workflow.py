@@ -16,6 +16,7 @@ import yaml
 from r3l import workflow
 from r3l.config import ROOT
 from r3l.core.errors import ConfigError
+from r3l.jobs import Jobs
 
 
 def snakemake(directory, *arguments, how=("-n",)):
@@ -81,6 +82,16 @@ def test_every_table_is_a_target_in_three_forms(folder):
     }  # R3L alone, which Table 1 trains
     _, text = snakemake(folder, "results/llama.tex", "results/zero_shot.csv", "results/in_domain.md")
     assert jobs(text) == {"table": 3, "total": 3}  # nothing that this tier could train
+
+
+def test_the_table_of_question_sets_is_made_of_the_evaluations_there_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    planned = Jobs(workflow.content(), {})
+    assert planned.evaluations("zero_shot") == []
+    found = tmp_path / "results" / "evaluations" / "math" / "m" / "standard-tags" / "seed0" / "evaluation.json"
+    found.parent.mkdir(parents=True)
+    found.touch()
+    assert planned.evaluations("zero_shot") == [str(found.relative_to(tmp_path))]
 
 
 @pytest.mark.parametrize(
