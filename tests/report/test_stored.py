@@ -24,7 +24,7 @@ def stored_rows(name):
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table_rltf", "retry_improvement", "cost", "pivot", "budget"])
 def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
-    """By `r3l table NAME --results results/stored --seeds-planned 3 --out results/stored/NAME_nano.csv`."""
+    """By `r3l table NAME --results results/stored --seeds-planned 5 --out results/stored/NAME_nano.csv`."""
     if name == "budget":
         rows = budget.table(runs)
         make.write(rows, budget.lay_out(rows), tmp_path / "made.csv")
@@ -32,7 +32,7 @@ def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
         table = workflow.tables()[name]
         chosen = [record for record in runs if record["env"] in workflow.load().columns(table)]
         methods = [m for m in table.methods if any(m == record["method"] for record in chosen)]
-        make.make(table, chosen, methods, 3, "nano").write(tmp_path / "made.csv")
+        make.make(table, chosen, methods, 5, "nano").write(tmp_path / "made.csv")
     for found in tmp_path.iterdir():
         assert found.read_text() == (STORED / f"{name}_nano{found.suffix}").read_text(), found.suffix
 
@@ -52,11 +52,11 @@ def test_every_method_of_a_table_has_a_measured_row(name):
     assert all(int(r["seeds_done"]) >= 1 and r["mean"] for r in rows)
 
 
-def test_the_core_rows_have_three_seeds_in_every_environment():
+def test_the_core_rows_have_five_seeds_in_every_environment():
     core = workflow.tables()["table1"].core
     done = {(r["env"], r["method"]): r["seeds_done"] for r in stored_rows("table1") if r["method"] in core}
     assert {env for env, _ in done} == set(workflow.load().envs)
-    assert set(done.values()) == {"3"}
+    assert set(done.values()) == {"5"}
 
 
 def test_stored_runs_are_of_the_present_configuration(runs):
