@@ -22,6 +22,7 @@ FATAL = (  # in what `trinity run` prints: after any of these nothing good comes
     b"Error during explorer preparation",
     b"Explorer or Trainer failed",
     b"WorkflowRunner run task error",
+    b"can fulfill resource request",  # Ray, of a cluster that is too small; it waits for ever
 )
 LONGEST = max(len(word) for word in FATAL)
 GRACE = 5.0  # seconds in which the logs are written to their end; our choice

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from r3l.config import ClusterConfig
 from r3l.trinity.processes import Ray
 
+CPUS_PER_GPU = 16  # that Ray is told of: verl books 3 for each of its GPUs, and waits for ever where there are fewer
 OF_THE_JOB = ("SLURM_GPUS", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES")  # srun would ask for a step as large
 
 
@@ -33,6 +34,11 @@ def own_address() -> str:
             return socket.gethostbyname(socket.gethostname())
 
 
+def sizes(planned: ClusterConfig) -> dict[str, int]:
+    """What Ray is told of a node."""
+    return {"num-gpus": planned.gpus_per_node, "num-cpus": CPUS_PER_GPU * planned.gpus_per_node}
+
+
 @contextmanager
 def joining(ray: Ray, planned: ClusterConfig) -> Iterator[None]:
     """The other nodes belong to ``ray`` until the end of the block. Raises EngineError where they do not come."""
@@ -51,7 +57,7 @@ def join_command(ray: str, address: str, planned: ClusterConfig, head: str) -> l
     """
     others = planned.nodes - 1
     step = [f"--nodes={others}", f"--ntasks={others}", "--ntasks-per-node=1", f"--exclude={head}"]
-    start = [ray, "start", f"--address={address}", f"--num-gpus={planned.gpus_per_node}", "--block"]
+    start = [ray, "start", f"--address={address}", "--block", *(f"--{k}={v}" for k, v in sizes(planned).items())]
     return ["srun", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1", *step, *start, "--disable-usage-stats"]
 
 

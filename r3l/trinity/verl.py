@@ -46,8 +46,9 @@ class Verl:
                 raise ConfigError(f"{plan}, but the Ray cluster at {ADDRESS}={address} has {found}; add some, {change}")
             return
         if slurm.nodes() != nodes:
+            here = f"a Slurm job with {slurm.nodes()}" if slurm.inside() else "one machine"
             raise ConfigError(
-                f"{plan}, and this is a {'job' if slurm.inside() else 'machine'} of {slurm.nodes()}: start it in a "
+                f"{plan}, and this is {here}: start it in a "
                 f"Slurm job of {nodes} (`r3l cell ... --profile slurm` asks for them), or start Ray on {nodes} and set "
                 f"{ADDRESS}, {change}"
             )
@@ -89,7 +90,7 @@ class Verl:
         if address := os.environ.get(ADDRESS):
             yield environment.joined(folder, address)
             return
-        sizes = {"num-gpus": self.planned.gpus_per_node}
+        sizes = slurm.sizes(self.planned)
         if self.planned.nodes == 1:
             with environment.ray(folder, LOOPBACK, sizes) as ray:
                 yield ray

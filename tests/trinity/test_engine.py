@@ -10,12 +10,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from r3l.cli import app
 from r3l.config import ROOT, resolve
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.pool import find_package
 from r3l.core.task import tasks_of_step
 from r3l.tracking import append_jsonl, read_jsonl
+from r3l.trinity import job
 from r3l.trinity.engine import make_whole, metrics_of, train
 from r3l.trinity.job import reported, set_back
 from r3l.trinity.processes import Environment, _running
@@ -135,6 +138,17 @@ def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkey
     assert not (tmp_path / "run").exists()  # before any work
 
 
+def test_a_cluster_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
+    """What Ray prints then, again and again, while `trinity run` waits."""
+    monkeypatch.setattr(job, "GRACE", 0.0)
+    said = "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 2.0}."
+    program = f"import time; print({said!r}, flush=True); time.sleep(600)"
+    with _running([sys.executable, "-c", program], tmp_path / "trinity.log", os.environ) as trinity:
+        assert list(job.follow(tmp_path, tmp_path / "trinity.log", trinity))[0] == {}
+        assert trinity.poll() is None  # it would have gone on
+    assert said in job.last_words(tmp_path, tmp_path / "trinity.log")
+
+
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
 
 
@@ -183,6 +197,17 @@ def elsewhere(tmp_path, monkeypatch):
     (tmp_path / "bin" / "trinity").write_text("")
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
     return tmp_path
+
+
+def test_what_trains_nothing_needs_neither_trinity_nor_gpus(elsewhere):
+    """Zero-shot is a row of the paper tier's tables: the local engine keeps the start model."""
+    run_dir = elsewhere / "run"
+    options = ["--engine", "trinity", "--method", "zero_shot", "--run-dir", str(run_dir)]
+    done = CliRunner().invoke(app, ["train", *options])
+    assert done.exit_code == 0, done.output
+    result = json.loads((run_dir / "result.json").read_text())
+    assert (result["method"], result["steps"]) == ("zero_shot@engine=trinity", 0)
+    assert (run_dir / result["checkpoint"] / "model.safetensors").is_file()
 
 
 def test_the_environment_may_lie_elsewhere(elsewhere):

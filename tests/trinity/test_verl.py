@@ -152,11 +152,11 @@ def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):
     with pytest.raises(ConfigError, match="'qwen2.5-1.5b' trains on 1 x 8 GPUs .*, but 2 are visible here"):
         train(run_of(), machine / "run")
     monkeypatch.setenv(gpus.VISIBLE, "0,1,2,3,4,5,6,7")
-    with pytest.raises(ConfigError, match="on 2 x 8 GPUs .*, and this is a machine of 1: start it in a Slurm job"):
+    with pytest.raises(ConfigError, match="on 2 x 8 GPUs .*, and this is one machine: start it in a Slurm job"):
         train(run_of(model="qwen3-4b"), machine / "run")
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "3")
-    with pytest.raises(ConfigError, match="this is a job of 3"):
+    with pytest.raises(ConfigError, match="this is a Slurm job with 3"):
         train(run_of(model="qwen3-4b"), machine / "run")
     assert not (machine / "run").exists()
 
@@ -182,7 +182,7 @@ def test_the_command_for_the_other_nodes():
     command = slurm.join_command("/env/bin/ray", "10.0.0.1:6379", planned, "node1")
     assert " ".join(command) == (
         "srun --overlap --cpu-bind=none --kill-on-bad-exit=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --exclude=node1 "
-        "/env/bin/ray start --address=10.0.0.1:6379 --num-gpus=8 --block --disable-usage-stats"
+        "/env/bin/ray start --address=10.0.0.1:6379 --block --num-gpus=8 --num-cpus=128 --disable-usage-stats"
     )
     given = {"SLURM_GPUS": "24", "SLURM_JOB_ID": "7", "PATH": "/bin"}
     assert slurm.step_variables(given) == {"SLURM_JOB_ID": "7", "PATH": "/bin"}
