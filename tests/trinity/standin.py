@@ -2,7 +2,7 @@
 
 Their names and order are those of Trinity 0.6.0 and verl 0.8 (trainer.py, fsdp_checkpoint_manager.py): a checkpoint
 comes before the step's report, and the number of the newest one after its files. What it samples and trains is nothing:
-the exported weights are those of the nano model. STANDIN_FAILS_AT=n: an error in step n, after which, as in Trinity, a
+the exported weights are those of the nano model, which transformers wrote. STANDIN_FAILS_AT=n: an error in step n, after which, as in Trinity, a
 checkpoint of that number is saved all the same.
 """
 
@@ -28,10 +28,7 @@ def save(step, export):
     (folder / "actor" / "huggingface").mkdir(parents=True, exist_ok=True)
     (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"shard")
     if export:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        for part in (AutoModelForCausalLM, AutoTokenizer):
-            part.from_pretrained(STORED_MODELS / "nano").save_pretrained(folder / "actor" / "huggingface")
+        shutil.copytree(STORED_MODELS / "nano", folder / "actor" / "huggingface", dirs_exist_ok=True)
     if folder not in KEPT:
         KEPT.append(folder)
     while len(KEPT) > TRAINER["max_checkpoints_to_keep"]:

@@ -159,7 +159,9 @@ def test_a_step_is_whole_on_every_trainer_gpu():
     assert experiences_per_step(run, build_method(run), 4) == 16  # 3 x 5 on four GPUs
 
 
-@pytest.mark.parametrize("method", [name for name in names("methods") if name != "zero_shot"])
+@pytest.mark.parametrize(
+    "method", [name for name in names("methods") if build_method(resolve("nano", "alfworld", name, 0)).trains]
+)
 def test_samples_that_a_method_announces_are_those_that_it_can_train_on(method):
     built = build_method(resolve("nano", "alfworld", method, 0))
     assert 0 < built.max_samples <= 3 * built.max_rollouts

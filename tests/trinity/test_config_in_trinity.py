@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from r3l import memory
-from r3l.config import ROOT, find_model, names, resolve
+from r3l.config import ROOT, build_method, find_model, names, resolve
 from r3l.trinity.config import Place, as_yaml, planned_models, trinity_config
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 MODELS = [found.model for found in planned_models()]
-METHODS = [name for name in names("methods") if name != "zero_shot"]
+METHODS = [name for name in names("methods") if build_method(resolve("nano", "alfworld", name, 0)).trains]
 ENVS = ("alfworld", "webshop", "scienceworld", "dapo", "gsm8k", "math500")
 
 pytestmark = [
