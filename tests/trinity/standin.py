@@ -1,9 +1,9 @@
 """A double of `trinity run` with its verl trainer, which needs GPUs: it writes the files that the real one would.
 
 Their names and order are those of Trinity 0.6.0 and verl 0.8 (trainer.py, fsdp_checkpoint_manager.py): a checkpoint
-comes before the step's report, and the number of the newest one after its files. What it samples and trains is nothing:
-the exported weights are those of the nano model, which transformers wrote. STANDIN_FAILS_AT=n: an error in step n, after which, as in Trinity, a
-checkpoint of that number is saved all the same.
+comes before the step's report, and the number of the newest one after its files. It samples and trains nothing: the
+exported weights are those of the nano model, which transformers wrote. STANDIN_FAILS_AT=n: an error in step n, after
+which, as in Trinity, a checkpoint of that number is saved all the same.
 """
 
 import json
@@ -14,9 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from r3l.config import STORED_MODELS
-from r3l.tracking import append_jsonl
-
+NANO = Path(__file__).parents[2] / "results/stored/models/nano"  # without r3l: importing torch would take seconds
 CONFIG = yaml.safe_load(Path(sys.argv[sys.argv.index("--config") + 1]).read_text())
 JOB = Path(CONFIG["checkpoint_root_dir"], CONFIG["project"], CONFIG["group"], CONFIG["name"])
 TRAINER = CONFIG["trainer"]
@@ -28,7 +26,7 @@ def save(step, export):
     (folder / "actor" / "huggingface").mkdir(parents=True, exist_ok=True)
     (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"shard")
     if export:
-        shutil.copytree(STORED_MODELS / "nano", folder / "actor" / "huggingface", dirs_exist_ok=True)
+        shutil.copytree(NANO, folder / "actor" / "huggingface", dirs_exist_ok=True)
     if folder not in KEPT:
         KEPT.append(folder)
     while len(KEPT) > TRAINER["max_checkpoints_to_keep"]:
@@ -40,10 +38,12 @@ def save(step, export):
 def report(step):
     explorer = {"experience_pipeline/train/success": 0.5, "experience_pipeline/tokens/response": 40.0}
     (JOB / "monitor").mkdir(exist_ok=True)
-    append_jsonl(JOB / "monitor/steps-explorer.jsonl", {"step": step, **explorer, "explorer/time/wait_explore_step": 3})
+    explorer |= {"explorer/time/wait_explore_step": 3}
     trainer = {"actor/loss": step / 10, "actor/final_loss": 0.01, "actor/loss/policy": 0.02, "actor/clip_fraction": 0.5}
     trainer |= {"actor/grad_norm": 0.25, "actor/lr": 1e-6, "time/train_step": 1.5, "critic/score/mean": 0.0}
-    append_jsonl(JOB / "monitor/steps-trainer.jsonl", {"step": step, **trainer})
+    for role, found in (("explorer", explorer), ("trainer", trainer)):
+        with (JOB / f"monitor/steps-{role}.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, **found}) + "\n")
 
 
 def main():
