@@ -57,7 +57,7 @@ from r3l import cli, config
         (["doctor", "--tier", "huge"], "no tier 'huge'"),
         (["cell", "nan/alfworld/nano/r3l/0"], "no tier 'nan'; known: nano"),
         (["cell", "nano/alfwrld/nano/r3l/0"], "did you mean 'alfworld'?"),
-        (["cell", "alfworld/nanu/r3l/0"], "there is no stored model 'nanu'; known: nano,"),
+        (["cell", "alfworld/nanu/r3l/0"], "there is no stored model 'nanu'; known: llama-3.2-3b, nano,"),
         (["cell", "alfworld/nano/r3/0"], "did you mean 'r3l'?"),
         (["cell", "alfworld/nano/r3l@alpa=2/0"], "did you mean 'alpha'?"),
         (
