@@ -47,8 +47,8 @@ def reserved(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
         return
     if count > len(found):
         raise ConfigError(
-            f"{count} GPUs are asked for in configs/resources.yaml, but {len(found)} are visible here "
-            f"({VISIBLE}={','.join(found)}); lower `gpu` there, or run where there are more"
+            f"{count} GPUs are asked for in configs/resources.yaml (or the model's `cluster` in configs/models), but "
+            f"{len(found)} are visible here ({VISIBLE}={','.join(found)}); lower it there, or run where there are more"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from r3l.config import CONFIGS, Run, Strict, validate, variant
 from r3l.core.errors import ConfigError
+from r3l.trinity.config import gpu_cluster
 
 FILE = CONFIGS / "resources.yaml"
 PLACEHOLDERS = {  # in profiles/slurm/config.yaml: where to look up what belongs there
@@ -63,13 +64,19 @@ def load() -> ResourceConfig:
 
 
 def asked(config: ResourceConfig, rule: Rule, run: Run) -> Asked:
-    """What a job of ``rule`` for ``run`` asks for. Raises ConfigError where no line says so."""
+    """What a job of ``rule`` for ``run`` asks for. Raises ConfigError where no line says so.
+
+    GPUs and nodes of a training on the trinity engine are those that configs/models plans, whatever the lines say: its
+    configuration is made for them.
+    """
     model, method = Path(run.model).name, variant(run.method)[0]
     names = {"rule": rule, "tier": run.tier, "env": run.env, "model": model, "method": method}
     found: dict[str, Any] = {"cpus": run.threads}
     for line in config.jobs:
         if line.holds(names):
             found |= line.model_dump(exclude=set(names), exclude_none=True)
+    if rule == "train" and (planned := gpu_cluster(run)):
+        found |= {"nodes": planned.nodes, "gpu": planned.nodes * planned.gpus_per_node}
     job = validate(Asked, found, f"configs/resources.yaml, {rule} of {run.cell}")
     if job.gpu % job.nodes:
         raise ConfigError(

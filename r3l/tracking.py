@@ -22,6 +22,7 @@ from r3l.core.errors import DataError, RunDirectoryError
 
 log = logging.getLogger(__name__)
 FAILED = "failed.json"  # in a run directory: the error that ended the last command there
+BLOCK = 1 << 22  # bytes that are hashed at once; our choice
 LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
 PACKAGES = (
     "torch",
@@ -162,7 +163,10 @@ def sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
     files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.is_file())
     for file in files:
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as content:
+            while block := content.read(BLOCK):  # weights may be larger than memory
+                digest.update(block)
     return digest.hexdigest()
 
 

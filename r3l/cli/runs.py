@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +29,9 @@ from r3l.cli.common import (
     tier_engine,
 )
 from r3l.core.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from r3l.config import Run
 
 
 def train(
@@ -53,7 +58,7 @@ def train(
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
-    from r3l import gpus, resources, workflow
+    from r3l import workflow
 
     chosen = {"profile": profile, "engine": engine if engine != tier_engine(tier) else None}
     for key, value in chosen.items():
@@ -63,10 +68,22 @@ def train(
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
-    with gpus.reserved(resources.asked(resources.load(), "train", run).gpu):
-        result = importlib.import_module(f"r3l.{run.engine}.engine").train(run, where, sink or (), minutes)
+    result = _train(run, where, sink or (), minutes)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
+
+
+def _train(run: Run, where: Path, sinks: Sequence[str], minutes: float | None) -> dict[str, Any]:
+    """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
+    from r3l import gpus, resources
+    from r3l.trinity.config import trains
+
+    engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
+    job = resources.asked(resources.load(), "train", run)
+    elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
+    with gpus.reserved(0 if elsewhere else job.gpu):
+        result: dict[str, Any] = engine.train(run, where, sinks, minutes)
+    return result
 
 
 def preflight(

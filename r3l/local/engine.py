@@ -49,7 +49,7 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | N
                 checkpoint.load_trainer(start, trainer, state["step"])
             for name in (METRICS, trajectories.FILE):
                 forget_after(run_dir / name, trainer.steps_done)
-            if session.model.device.type == "cuda":
+            if session.model.device.type == "cuda" and trainer.method.trains:
                 trainer.rehearse(run.sampling.max_context)
             before = trainer.steps_done
             try:

@@ -32,6 +32,7 @@ RUNNERS = 4  # on a CPU; our choice: a process each, and the more requests share
 EVALUATE_EVERY = 20  # explorer steps; released code (audit 4.1)
 TASK_SECONDS = 7200  # three times the longest published step, 2,318 s (results/stored/published/cost.csv)
 SYNC_SECONDS = 12000  # released code (audit 4.1)
+KEPT_CHECKPOINTS = 2  # the trainer also saves after an error, and that one may be of a step that was not trained
 Config = dict[str, Any]
 
 
@@ -120,6 +121,17 @@ def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
 def planned_models() -> list[ModelConfig]:
     """The models whose GPUs are planned."""
     return [found for name in names("models") if (found := find_model(name)) and found.cluster]
+
+
+def gpu_cluster(run: Run) -> ClusterConfig | None:
+    """The GPUs that training ``run`` takes on the trinity engine; None where it needs none."""
+    found = find_model(run.model)
+    return found.cluster if found and run.engine == "trinity" and trains(run) else None
+
+
+def trains(run: Run) -> bool:
+    """Whether there is anything for an engine to train."""
+    return build_method(run).trains and run.train.steps > 0
 
 
 def described(run: Run) -> ModelConfig:
@@ -285,7 +297,7 @@ def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
         "trainer_type": "verl",
         "trainer_strategy": "fsdp2",
         "save_interval": run.train.save_every,
-        "max_checkpoints_to_keep": 1,
+        "max_checkpoints_to_keep": KEPT_CHECKPOINTS,
         "save_hf_checkpoint": "last",
         "use_dynamic_bsz": True,
         "use_remove_padding": True,

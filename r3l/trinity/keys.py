@@ -95,7 +95,7 @@ SOURCES = {
     "trainer.trainer_strategy": CHANGED + "fsdp2",
     "trainer.total_steps": RUN + "tiers and envs",
     "trainer.save_interval": RUN + "tiers",
-    "trainer.max_checkpoints_to_keep": RELEASED + "4.1)",
+    "trainer.max_checkpoints_to_keep": OURS + "after an error the newest may be of a step that was not trained",
     "trainer.save_hf_checkpoint": OURS + "the last checkpoint loads with transformers",
     "trainer.grad_clip": RUN + "tiers",
     "trainer.use_dynamic_bsz": RELEASED + "4.1)",

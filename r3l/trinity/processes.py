@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -22,8 +22,8 @@ from r3l.config import ROOT
 from r3l.core.errors import ConfigError, EngineError
 
 START = 120.0  # seconds that Ray may take to start; our choice
-CPUS = 16  # that Ray is told of: its actors hold one each and mostly wait, so it is more than there are
-OBJECTS = 300_000_000  # bytes of Ray's object store; our choice, far above a step's experiences at nano
+LOOPBACK = "127.0.0.1"
+COUNT = "import ray; ray.init(log_to_driver=False); print(len(ray.nodes()), int(ray.cluster_resources().get('GPU', 0)))"
 STUB = Path(__file__).with_name("vllm_stub")  # see its docstring
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -50,38 +50,65 @@ class Environment:
         return str(self.folder / "bin" / name)
 
     @contextmanager
-    def ray(self, folder: Path, variables: Mapping[str, str]) -> Iterator[Ray]:
-        """A Ray cluster of one node on the loopback interface; logs in ``folder``."""
+    def ray(
+        self, folder: Path, ip: str, sizes: Mapping[str, int], variables: Mapping[str, str] | None = None
+    ) -> Iterator[Ray]:
+        """The head of a Ray cluster on this node's address ``ip``, which ends with the block; logs in ``folder``.
+
+        ``sizes``: what Ray is told of this node (``num-gpus``, ...) in place of what it finds.
+        """
         temporary = Path(tempfile.mkdtemp(prefix="r3l-ray-"))  # short: sockets lie in it
         port, client = _free_port(), _free_port()
         options = {
-            "node-ip-address": "127.0.0.1",
+            "node-ip-address": ip,
             "port": port,
             "ray-client-server-port": client,
             "min-worker-port": 0,  # any free one
             "max-worker-port": 0,
-            "num-cpus": CPUS,
-            "object-store-memory": OBJECTS,
             "temp-dir": temporary,
             "include-dashboard": "false",
+            **sizes,
         }
-        variables = {**self._variables(folder), **variables, "RAY_ADDRESS": f"127.0.0.1:{port}"}
+        ray = Ray(self, folder, f"{ip}:{port}", self._variables(folder, f"{ip}:{port}") | dict(variables or {}))
         arguments = ["--head", "--block", "--disable-usage-stats", *(f"--{k}={v}" for k, v in options.items())]
         try:
-            with _running([self.program("ray"), "start", *arguments], folder / "ray.log", variables) as head:
-                ray = Ray(self, folder, variables)
-                ray.wait(head)
+            with ray.process([self.program("ray"), "start", *arguments], "ray.log") as head:
+                ray.wait(head, "ray.log")
                 yield ray
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
-    def _variables(self, folder: Path) -> dict[str, str]:
+    def joined(self, folder: Path, address: str) -> Ray:
+        """The cluster at ``address``, which somebody else has started and will end."""
+        return Ray(self, folder, address, self._variables(folder, address))
+
+    def gpus_of(self, address: str) -> int:
+        """How many GPUs the Ray cluster at ``address`` has. Raises ConfigError where none answers."""
+        counted = self.count(self._variables(Path(), address))
+        if counted is None:
+            raise ConfigError(
+                f"no Ray cluster answers at RAY_ADDRESS={address}: start one with {self.program('ray')} start --head, "
+                "or unset RAY_ADDRESS, and one is started here"
+            )
+        return counted[1]
+
+    def count(self, variables: Mapping[str, str]) -> tuple[int, int] | None:
+        """Nodes and GPUs of a cluster, None where none answers."""
+        command = [self.program("python"), "-c", COUNT]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return None
+        nodes, gpus = done.stdout.splitlines()[-1].split()
+        return int(nodes), int(gpus)
+
+    def _variables(self, folder: Path, address: str) -> dict[str, str]:
         path = [str(ROOT), *([] if self._has_vllm() else [str(STUB)])]
         return {
             **os.environ,
             "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(path),
-            "NO_PROXY": "127.0.0.1",
+            "RAY_ADDRESS": address,
+            "NO_PROXY": f"{LOOPBACK},{address.rpartition(':')[0]}",
             "OMP_NUM_THREADS": "1",
             "HF_DATASETS_CACHE": str(folder.absolute() / "datasets"),
             "RAY_DEDUP_LOGS": "0",
@@ -93,28 +120,39 @@ class Environment:
 
 @dataclass(frozen=True)
 class Ray:
-    """A running cluster."""
+    """A cluster, and the variables of the processes that talk to it."""
 
     environment: Environment
     folder: Path
+    address: str
     variables: Mapping[str, str]
 
-    def wait(self, head: subprocess.Popen[bytes]) -> None:
-        """Until the cluster answers. Raises EngineError with the end of its log where it does not."""
+    def wait(self, started: subprocess.Popen[bytes], log: str, nodes: int = 1) -> None:
+        """Until the cluster answers with ``nodes``. Raises EngineError with the end of ``log`` where it does not."""
         began = time.monotonic()
-        status = [self.environment.program("ray"), "status"]
-        while subprocess.run(status, env=self.variables, capture_output=True, check=False).returncode:
-            if head.poll() is not None or time.monotonic() - began > START:
-                text = (self.folder / "ray.log").read_text(errors="replace")
-                raise EngineError(f"Ray did not start; the end of {self.folder / 'ray.log'}:\n{text[-2000:]}")
+        while not self._has(nodes):
+            if started.poll() is not None or time.monotonic() - began > START:
+                text = (self.folder / log).read_text(errors="replace")
+                wish = "" if nodes == 1 else f" on {nodes} nodes"
+                raise EngineError(f"Ray did not start{wish}; the end of {self.folder / log}:\n{text[-2000:]}")
             time.sleep(0.5)
 
-    @contextmanager
-    def trinity(self, config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def _has(self, nodes: int) -> bool:
+        if nodes > 1:
+            counted = self.environment.count(self.variables)
+            return counted is not None and counted[0] >= nodes
+        status = [self.environment.program("ray"), "status"]
+        return subprocess.run(status, env=self.variables, capture_output=True, check=False).returncode == 0
+
+    def trinity(self, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """`trinity run` with ``config``; its output is in trinity.log."""
-        command = [self.environment.program("trinity"), "run", "--config", str(config)]
-        with _running(command, self.folder / "trinity.log", self.variables) as process:
-            yield process
+        return self.process([self.environment.program("trinity"), "run", "--config", str(config)], "trinity.log")
+
+    def process(
+        self, command: Sequence[str], log: str, variables: Mapping[str, str] | None = None
+    ) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """A process of this cluster until the end of the block, its output in ``log`` of the folder."""
+        return _running(command, self.folder / log, variables or self.variables)
 
 
 @contextmanager

@@ -52,7 +52,20 @@ def test_nodes_share_the_gpus_equally():
 def test_the_committed_file_covers_every_tier():
     lines = load().jobs
     assert asked(load(), "train", RUN).gpu == 0
-    assert {line.tier: line.gpu for line in lines} == {None: 0, "smol": 1, "paper": 8}
+    assert {line.tier: line.gpu for line in lines if line.rule is None} == {None: 0, "smol": 1, "paper": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "nodes", "gpu"),
+    [("r3l", "qwen2.5-1.5b", 1, 8), ("r3l", "qwen3-4b", 2, 16), ("zero_shot", "qwen3-4b", 1, 1)],
+)
+def test_the_paper_tier_trains_on_the_gpus_that_its_models_plan(method, model, nodes, gpu):
+    run = resolve("paper", "alfworld", method, 0, model)
+    job = asked(load(), "train", run)
+    assert (job.nodes, job.gpu) == (nodes, gpu)
+    assert asked(load(), "evaluate", run).gpu == 1  # a local model on one card
+    on_one_card = resolve("smol", "alfworld", "r3l", 0, "qwen2.5-1.5b")
+    assert asked(load(), "train", on_one_card).gpu == 1  # another engine: the lines count
 
 
 def test_a_job_of_two_nodes_in_both_ways_of_asking():

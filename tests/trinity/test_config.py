@@ -38,6 +38,7 @@ DIFFERENCES = {
         "a model sets one length for all environments; the release gives Qwen3 8192 on DAPO",
     ),
     "runner_per_model": ("both", "one number; the release has 16 in three files, where WebShop's copies filled memory"),
+    "max_checkpoints_to_keep": ("both", "after an error the newest may be of a step that was not trained"),
     "n": ("both", "one N for a method; the release has 1 or 8 by environment"),
     "kl": ("both", "paper: none. released_code: that of its dialog-level files, also for turns"),
     "kl_coef": ("both", "as kl"),

@@ -6,18 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from r3l.cli import app
 from r3l.config import ROOT, resolve
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.pool import find_package
 from r3l.core.task import tasks_of_step
 from r3l.tracking import append_jsonl, read_jsonl
-from r3l.trinity.engine import make_whole, metrics_of, reported, set_back, train
+from r3l.trinity import job
+from r3l.trinity.engine import make_whole, metrics_of, train
+from r3l.trinity.job import reported, set_back
 from r3l.trinity.processes import Environment, _running
 from r3l.trinity.tasksets import task_rows
+from r3l.trinity.tinker import Tinker
 
 
 def run_of(*overrides):
@@ -52,20 +58,23 @@ def test_after_a_crash_both_of_trinitys_roles_go_on_from_our_checkpoint(tmp_path
     assert explorer == {"latest_iteration": 5, "taskset_states": [{"current_index": 40}]}
     assert json.loads((tmp_path / "trainer_meta.json").read_text())["latest_iteration"] == 5
     assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == "5"
+    Tinker(run_of(), tmp_path, tmp_path).set_back(5)
     path = (tmp_path / "global_step_5" / "remote_checkpoint_path.txt").read_text()
     assert path == "tinker://run/weights/step-000005"
     assert not (tmp_path / "latest_state_dict_iteration.txt").exists() and not (tmp_path / "log").exists()
-    assert reported(tmp_path / "monitor") == {n: {"explorer": n / 2, "trainer": n / 2} for n in range(1, 6)}
+    assert reported(tmp_path) == {n: {"explorer": n / 2, "trainer": n / 2} for n in range(1, 6)}
     set_back(tmp_path, 0, tasks_per_step=8)  # no checkpoint of ours: from the start
     assert not tmp_path.exists()
 
 
 def test_a_step_counts_when_both_roles_have_reported_it(tmp_path):
-    append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 1, "a": 1.0})
+    monitor = tmp_path / "monitor"
+    monitor.mkdir()
+    append_jsonl(monitor / "steps-explorer.jsonl", {"step": 1, "a": 1.0})
     assert reported(tmp_path) == {}
-    append_jsonl(tmp_path / "steps-trainer.jsonl", {"step": 1, "b": 2.0})
-    append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 1, "c": 3.0})  # a role may report in parts
-    append_jsonl(tmp_path / "steps-explorer.jsonl", {"step": 2, "a": 4.0})
+    append_jsonl(monitor / "steps-trainer.jsonl", {"step": 1, "b": 2.0})
+    append_jsonl(monitor / "steps-explorer.jsonl", {"step": 1, "c": 3.0})  # a role may report in parts
+    append_jsonl(monitor / "steps-explorer.jsonl", {"step": 2, "a": 4.0})
     assert reported(tmp_path) == {1: {"a": 1.0, "b": 2.0, "c": 3.0}}
 
 
@@ -84,11 +93,12 @@ def test_metrics_and_checkpoints_of_a_stopped_run_are_brought_to_one_step(tmp_pa
         append_jsonl(job / "monitor" / "steps-trainer.jsonl", {"step": step})
     for step in (3, 4):
         (checkpoints / f"step-{step:06d}").mkdir(parents=True)
-    make_whole(run_of(), tmp_path, job)
+    make_whole(run_of(), tmp_path, job, Tinker(run_of(), tmp_path, job))
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3] and rows[2]["grad_norm"] == 0.5
     assert [folder.name for folder in checkpoints.iterdir()] == ["step-000003"]
-    make_whole(run_of(), tmp_path / "new", tmp_path / "new" / "job")  # nothing there yet: nothing to do
+    new = tmp_path / "new"
+    make_whole(run_of(), new, new / "job", Tinker(run_of(), new, new / "job"))  # nothing there yet: nothing to do
     assert not (tmp_path / "new").exists()
 
 
@@ -107,7 +117,7 @@ def test_metrics_have_the_local_engines_names():
         "time/train_step": 1.5,
         "rollout/model_version": 4.0,
     }
-    assert metrics_of(run, 7, found) == {
+    assert metrics_of(7, found, Tinker(run, Path(), Path())) == {
         "step": 7,
         "train/success": 0.25,
         "tokens/response": 40.0,
@@ -128,10 +138,15 @@ def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkey
     assert not (tmp_path / "run").exists()  # before any work
 
 
-def test_a_model_that_needs_gpus_is_refused_with_the_commands_for_it(tmp_path):
-    run = resolve("paper", "scienceworld", "grpo", 0, "qwen2.5-1.5b")
-    with pytest.raises(ConfigError, match="r3l trinity-config --write-tasks"):
-        train(run, tmp_path / "run")
+def test_a_cluster_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
+    """What Ray prints then, again and again, while `trinity run` waits."""
+    monkeypatch.setattr(job, "GRACE", 0.0)
+    said = "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 2.0}."
+    program = f"import time; print({said!r}, flush=True); time.sleep(600)"
+    with _running([sys.executable, "-c", program], tmp_path / "trinity.log", os.environ) as trinity:
+        assert list(job.follow(tmp_path, tmp_path / "trinity.log", trinity))[0] == {}
+        assert trinity.poll() is None  # it would have gone on
+    assert said in job.last_words(tmp_path, tmp_path / "trinity.log")
 
 
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
@@ -182,6 +197,17 @@ def elsewhere(tmp_path, monkeypatch):
     (tmp_path / "bin" / "trinity").write_text("")
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
     return tmp_path
+
+
+def test_what_trains_nothing_needs_neither_trinity_nor_gpus(elsewhere):
+    """Zero-shot is a row of the paper tier's tables: the local engine keeps the start model."""
+    run_dir = elsewhere / "run"
+    options = ["--engine", "trinity", "--method", "zero_shot", "--run-dir", str(run_dir)]
+    done = CliRunner().invoke(app, ["train", *options])
+    assert done.exit_code == 0, done.output
+    result = json.loads((run_dir / "result.json").read_text())
+    assert (result["method"], result["steps"]) == ("zero_shot@engine=trinity", 0)
+    assert (run_dir / result["checkpoint"] / "model.safetensors").is_file()
 
 
 def test_the_environment_may_lie_elsewhere(elsewhere):

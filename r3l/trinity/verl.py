@@ -1,0 +1,140 @@
+"""On GPUs: Trinity's verl trainer, which keeps its own checkpoints; the last one is kept in Hugging Face layout.
+
+A run takes all GPUs that configs/models plans for its model: those of this machine, of the Slurm job that it is
+started in (one node or several), or of the Ray cluster that $RAY_ADDRESS names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from r3l import gpus
+from r3l.config import ClusterConfig, Run
+from r3l.core.errors import ConfigError
+from r3l.local import checkpoint
+from r3l.tracking import write_json_atomic
+from r3l.trinity import slurm
+from r3l.trinity.job import NEWEST
+from r3l.trinity.processes import LOOPBACK, Environment, Ray
+
+ADDRESS = "RAY_ADDRESS"
+EXPORTED = Path("actor", "huggingface")  # of a checkpoint: verl 0.8, fsdp_checkpoint_manager.py
+
+
+class Verl:
+    """A backend of r3l.trinity.engine."""
+
+    def __init__(self, run: Run, run_dir: Path, job: Path, planned: ClusterConfig) -> None:
+        self.run, self.job, self.planned = run, job, planned
+        self.checkpoints = run_dir / "checkpoints"
+
+    def check(self, environment: Environment) -> None:
+        """Raises ConfigError where the planned GPUs are not here."""
+        nodes, each = self.planned.nodes, self.planned.gpus_per_node
+        plan = f"model {self.run.model!r} trains on {nodes} x {each} GPUs (nodes x GPUs, configs/models)"
+        change = "or plan other nodes, GPUs and engines in `cluster` there"
+        if address := os.environ.get(ADDRESS):
+            found = environment.gpus_of(address)
+            if found < nodes * each:
+                raise ConfigError(f"{plan}, but the Ray cluster at {ADDRESS}={address} has {found}; add some, {change}")
+            return
+        if slurm.nodes() != nodes:
+            here = f"a Slurm job with {slurm.nodes()}" if slurm.inside() else "one machine"
+            raise ConfigError(
+                f"{plan}, and this is {here}: start it in a "
+                f"Slurm job of {nodes} (`r3l cell ... --profile slurm` asks for them), or start Ray on {nodes} and set "
+                f"{ADDRESS}, {change}"
+            )
+        if len(gpus.visible()) < each:
+            raise ConfigError(
+                f"{plan}, but {len(gpus.visible())} are visible here (`r3l doctor --tier paper` shows them); run it "
+                f"where there are as many, {change}. Without a GPU there are the tiers nano and smol"
+            )
+
+    def steps_done(self) -> int:
+        """Steps that Trinity's newest whole checkpoint has seen; the number it notes is written after the files."""
+        noted = self.job / NEWEST
+        newest = int(noted.read_text(encoding="utf-8")) if noted.is_file() else 0
+        return max((step for step in self._saved() if step <= newest), default=0)
+
+    def finished(self) -> bool:
+        """Whether the last step's weights are there in Hugging Face layout, taken over or not yet."""
+        steps = self.run.train.steps
+        return self._taken().is_dir() or (self.steps_done() >= steps and _whole(self._saved()[steps] / EXPORTED))
+
+    def drop_after(self, step: int) -> None:
+        """Delete checkpoints of later steps.
+
+        Trinity's trainer also saves after an error, under the number of the step that failed.
+        """
+        for number, folder in self._saved().items():
+            if number > step:
+                shutil.rmtree(folder)
+
+    def set_back(self, step: int) -> None:
+        """Keep one checkpoint: Trinity forgets to delete those that it did not write in the same process."""
+        for number, folder in self._saved().items():
+            if number != step:
+                shutil.rmtree(folder)
+
+    @contextmanager
+    def cluster(self, environment: Environment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
+        """The Ray cluster that $RAY_ADDRESS names; else one on the nodes of this job, or on this machine."""
+        if address := os.environ.get(ADDRESS):
+            yield environment.joined(folder, address)
+            return
+        sizes = slurm.sizes(self.planned)
+        if self.planned.nodes == 1:
+            with environment.ray(folder, LOOPBACK, sizes) as ray:
+                yield ray
+            return
+        with environment.ray(folder, slurm.own_address(), sizes) as ray, slurm.joining(ray, self.planned):
+            yield ray
+
+    def losses(self, found: Mapping[str, float]) -> dict[str, float]:
+        """Loss metrics of a step.
+
+        ``actor/loss`` is added up over micro-batches and averaged over ranks, which r3l.trinity.loss makes up for: it
+        is the step's loss. The loss's own metrics are means over micro-batches, and are named so.
+        """
+        parts = {k: v for k, v in found.items() if k.startswith(("actor/loss/", "actor/clip"))}
+        means = {f"microbatch/{k.removeprefix('actor/')}": v for k, v in parts.items()}
+        return {"loss": found["actor/loss"], "grad_norm": found["actor/grad_norm"], **means}
+
+    def collect(self) -> Path:
+        """Take the exported weights over as our last checkpoint. Trinity's are deleted: only resuming needs them."""
+        taken = self._taken()
+        if not taken.is_dir():
+            exported = self._saved()[self.run.train.steps] / EXPORTED
+            state = {"step": self.run.train.steps, "fingerprint": self.run.fingerprint(), "totals": {}}
+            write_json_atomic(exported / checkpoint.STATE, state)
+            taken.parent.mkdir(exist_ok=True)
+            os.replace(exported, taken)
+        for folder in self._saved().values():
+            shutil.rmtree(folder)
+        return taken
+
+    def _taken(self) -> Path:
+        return self.checkpoints / checkpoint.name_of(self.run.train.steps)
+
+    def _saved(self) -> dict[int, Path]:
+        return {int(folder.name.rpartition("_")[2]): folder for folder in self.job.glob("global_step_*")}
+
+
+def _whole(exported: Path) -> bool:
+    """Whether there are weights, and none whose writing was cut off: their headers say how long files are."""
+    files = list(exported.glob("*.safetensors"))
+    try:
+        for file in files:
+            with safe_open(file, framework="np"):
+                pass
+    except SafetensorError:
+        return False
+    return bool(files)

@@ -1,0 +1,69 @@
+"""A double of `trinity run` with its verl trainer, which needs GPUs: it writes the files that the real one would.
+
+Their names and order are those of Trinity 0.6.0 and verl 0.8 (trainer.py, fsdp_checkpoint_manager.py): a checkpoint
+comes before the step's report, and the number of the newest one after its files. It samples and trains nothing: the
+exported weights are those of the nano model, which transformers wrote. STANDIN_FAILS_AT=n: an error in step n, after
+which, as in Trinity, a checkpoint of that number is saved all the same.
+"""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import yaml
+
+NANO = Path(__file__).parents[2] / "results/stored/models/nano"  # without r3l: importing torch would take seconds
+CONFIG = yaml.safe_load(Path(sys.argv[sys.argv.index("--config") + 1]).read_text())
+JOB = Path(CONFIG["checkpoint_root_dir"], CONFIG["project"], CONFIG["group"], CONFIG["name"])
+TRAINER = CONFIG["trainer"]
+KEPT = []
+
+
+def save(step, export):
+    folder = JOB / f"global_step_{step}"
+    (folder / "actor" / "huggingface").mkdir(parents=True, exist_ok=True)
+    (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"shard")
+    if export:
+        shutil.copytree(NANO, folder / "actor" / "huggingface", dirs_exist_ok=True)
+    if folder not in KEPT:
+        KEPT.append(folder)
+    while len(KEPT) > TRAINER["max_checkpoints_to_keep"]:
+        shutil.rmtree(KEPT.pop(0))
+    (JOB / "latest_checkpointed_iteration.txt").write_text(str(step))
+    (JOB / "trainer_meta.json").write_text(json.dumps({"latest_iteration": step}))
+
+
+def report(step):
+    explorer = {"experience_pipeline/train/success": 0.5, "experience_pipeline/tokens/response": 40.0}
+    (JOB / "monitor").mkdir(exist_ok=True)
+    explorer |= {"explorer/time/wait_explore_step": 3}
+    trainer = {"actor/loss": step / 10, "actor/final_loss": 0.01, "actor/loss/policy": 0.02, "actor/clip_fraction": 0.5}
+    trainer |= {"actor/grad_norm": 0.25, "actor/lr": 1e-6, "time/train_step": 1.5, "critic/score/mean": 0.0}
+    for role, found in (("explorer", explorer), ("trainer", trainer)):
+        with (JOB / f"monitor/steps-{role}.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, **found}) + "\n")
+
+
+def main():
+    newest = JOB / "latest_checkpointed_iteration.txt"
+    step = int(newest.read_text()) if newest.is_file() else 0
+    explored = JOB / "explorer_meta.json"
+    assert (json.loads(explored.read_text())["latest_iteration"] if explored.is_file() else 0) == step
+    JOB.mkdir(parents=True, exist_ok=True)
+    print("begins at", step, "of", TRAINER["total_steps"], "on", CONFIG["cluster"], flush=True)
+    while step < TRAINER["total_steps"]:
+        step += 1
+        (JOB / "explorer_meta.json").write_text(json.dumps({"latest_iteration": step}))  # noted at every step
+        if step == int(os.environ.get("STANDIN_FAILS_AT", 0)):
+            (JOB / "log").mkdir(exist_ok=True)
+            (JOB / "log" / "trainer.log").write_text("ERROR Error in Trainer: CUDA out of memory\n")
+            break
+        if step % TRAINER["save_interval"] == 0:
+            save(step, export=step == TRAINER["total_steps"])
+        report(step)
+    save(step, export=True)
+
+
+main()

@@ -1,0 +1,206 @@
+"""The engine on GPUs, up to the launch: no GPU is here, so `trinity` and `ray` are doubles (tests/trinity/standin.py).
+
+Real are the configuration, the run directory, resuming, the export of the weights, and the evaluation of them.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from r3l import gpus
+from r3l.config import ClusterConfig, resolve
+from r3l.core.errors import CheckpointError, ConfigError, EngineError
+from r3l.evaluation.evaluate import evaluate_run
+from r3l.local import checkpoint
+from r3l.tracking import read_jsonl, sha256_of
+from r3l.trinity import slurm
+from r3l.trinity.engine import train
+from r3l.trinity.verl import Verl
+
+STANDIN = Path(__file__).with_name("standin.py")
+PLANNED = ClusterConfig(nodes=1, gpus_per_node=8, engines=6, sampling_memory=0.7)
+SETTINGS = ["train.steps=5", "train.save_every=2", "train.tasks_per_step=2"]
+
+
+def run_of(*overrides, model="qwen2.5-1.5b", seed=0):
+    return resolve("nano", "alfworld", "grpo@engine=trinity", seed, model, [*SETTINGS, *overrides])
+
+
+def program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Eight GPUs by their ids, and an environment whose programs are doubles."""
+    folder = tmp_path / "environment" / "bin"
+    folder.mkdir(parents=True)
+    program(folder / "trinity", f'#!/bin/sh\nexec {sys.executable} {STANDIN} "$@"\n')
+    program(folder / "ray", '#!/bin/sh\necho "$@"\n[ "$1" = status ] || exec sleep 600\n')
+    monkeypatch.setenv("R3L_TRINITY", str(folder.parent))
+    monkeypatch.setenv(gpus.VISIBLE, "0,1,2,3,4,5,6,7")
+    for name in ("RAY_ADDRESS", "SLURM_JOB_ID", "STANDIN_FAILS_AT"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
+    run, run_dir = run_of(), machine / "run"
+    result = train(run, run_dir)
+    rows = read_jsonl(run_dir / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+    assert {k: v for k, v in rows[1].items() if k != "step"} == {
+        "train/success": 0.5,
+        "tokens/response": 40.0,
+        "loss": 0.2,  # verl's sum over micro-batches, averaged over ranks
+        "microbatch/loss/policy": 0.02,
+        "microbatch/clip_fraction": 0.5,
+        "grad_norm": 0.25,
+        "seconds/explore": 3.0,
+        "seconds/train": 1.5,
+        "rate/masked": 0.0,
+    }
+    assert (result["steps"], result["checkpoint"]) == (5, "checkpoints/step-000005")
+    assert result["budget"] == {"tokens/response": 200.0} and result["final"] == {"train/success": 0.5}
+    assert result["checkpoint_sha256"] == sha256_of(run_dir / "checkpoints/step-000005")
+    assert json.loads((run_dir / "result.json").read_text()) == result
+    assert not list(run_dir.glob("trinity/**/global_step_*"))  # nothing resumes a finished run
+    assert "--num-gpus=8" in (run_dir / "trinity/ray.log").read_text()
+    assert "--node-ip-address=127.0.0.1" in (run_dir / "trinity/ray.log").read_text()
+
+    evaluation = evaluate_run(run_dir, panel="nano/test")
+    assert evaluation["checkpoint"] == {"step": 5, "sha256": result["checkpoint_sha256"]}
+    assert evaluation["episodes"] == len(read_jsonl(run_dir / "episodes.jsonl")) > 0
+
+    (machine / "environment/bin/trinity").write_text("#!/bin/sh\nexit 1\n")
+    os.environ[gpus.VISIBLE] = ""  # monkeypatch puts it back
+    assert train(run, run_dir) == result  # finished: neither Trinity nor a GPU is needed
+
+
+def test_after_an_error_it_goes_on_from_the_last_step_that_was_reported(machine, monkeypatch):
+    """Step 4 fails; Trinity then saves a checkpoint of that number, which was never trained. Step 2's is the truth."""
+    run, run_dir = run_of(), machine / "run"
+    monkeypatch.setenv("STANDIN_FAILS_AT", "4")
+    with pytest.raises(EngineError, match="(?s)failed after 3 of 5 steps. The end of .*trainer.log.*CUDA out of mem"):
+        train(run, run_dir)
+    (job,) = run_dir.glob("trinity/nano/alfworld/*")
+    assert {folder.name for folder in job.glob("global_step_*")} == {"global_step_2", "global_step_4"}
+    assert not (run_dir / "checkpoints").exists() and not (run_dir / "result.json").exists()
+
+    monkeypatch.delenv("STANDIN_FAILS_AT")
+    result = train(run, run_dir)
+    assert "begins at 2 of 5" in (run_dir / "trinity/trinity.log").read_text()
+    assert [row["step"] for row in read_jsonl(run_dir / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+    train(run, machine / "quiet")
+    assert result == json.loads((machine / "quiet/result.json").read_text())  # as if nothing had happened
+
+
+def test_another_runs_directory_is_refused_and_stays_as_it_is(machine, monkeypatch):
+    monkeypatch.setenv("STANDIN_FAILS_AT", "3")
+    with pytest.raises(EngineError):
+        train(run_of(), machine / "run")
+    before = (machine / "run/manifest.json").read_bytes()
+    with pytest.raises(CheckpointError, match="another configuration"):
+        train(run_of(seed=1), machine / "run")
+    assert (machine / "run/manifest.json").read_bytes() == before
+    assert list((machine / "run").glob("trinity/nano/alfworld/*/global_step_2"))
+
+
+def saved(backend, *steps, newest):
+    for step in steps:
+        (backend.job / f"global_step_{step}/actor/huggingface").mkdir(parents=True)
+    (backend.job / "latest_checkpointed_iteration.txt").write_text(str(newest))
+
+
+def test_a_checkpoint_counts_when_its_number_is_noted(tmp_path):
+    backend = Verl(
+        run_of(), tmp_path, tmp_path / "job", ClusterConfig(nodes=1, gpus_per_node=8, engines=6, sampling_memory=0.7)
+    )
+    assert backend.steps_done() == 0
+    saved(backend, 2, 4, newest=2)  # killed while it wrote the fourth step's
+    assert backend.steps_done() == 2
+    saved(backend, newest=4)
+    assert backend.steps_done() == 4
+    backend.drop_after(3)  # nobody reported step 4
+    assert backend.steps_done() == 2 and not (backend.job / "global_step_4").exists()
+
+
+def test_weights_whose_writing_was_cut_off_do_not_end_a_run(machine):
+    run, run_dir = run_of(), machine / "run"
+    train(run, run_dir)
+    backend = Verl(
+        run, run_dir, machine / "job", ClusterConfig(nodes=1, gpus_per_node=8, engines=6, sampling_memory=0.7)
+    )
+    saved(backend, 5, newest=5)
+    exported = backend.job / "global_step_5/actor/huggingface"
+    (run_dir / "checkpoints/step-000005").rename(machine / "taken")
+    assert not backend.finished()  # no weights
+    weights = (machine / "taken/model.safetensors").read_bytes()
+    (exported / "model.safetensors").write_bytes(weights[:-1])
+    assert not backend.finished()
+    (exported / "model.safetensors").write_bytes(weights)
+    assert backend.finished()
+    assert checkpoint.read_state(backend.collect(), run.fingerprint())["step"] == 5
+
+
+def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):
+    monkeypatch.setenv(gpus.VISIBLE, "0,1")
+    with pytest.raises(ConfigError, match="'qwen2.5-1.5b' trains on 1 x 8 GPUs .*, but 2 are visible here"):
+        train(run_of(), machine / "run")
+    monkeypatch.setenv(gpus.VISIBLE, "0,1,2,3,4,5,6,7")
+    with pytest.raises(ConfigError, match="on 2 x 8 GPUs .*, and this is one machine: start it in a Slurm job"):
+        train(run_of(model="qwen3-4b"), machine / "run")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "3")
+    with pytest.raises(ConfigError, match="this is a Slurm job with 3"):
+        train(run_of(model="qwen3-4b"), machine / "run")
+    assert not (machine / "run").exists()
+
+
+def test_a_cluster_of_ones_own_is_asked_for_its_gpus(machine, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    monkeypatch.setenv(gpus.VISIBLE, "")
+    count = machine / "environment/bin/python"
+    program(count, "#!/bin/sh\nexit 1\n")
+    with pytest.raises(ConfigError, match="no Ray cluster answers at RAY_ADDRESS=10.0.0.1:6379"):
+        train(run_of(), machine / "run")
+    program(count, "#!/bin/sh\necho 1 4\n")
+    with pytest.raises(ConfigError, match="but the Ray cluster at RAY_ADDRESS=10.0.0.1:6379 has 4"):
+        train(run_of(), machine / "run")
+    assert not (machine / "run").exists()
+    program(count, "#!/bin/sh\necho 1 8\n")
+    assert train(run_of(), machine / "run")["steps"] == 5
+    assert not (machine / "run/trinity/ray.log").exists()  # none was started
+
+
+def test_the_command_for_the_other_nodes():
+    planned = ClusterConfig(nodes=3, gpus_per_node=8, engines=8, sampling_memory=0.8)
+    command = slurm.join_command("/env/bin/ray", "10.0.0.1:6379", planned, "node1")
+    assert " ".join(command) == (
+        "srun --overlap --cpu-bind=none --kill-on-bad-exit=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --exclude=node1 "
+        "/env/bin/ray start --address=10.0.0.1:6379 --block --num-gpus=8 --num-cpus=128 --disable-usage-stats"
+    )
+    given = {"SLURM_GPUS": "24", "SLURM_JOB_ID": "7", "PATH": "/bin"}
+    assert slurm.step_variables(given) == {"SLURM_JOB_ID": "7", "PATH": "/bin"}
+
+
+def test_in_a_job_of_two_nodes_the_other_one_joins_the_head(machine, monkeypatch):
+    """`srun` is a double, too: it only writes down how it was called."""
+    tools = machine / "tools"
+    tools.mkdir()
+    program(tools / "srun", f'#!/bin/sh\necho "$SLURM_GPUS" "$@" > {machine}/srun.txt\nexec sleep 600\n')
+    program(machine / "environment/bin/python", "#!/bin/sh\necho 2 16\n")
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    for name, value in {"JOB_ID": "1", "JOB_NUM_NODES": "2", "GPUS": "16"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("SLURMD_NODENAME", "first")
+    assert train(run_of(model="qwen3-4b"), machine / "run")["steps"] == 5
+    called = (machine / "srun.txt").read_text()
+    address = slurm.own_address()
+    assert called.startswith(" --overlap ") and "--exclude=first" in called and f"--address={address}:" in called
+    assert f"--node-ip-address={address}" in (machine / "run/trinity/ray.log").read_text()
+    assert "'node_num': 2" in (machine / "run/trinity/trinity.log").read_text()
