@@ -65,27 +65,29 @@ def test_where_it_lies_and_what_identifies_it(cache):
         load_model(NAME, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("name", [name for name in names("models") if "smollm" in name or "0.5b" in name])
-def test_sizes_are_those_of_the_architecture(name):
+@pytest.mark.parametrize("name", names("models"))
+def test_parameters_are_those_of_the_architecture(name):
+    """Built on the meta device by transformers' own classes from the sizes that stand in the file."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     a = find_model(name).architecture
-    kind, config = (Qwen2ForCausalLM, Qwen2Config) if name.startswith("qwen") else (LlamaForCausalLM, LlamaConfig)
+    kind = {"qwen2.5": "qwen2", "qwen3": "qwen3", "llama": "llama", "smollm2": "llama"}[name.split("-")[0]]
+    config = AutoConfig.for_model(
+        kind,
+        hidden_size=a.hidden,
+        intermediate_size=a.intermediate,
+        num_hidden_layers=a.layers,
+        num_attention_heads=a.heads,
+        num_key_value_heads=a.kv_heads,
+        head_dim=a.head_dim,
+        vocab_size=a.vocabulary,
+        tie_word_embeddings=name != "qwen2.5-7b",
+    )
     with torch.device("meta"):
-        model = kind(
-            config(
-                vocab_size=a.vocabulary,
-                hidden_size=a.hidden,
-                intermediate_size=a.intermediate,
-                num_hidden_layers=a.layers,
-                num_attention_heads=a.heads,
-                num_key_value_heads=a.kv_heads,
-                head_dim=a.head_dim,
-                tie_word_embeddings=True,
-            )
-        )
+        model = AutoModelForCausalLM.from_config(config)
     assert sum(p.numel() for p in model.parameters()) == a.parameters
+    assert a.heads * a.head_dim >= a.hidden
 
 
 @pytest.mark.slow

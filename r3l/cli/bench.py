@@ -35,7 +35,6 @@ def bench_env(
     Example: `r3l bench env scienceworld --envs 8 --out bench.json`
     """
     from r3l import workflow
-    from r3l.tracking import writable, write_json_atomic
 
     measure = env_module(env, "bench").run
     own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
@@ -43,11 +42,18 @@ def bench_env(
     given = {name: value for name, value in own.items() if value is not None}
     _belong(env, given, inspect.signature(measure).parameters)
     report = measure(workflow.env_settings(tier, env).test_panel, seed=seed, **given)
+    _kept(report, out, as_json)
+
+
+def _kept(report: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Write a report to ``out``, if given, and print it; what took an hour is shown even where it cannot be kept."""
+    from r3l.tracking import writable, write_json_atomic
+
     try:
         if out:
             with writable(out):
                 write_json_atomic(out, report)
-    finally:  # an hour's measurement is shown even where it cannot be kept
+    finally:
         print_report(report, as_json)
 
 
@@ -92,16 +98,10 @@ def bench_train(
     Example: `r3l bench train --tier smol --tasks 16 --length 128`
     """
     from r3l.local import bench_train as bench
-    from r3l.tracking import writable, write_json_atomic
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
     report = bench.bench_train(run, tasks, group, length, repeats)
-    try:
-        if out:
-            with writable(out):
-                write_json_atomic(out, report)
-    finally:
-        print_report(report, as_json)
+    _kept(report, out, as_json)
 
 
 def bench_grader(
@@ -116,15 +116,9 @@ def bench_grader(
 
     Example: `r3l bench grader --out bench_grader.json`
     """
-    from r3l.tracking import writable, write_json_atomic
 
     report = env_module("math", "grader_bench").run(workers, count, items, seed)
-    try:
-        if out:
-            with writable(out):
-                write_json_atomic(out, report)
-    finally:
-        print_report(report, as_json)
+    _kept(report, out, as_json)
 
 
 def _belong(env: str, given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:

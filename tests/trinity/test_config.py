@@ -4,14 +4,13 @@ The audit's table of their hyperparameters is results/stored/released/hyperparam
 stands in DIFFERENCES with its reason, and in docs/paper_tier.md.
 """
 
-import math
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import yaml
 
-from r3l.config import ROOT, build_method, find_model, names, resolve
+from r3l.config import ROOT, build_method, names, resolve
 from r3l.core.errors import ConfigError
 from r3l.trinity.config import Place, algorithm_name, experiences_per_step, trinity_config
 from r3l.trinity.keys import SOURCES
@@ -234,29 +233,3 @@ def test_panels_are_those_of_the_release_where_it_has_any(env):
             name, _, split = panel.partition("/")
             content = committed(env, name)
             assert (content["splits"][split] if split else content)["count"] == counts[env, panel]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_models_parameters_are_those_of_its_architecture(model):
-    """Built on the meta device by transformers' own classes from the sizes that stand in the file."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    found = find_model(model)
-    a = found.architecture
-    kind = {"qwen2.5": "qwen2", "qwen3": "qwen3", "llama": "llama"}[model.split("-")[0]]
-    config = AutoConfig.for_model(
-        kind,
-        hidden_size=a.hidden,
-        intermediate_size=a.intermediate,
-        num_hidden_layers=a.layers,
-        num_attention_heads=a.heads,
-        num_key_value_heads=a.kv_heads,
-        head_dim=a.head_dim,
-        vocab_size=a.vocabulary,
-        tie_word_embeddings=model != "qwen2.5-7b",
-    )
-    with torch.device("meta"):
-        built = AutoModelForCausalLM.from_config(config)
-    assert sum(p.numel() for p in built.parameters()) == a.parameters
-    assert math.prod((a.heads, a.head_dim)) >= a.hidden
