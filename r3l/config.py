@@ -74,6 +74,12 @@ class SamplingConfig(Strict):
     tokens_per_batch: int | None = Field(
         None, ge=1, description="tokens of the dialogs that are sampled together, padding counted; none: all together"
     )
+    decoding: Literal["eager", "compiled"] = Field(
+        "eager", description="compiled: torch.compile over caches of fixed shapes (CUDA graphs on a GPU); local engine"
+    )
+    lanes: int = Field(
+        1, ge=1, description="shares of a step's tasks; one samples while the environments of others step; local engine"
+    )
 
 
 class EvaluationConfig(Strict):
@@ -218,6 +224,8 @@ NEUTRAL: tuple[tuple[str, str, Any], ...] = (
     ("env_settings", "options", {}),
     ("env_settings", "warmstart", None),
     ("sampling", "tokens_per_batch", None),
+    ("sampling", "decoding", "eager"),
+    ("sampling", "lanes", 1),
     ("", "compute_dtype", "float32"),
     ("", "engine", "local"),
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from r3l.cli.common import AsJson, Env, Method, Model, Overrides, Seed, Tier, env_module, print_report, resolve_run
 from r3l.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from r3l.local.bench import Arm
 
 
 def bench_env(
@@ -66,16 +69,28 @@ def bench_rollout(
     overrides: Overrides = None,
     tasks: Annotated[int, typer.Option(min=1, help="Training tasks to explore.")] = 8,
     repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each arm, taken in turn.")] = 3,
+    arms: Annotated[str, typer.Option(help="Of kept, anew, lanes, compiled; ratios are to kept.")] = "kept,anew",
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The same episodes with and without kept and forked key-value caches: tokens encoded and seconds.
+    """The same episodes in several ways: with kept and forked key-value caches (kept), each dialog encoded anew at
+    every turn (anew), in two shares that sample while the other's environments step (lanes), decoded by a compiled
+    step (compiled). Seconds, tokens a second, shares of the time by phase, memory.
 
-    Example: `r3l bench rollout --tasks 8 --repeats 3`
+    Example: `r3l bench rollout --tier smol --arms kept,compiled,lanes`
     """
     from r3l.local import bench
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
-    print_report(bench.bench_rollout(run, tasks, repeats), as_json)
+    _kept(bench.bench_rollout(run, tasks, repeats, _arms(arms, bench.ARMS)), out, as_json)
+
+
+def _arms(given: str, known: Sequence[Arm]) -> list[Arm]:
+    found = {arm: arm for arm in known}
+    try:
+        return [found[name] for name in dict.fromkeys(given.split(","))]  # type: ignore[index]
+    except KeyError as error:
+        raise ConfigError(f"--arms {given}: {error.args[0]!r} is unknown; known: {', '.join(known)}") from None
 
 
 def bench_train(

@@ -247,11 +247,11 @@ class EnvironmentPool:
             worker.pipe.send((number, key, verb, argument))
         except OSError:
             self._lose(index, worker, "has gone")
+        late = asyncio.get_running_loop().call_later(self._deadline, self._late, number, index, worker)
         try:
-            return await asyncio.wait_for(answer, self._deadline)
-        except TimeoutError:
-            self._lose(index, worker, f"did not answer within {self._deadline:g} s")
-            raise WorkerLost(f"environment worker {index} of {self._package_name!r} did not answer") from None
+            return await answer
+        finally:
+            late.cancel()
 
     def close(self) -> None:
         """Stop the workers."""
@@ -294,6 +294,14 @@ class EnvironmentPool:
             answer.set_result(result)
         else:
             answer.set_exception(error)
+
+    def _late(self, number: int, index: int, worker: _Worker) -> None:
+        """Lose a worker that has not answered in time. An answer that nobody has read yet is not late: while a model
+        samples, this loop stands still."""
+        while number in self._answers and self._workers[index] is worker and worker.pipe.poll():
+            self._receive(index, worker)
+        if number in self._answers:
+            self._lose(index, worker, f"did not answer within {self._deadline:g} s")
 
     def _lose(self, index: int, worker: _Worker, why: str) -> None:
         """Replace a worker and tell everybody who waits for it; a worker that is lost already stays so."""

@@ -85,7 +85,7 @@ def play_all(
     left = batches[len(lines) :]
     for batch in track(left, "evaluating", console=console, disable=not console.is_terminal):
         arena = session.arena((run.seed, "evaluation"), run.evaluation.temperature)
-        trajectories = session.wait(arena.gather(*[_one(arena, task, k) for task, k in batch]))
+        trajectories = session.spread(arena, _one, batch)
         rows = [episode_row(trajectory) for trajectory in trajectories]
         generated = arena.counters["tokens/generated"]
         lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
@@ -96,7 +96,8 @@ def play_all(
     return lines
 
 
-async def _one(arena: Arena, task: Task, member: int) -> Trajectory:
+async def _one(arena: Arena, wanted: tuple[Task, int]) -> Trajectory:
+    task, member = wanted
     episode: Episode = await play(arena, task, member)
     await episode.close()
     return episode.trajectory

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -26,8 +25,9 @@ from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.local.bench import clock, forget_peak, peak_gib
+from r3l.local.decoding import Decoder, Job
 from r3l.local.engine import trainer_of
-from r3l.local.policy import Decoder, Job
 from r3l.local.precision import lower
 from r3l.local.roofline import roofline
 from r3l.local.session import Session, open_session
@@ -55,9 +55,24 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
         report["ours"] = _timed(lambda number: _ours(session, trainer, chosen, prompts, length, number), repeats)
         report["plain"] = _timed(lambda number: _plain(session, prompts, length), repeats)
         report["trl"] = _trl(session, dialogs, group, length, repeats)
+        _rates(report)
         if session.model.device.type == "cuda":
             report["roofline"] = roofline(session.model, report)
     return report
+
+
+def _rates(report: dict[str, Any]) -> None:
+    """Tokens a second (sampled; trained, with their prompts), shares of the step, each arm's seconds to ours."""
+    ours, tokens = report["ours"]["seconds/step"], report["response_tokens"]
+    each = {"sample": tokens, "train": report["prompt_tokens"] + tokens}
+    for name in ("ours", "plain", "trl"):
+        arm = report[name]
+        if isinstance(arm, str):  # not installed
+            continue
+        for phase in [phase for phase in each if f"seconds/{phase}" in arm]:
+            arm[f"tokens_per_s/{phase}"] = each[phase] / arm[f"seconds/{phase}"]
+            arm[f"share/{phase}"] = arm[f"seconds/{phase}"] / arm["seconds/step"]
+        arm["seconds_ratio"] = arm["seconds/step"] / ours
 
 
 def _opening(session: Session, task: Task) -> list[Message]:
@@ -69,22 +84,11 @@ def _opening(session: Session, task: Task) -> list[Message]:
 
 
 def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> Arm:
-    """``step`` gives seconds of sampling and of training; the medians, and the most GPU memory taken."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
+    """``step`` gives seconds of sampling and of training; the medians, and the most memory taken."""
+    forget_peak()
     sample, train = zip(*[step(number) for number in range(repeats + 1)][1:], strict=True)
     arm = {"seconds/sample": float(np.median(sample)), "seconds/train": float(np.median(train))}
-    return arm | {"seconds/step": sum(arm.values()), "peak_gib": _peak()}
-
-
-def _peak() -> float | None:
-    return torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else None
-
-
-def _clock() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
+    return arm | {"seconds/step": sum(arm.values()), "peak_gib": peak_gib()}
 
 
 def _ours(
@@ -93,15 +97,15 @@ def _ours(
     sampling = Sampling(session.run.sampling.temperature, length)
     draws = [generator("bench", number, k).random(length) for k in range(len(prompts))]
     jobs = [Job(None, list(ids), sampling, frozenset(), u) for ids, u in zip(prompts, draws, strict=True)]
-    began = _clock()
+    began = clock()
     with torch.inference_mode():
         session.model.eval()
         Decoder(session.model, jobs, session.tokenizer.eos_token_id, defaultdict(float)).run()
-    middle = _clock()
+    middle = clock()
     size = len(prompts) // len(tasks)
     groups = [Group(t, [_sampled(t, job, k) for k, job in enumerate(_of(jobs, i, size))]) for i, t in enumerate(tasks)]
     trainer.step(rows_of(trainer.method, groups))
-    return middle - began, _clock() - middle
+    return middle - began, clock() - middle
 
 
 def _of(jobs: Sequence[Job], index: int, size: int) -> Sequence[Job]:
@@ -120,7 +124,7 @@ def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple
     width = max(map(len, prompts))
     ids_B_T = torch.tensor([[end] * (width - len(p)) + p for p in prompts], device=device)
     mask_B_T = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-    began = _clock()
+    began = clock()
     model.eval()
     out_B_T = model.generate(
         input_ids=ids_B_T,
@@ -133,7 +137,7 @@ def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple
         max_new_tokens=length,
         pad_token_id=end,
     )
-    middle = _clock()
+    middle = clock()
     model.train()
     whole_B_T = torch.cat([mask_B_T, torch.ones_like(out_B_T[:, width:])], dim=1)
     logp_B_T = torch.log_softmax(model(input_ids=out_B_T, attention_mask=whole_B_T).logits[:, :-1].float(), dim=-1)
@@ -141,7 +145,7 @@ def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple
     advantages_B = torch.where(torch.arange(len(prompts), device=device) % 2 == 0, -1.0, 1.0)
     torch.autograd.backward(-(advantages_B[:, None] * chosen_B_T).mean())
     model.zero_grad(set_to_none=True)  # no update: the other arms sample with the same weights
-    return middle - began, _clock() - middle
+    return middle - began, clock() - middle
 
 
 def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, length: int, repeats: int) -> Arm | str:
@@ -156,10 +160,10 @@ def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, len
 
     class Clock(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            seconds.append(-_clock())
+            seconds.append(-clock())
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            seconds[-1] += _clock()
+            seconds[-1] += clock()
 
     model = copy.deepcopy(session.model)
     lower(model, torch.float32)  # TRL has its own autocast
@@ -193,7 +197,6 @@ def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, len
             callbacks=[Clock()],
         )
         trainer.remove_callback(PrinterCallback)  # stdout is for the report
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
+        forget_peak()
         trainer.train()
-    return {"seconds/step": float(np.median(seconds[1:])), "peak_gib": _peak()}
+    return {"seconds/step": float(np.median(seconds[1:])), "peak_gib": peak_gib()}

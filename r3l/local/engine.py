@@ -146,7 +146,7 @@ def explore(
     for extra in range(method.max_rounds):
         chosen = tasks_of_step(tasks, run.seed, number, count, extra)[: count - len(kept)]
         arena.counters["sampling_rounds"] += 1
-        explored = session.wait(arena.gather(*[method.explore(task, arena) for task in chosen]))
+        explored = session.spread(arena, lambda lane, task: method.explore(task, lane), chosen)
         for groups in explored:
             (kept if method.keep(groups) else dropped).append(groups)
         if len(kept) >= count:

@@ -7,13 +7,11 @@ shares the batch (up to floating-point rounding, which ``Lockstep`` makes reprod
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import defaultdict
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
 from r3l.core.batching import packed
@@ -22,39 +20,9 @@ from r3l.core.lockstep import Lockstep
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of, uniforms
-from r3l.local.cache import BatchCache, LayerState
+from r3l.local.cache import LayerState
+from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, Job, tokens_in
 from r3l.local.oom import SAMPLING_KNOBS, naming_the_knob
-from r3l.local.precision import vocabulary_logits
-
-
-def tokens_in(state: list[LayerState] | None) -> int:
-    """How many tokens a dialog's caches hold."""
-    return state[0].shape[2] if state else 0
-
-
-@dataclass
-class Job:
-    """One response to sample: ``state`` caches what is encoded, ``pending`` is not yet, any of ``stops`` is the last.
-
-    ``uniforms`` has a draw for each token. The decoder fills ``ids`` and ``logprobs`` and puts a new ``state``, which
-    holds all tokens but the last sampled one.
-    """
-
-    state: list[LayerState] | None
-    pending: list[int]
-    sampling: Sampling
-    stops: Set[int]
-    uniforms: np.ndarray
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-
-    def columns(self) -> int:
-        """Tokens of the dialog when the response is as long as it may be."""
-        return tokens_in(self.state) + len(self.pending) + self.sampling.max_tokens
-
-    def finished(self) -> bool:
-        """Whether the last token has been sampled."""
-        return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 
 class LocalPolicy:
@@ -64,6 +32,7 @@ class LocalPolicy:
     at every turn, for templates that drop earlier thoughts, and encode what differs.
     ``budget`` tokens, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
     ``keep_cache=False`` encodes every dialog anew at each turn: the alternative ``r3l bench rollout`` measures.
+    ``step`` decodes token by token in place of the eager loop.
     ``meter`` counts prompt tokens ``encoded``, those of them that were ``fresh``, ``forwards``, and seconds by phase.
     """
 
@@ -75,6 +44,7 @@ class LocalPolicy:
         keep_cache: bool = True,
         samples: Samples = "trajectory",
         budget: int | None = None,
+        step: FixedStep | None = None,
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
@@ -82,6 +52,7 @@ class LocalPolicy:
         self.keep_cache = keep_cache
         self.samples = samples
         self.budget = budget
+        self.step = step
         self.lockstep = Lockstep(self._serve)
         self.meter: defaultdict[str, float] = defaultdict(float)
 
@@ -97,9 +68,20 @@ class LocalPolicy:
         for indices in packed(widths, self.budget or len(jobs) * max(widths)):
             part = [jobs[k] for k in sorted(indices)]
             with naming_the_knob(f"in sampling {len(part)} responses together", SAMPLING_KNOBS):
-                Decoder(self.model, part, self.renderer.end_id, self.meter).run()
+                self._decoder(part).run()
         self.meter[f"seconds/{PHASES[jobs[0].sampling.phase]}"] += time.perf_counter() - began
         return jobs
+
+    def _decoder(self, jobs: list[Job]) -> Decoder:
+        common = (self.model, jobs, self.renderer.end_id, self.meter)
+        return FixedDecoder(self.step, *common) if self.step else Decoder(*common)
+
+    def lane(self) -> LocalPolicy:
+        """This policy with a barrier of its own: dialogs opened here are sampled while those of other lanes wait for
+        their environments, and in batches of their own. Model, buffers and meter are shared."""
+        twin = copy.copy(self)
+        twin.lockstep = Lockstep(twin._serve)
+        return twin
 
 
 class LocalConversation(TokenDialog):
@@ -156,89 +138,3 @@ class LocalConversation(TokenDialog):
             same += 1
         if self._state is not None:
             self._state = [layer[:, :, :same] for layer in self._state] if same else None
-
-
-class Decoder:
-    """Samples one batch of responses: one padded forward pass over the pending tokens, then token by token."""
-
-    def __init__(self, model: Any, jobs: list[Job], end_id: int, meter: defaultdict[str, float]) -> None:
-        self.model, self.end_id, self.meter = model, end_id, meter
-        self.jobs = jobs
-        self.live = list(range(len(jobs)))  # batch row -> job
-        prefixes = [job.state for job in jobs]
-        pending = max(len(job.pending) for job in jobs)
-        budget = max(job.sampling.max_tokens for job in jobs)
-        self.cache = BatchCache(prefixes, pending + budget, model)
-        self.positions = torch.tensor([tokens_in(job.state) for job in jobs], device=model.device)
-
-    def run(self) -> None:
-        """Fill every job's ids and log-probs and hand it the new caches."""
-        logits_B_V = self._forward(*self._padded_pending())
-        while True:
-            tokens = self._sample(logits_B_V)
-            done = [row for row, j in enumerate(self.live) if self._retire(row, j)]
-            if len(done) == len(self.live):
-                return
-            if done:
-                tokens = self._drop(done, tokens)
-            ones = torch.ones(len(self.live), 1, dtype=torch.bool, device=tokens.device)
-            logits_B_V = self._forward(tokens[:, None], ones)
-
-    def _padded_pending(self) -> tuple[torch.Tensor, torch.Tensor]:
-        width = max(len(job.pending) for job in self.jobs)
-        ids = torch.full((len(self.jobs), width), self.end_id)
-        valid = torch.zeros(len(self.jobs), width, dtype=torch.bool)
-        for row, job in enumerate(self.jobs):
-            ids[row, width - len(job.pending) :] = torch.tensor(job.pending)
-            valid[row, width - len(job.pending) :] = True
-            self.meter["encoded"] += len(job.pending)
-        return ids.to(self.model.device), valid.to(self.model.device)
-
-    def _forward(self, ids_B_C: torch.Tensor, valid_B_C: torch.Tensor) -> torch.Tensor:
-        """Logits after the last column, float64, shape (B, V)."""
-        mask = self.cache.begin(valid_B_C)
-        steps_B_C = valid_B_C.long().cumsum(1)
-        positions = (self.positions[:, None] + steps_B_C - 1).clamp(min=0)
-        self.positions = self.positions + steps_B_C[:, -1]
-        hidden_B_C_H = self.model.model(
-            input_ids=ids_B_C,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=self.cache,
-            use_cache=True,
-        ).last_hidden_state
-        self.meter["forwards"] += 1
-        return vocabulary_logits(self.model, hidden_B_C_H[:, -1:])[:, 0].double()
-
-    def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
-        """One token a row by inverting the cumulative distribution at the row's own uniform draw."""
-        jobs = [self.jobs[j] for j in self.live]
-        temperature = torch.tensor([job.sampling.temperature for job in jobs], device=logits_B_V.device)
-        greedy_B = temperature == 0
-        scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
-        logp_B_V = torch.log_softmax(logits_B_V / scale, dim=-1)
-        draws = torch.tensor([job.uniforms[len(job.ids)] for job in jobs], device=logits_B_V.device)
-        cumulative = logp_B_V.exp().cumsum(-1)
-        picks = torch.searchsorted(cumulative, draws[:, None] * cumulative[:, -1:], right=True).squeeze(1)
-        tokens = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))
-        chosen = logp_B_V.gather(1, tokens[:, None]).squeeze(1)
-        for job, token, logprob in zip(jobs, tokens.tolist(), chosen.tolist(), strict=True):
-            job.ids.append(token)
-            job.logprobs.append(logprob)
-        return tokens
-
-    def _retire(self, row: int, j: int) -> bool:
-        """Whether row's job is done; a done job takes its cache (the last token is not encoded yet)."""
-        job = self.jobs[j]
-        if not job.finished():
-            return False
-        job.state = self.cache.row(row)
-        return True
-
-    def _drop(self, done: list[int], tokens: torch.Tensor) -> torch.Tensor:
-        keep: Sequence[int] = [row for row in range(len(self.live)) if row not in set(done)]
-        rows = torch.tensor(keep, device=tokens.device)
-        self.live = [self.live[row] for row in keep]
-        self.cache.keep_rows(rows)
-        self.positions = self.positions.index_select(0, rows)
-        return tokens.index_select(0, rows)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -16,12 +16,14 @@ from r3l.core.pool import EnvironmentPool, find_package
 from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
+from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import Masters, compute_dtype, device_of, lower
 from r3l.preemption import Orders, orders
 from r3l.training import arena_of
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -43,6 +45,31 @@ class Session:
         """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
         gather = self.policy.lockstep.gather
         return arena_of(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
+
+    def spread(
+        self, arena: Arena, ask: Callable[[Arena, Item], Coroutine[Any, Any, T]], items: Sequence[Item]
+    ) -> list[T]:
+        """``ask`` about every item, concurrently; answers in their order.
+
+        With several lanes each takes a share of the items, with barriers of its own: while one samples, the
+        environments of the others step. The arena's counters are common to all.
+        """
+        count = self.run.sampling.lanes
+        lanes = [arena] if count == 1 else [self._lane(arena) for _ in range(count)]
+
+        async def share(k: int) -> list[T]:
+            found: list[T] = await lanes[k].gather(*[ask(lanes[k], item) for item in items[k::count]])
+            return found
+
+        async def everyone() -> list[list[T]]:
+            return await asyncio.gather(*[share(k) for k in range(count)])
+
+        shares = self.wait(everyone())
+        return [shares[i % count][i // count] for i in range(len(items))]
+
+    def _lane(self, arena: Arena) -> Arena:
+        policy = self.policy.lane()
+        return replace(arena, policy=policy, gather=policy.lockstep.gather)
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
@@ -66,7 +93,12 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     try:
         with orders() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
             policy = LocalPolicy(
-                network, tokenizer, run.sampling.max_context, samples=run.samples, budget=run.sampling.tokens_per_batch
+                network,
+                tokenizer,
+                run.sampling.max_context,
+                samples=run.samples,
+                budget=run.sampling.tokens_per_batch,
+                step=FixedStep(device) if run.sampling.decoding == "compiled" else None,
             )
             dialogue = dialogue_of(run)
             yield Session(

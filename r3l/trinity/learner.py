@@ -21,7 +21,7 @@ from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
 from r3l.local import checkpoint
 from r3l.local.cache import LayerState
-from r3l.local.policy import Decoder, Job, tokens_in
+from r3l.local.decoding import Decoder, Job, tokens_in
 from r3l.local.trainer import Trainer, token_logprobs
 
 KEPT = 512  # dialogs whose caches are kept: more than are played at once in a step; our choice

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import time
 
 import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, arena, say
@@ -30,6 +31,39 @@ def test_a_winning_walkthrough_through_a_worker_process():
     assert counters["env_steps"] == counters["tokens/generated"] / 2 == len(WALKTHROUGH)
     sampled = trajectory.token_ids()[trajectory.response_mask() > 0]
     assert sampled.tolist() == list(range(2 * len(WALKTHROUGH)))
+
+
+def test_an_answer_that_nobody_has_read_is_not_late():
+    """With lanes a worker may answer while a model samples for longer than the deadline, in this very process."""
+    pool = EnvironmentPool("alfworld", 1, deadline=5.0)
+
+    async def asked_before_sampling():
+        env = pool.open()
+        first = await env.reset(TASK)
+        answer = asyncio.ensure_future(env.step(WALKTHROUGH[0]))
+        await asyncio.sleep(0)  # the call is on its way
+        time.sleep(6.0)
+        return first, await answer
+
+    first, after = asyncio.run(asked_before_sampling())
+    pool.close()
+    assert pool.lost == 0 and after.text != first.text
+
+
+def test_a_worker_that_stands_still_is_replaced_after_the_deadline():
+    pool = EnvironmentPool("alfworld", 1, deadline=8.0)
+    stopped = pool._workers[0].process
+
+    async def one_step():
+        env = pool.open()
+        await env.reset(TASK)
+        os.kill(stopped.pid, signal.SIGSTOP)
+        return await env.step(WALKTHROUGH[0])
+
+    with pytest.warns(UserWarning, match="did not answer within 8 s"):
+        after = asyncio.run(one_step())
+    pool.close()
+    assert pool.lost == 1 and not stopped.is_alive() and after.text
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from r3l.cli import app
 from r3l.config import ArchitectureConfig, TierConfig, load
+from r3l.core.errors import ConfigError
 from r3l.local import doctor
 from r3l.local.roofline import least_seconds
 from r3l.memory import in_turns
@@ -55,4 +56,26 @@ def test_a_step_of_every_arm(tmp_path, capsys):
         if isinstance(report[arm], str):
             assert report[arm] == "not installed: pip install '.[bench]'"
         else:
-            assert report[arm]["seconds/step"] > 0
+            assert report[arm]["seconds/step"] > 0 and report[arm]["peak_gib"] > 0.1
+            assert report[arm]["seconds_ratio"] == report[arm]["seconds/step"] / report["ours"]["seconds/step"]
+    assert report["ours"]["tokens_per_s/sample"] == pytest.approx(8 / report["ours"]["seconds/sample"])
+    assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
+
+
+def test_every_way_to_explore_plays_the_same_episodes(tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    options = ["--tasks", "2", "--repeats", "1", "--arms", "kept,anew,lanes", "--set", "method_settings.group_size=4"]
+    app(["bench", "rollout", *options, "--out", str(out)], standalone_mode=False)
+    report = json.loads(out.read_text())
+    kept, anew, lanes = (report["arms"][arm] for arm in ("kept", "anew", "lanes"))
+    assert report["same_episodes"] and report["prefix_tokens_reencoded"] == 0
+    assert kept["generated"] == anew["generated"] == lanes["generated"] > 0
+    assert kept["encoded"] == lanes["encoded"] < anew["encoded"] and lanes["forwards"] > kept["forwards"]
+    for arm in report["arms"].values():
+        assert sum(v for k, v in arm.items() if k.startswith("share/")) == pytest.approx(1)
+    assert report["seconds_ratio"]["anew"] == anew["seconds"] / kept["seconds"]
+
+
+def test_an_unknown_way_to_explore_is_an_error():
+    with pytest.raises(ConfigError, match="--arms kept,paged: 'paged' is unknown; known: kept, anew, lanes, compiled"):
+        app(["bench", "rollout", "--arms", "kept,paged"], standalone_mode=False)

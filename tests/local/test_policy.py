@@ -1,12 +1,14 @@
 """Sampling with kept caches equals sampling from scratch; forks share, close forgets."""
 
 import asyncio
+import shutil
 
 import pytest
 import torch
 
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling
+from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
 
 SAMPLING = Sampling(1.0, 8)
@@ -50,12 +52,46 @@ def test_a_token_budget_cuts_batches_and_changes_no_sample(nano):
     """The longest dialog has 80 tokens or so: 100 hold one or two dialogs, so five take several batches."""
     model, tokenizer = nano
     together, apart = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, budget=100)
-    for (a, *_), (b, *_) in zip(talk(together), talk(apart), strict=True):
+    assert_same(talk(together), talk(apart))
+    assert apart.meter["forwards"] > together.meter["forwards"]
+    assert apart.meter["encoded"] == together.meter["encoded"]
+
+
+def assert_same(expected, found):
+    for (a, *_), (b, *_) in zip(expected, found, strict=True):
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         for x, y in zip(a, b, strict=True):
             assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
-    assert apart.meter["forwards"] > together.meter["forwards"]
-    assert apart.meter["encoded"] == together.meter["encoded"]
+
+
+def test_decoding_in_a_fixed_shape_samples_the_same(nano):
+    """Five dialogs lie in 16 rows of 256 columns; they end one by one, so the last ones move to 4 rows or 1."""
+    model, tokenizer = nano
+    step = FixedStep(model.device, compiled=False)
+    fixed = LocalPolicy(model, tokenizer, 512, step=step)
+    assert_same(talk(LocalPolicy(model, tokenizer, 512)), talk(fixed))
+    assert {shape[1] for shape in step.buffers._views} >= {16, 4} and {s[3] for s in step.buffers._views} == {256}
+    # larger batches take larger buffers, and smaller ones work in them afterwards
+    assert_same(talk(LocalPolicy(model, tokenizer, 512), dialogs=20), talk(fixed, dialogs=20))
+    assert_same(talk(LocalPolicy(model, tokenizer, 512)), talk(fixed))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+def test_compiled_decoding_samples_the_same(nano):
+    model, tokenizer = nano
+    compiled = LocalPolicy(model, tokenizer, 512, step=FixedStep(model.device))
+    assert_same(talk(LocalPolicy(model, tokenizer, 512)), talk(compiled))
+
+
+def test_lanes_sample_the_same_and_share_the_meter(nano):
+    model, tokenizer = nano
+    whole = LocalPolicy(model, tokenizer, 512)
+    lane = whole.lane()
+    expected = talk(whole, dialogs=4)
+    encoded = whole.meter["encoded"]
+    assert_same(expected, talk(lane, dialogs=4))
+    assert lane.lockstep is not whole.lockstep and whole.meter["encoded"] == 2 * encoded
 
 
 def test_logprobs_are_those_of_a_plain_forward_pass(nano):
