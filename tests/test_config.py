@@ -164,7 +164,7 @@ def test_unknown_and_missing_keys_of_a_file_are_named():
 def test_a_broken_yaml_file_is_named(tmp_path, monkeypatch):
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "odd.yaml").write_text("method: [")
-    monkeypatch.setattr(config, "CONFIGS", tmp_path)
+    monkeypatch.setattr(config.files, "CONFIGS", tmp_path)
     with pytest.raises(ConfigError, match=r"odd\.yaml: not valid YAML"):
         load("methods", "odd", MethodConfig)
 

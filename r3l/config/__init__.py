@@ -1,0 +1,62 @@
+"""Configuration: one YAML file a tier, an environment, a method; resolved into one frozen Run.
+
+Unknown keys, wrong types and missing files are ConfigErrors that name file, key, value and the fix. Every
+value carries its source: each file has a ``sources`` map from key to where the value comes from.
+"""
+
+from r3l.config.files import CONFIGS, ROOT, STORED_MODELS, Strict, folders, hint, load, names, validate
+from r3l.config.kinds import (
+    PROFILES,
+    ArchitectureConfig,
+    ClusterConfig,
+    ComputeDtype,
+    Device,
+    EnvConfig,
+    EnvTierConfig,
+    MethodConfig,
+    ModelConfig,
+    PackagedConfig,
+    TierConfig,
+    TrainConfig,
+    find_model,
+    load_method,
+    model_label,
+)
+from r3l.config.resolution import build_method, dialogue_of, resolve, variant
+from r3l.config.run import Run, locate, start_of, warm_started, weights_of
+
+__all__ = [
+    "ArchitectureConfig",
+    "CONFIGS",
+    "ClusterConfig",
+    "ComputeDtype",
+    "Device",
+    "EnvConfig",
+    "EnvTierConfig",
+    "MethodConfig",
+    "ModelConfig",
+    "PROFILES",
+    "PackagedConfig",
+    "ROOT",
+    "Run",
+    "STORED_MODELS",
+    "Strict",
+    "TierConfig",
+    "TrainConfig",
+    "build_method",
+    "dialogue_of",
+    "find_model",
+    "folders",
+    "hint",
+    "load",
+    "load_method",
+    "locate",
+    "model_label",
+    "names",
+    "resolve",
+    "start_of",
+    "validate",
+    "variant",
+    "warm_started",
+    "weights_of",
+]

