@@ -22,10 +22,11 @@ def checks(config: TierConfig) -> Iterator[Check]:
     if model is None:
         return
     dialogs = config.train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
+    rounding = 4 if config.sampling.decoding == "compiled" else 1  # fixed shapes at their largest: r3l.local.cache
     plan = memory.in_turns(
         model.architecture,
         max(config.train.tokens_per_microbatch, config.sampling.max_context),
-        dialogs * config.sampling.max_context + (config.sampling.tokens_per_batch or 0),
+        dialogs * config.sampling.max_context + rounding * (config.sampling.tokens_per_batch or 0),
         config.compute_dtype,
         reference=config.train.kl_metric_every > 0,
     )

@@ -1,6 +1,7 @@
 """The benches of the local engine: arithmetic of the roofline by hand; every arm really steps."""
 
 import json
+import re
 
 import pytest
 
@@ -79,3 +80,13 @@ def test_every_way_to_explore_plays_the_same_episodes(tmp_path, capsys):
 def test_an_unknown_way_to_explore_is_an_error():
     with pytest.raises(ConfigError, match="--arms kept,paged: 'paged' is unknown; known: kept, anew, lanes, compiled"):
         app(["bench", "rollout", "--arms", "kept,paged"], standalone_mode=False)
+
+
+def test_compiled_decoding_is_planned_with_caches_of_rounded_shapes():
+    """524,288 tokens at 30 layers x 2 x 3 heads x 64 x 2 bytes are 11.25 GiB, four times that when rounded up."""
+    tier = load("tiers", "smol", TierConfig)
+    compiled = tier.model_copy(update={"sampling": tier.sampling.model_copy(update={"decoding": "compiled"})})
+    caches = [
+        float(re.search(r"caches ([\d.]+)", next(doctor.checks(config)).found).group(1)) for config in (tier, compiled)
+    ]
+    assert caches[1] - caches[0] == pytest.approx(3 * 524288 * 30 * 2 * 3 * 64 * 2 / 2**30, abs=0.1)
