@@ -191,7 +191,8 @@ class Handle:
             except EngineLost as error:
                 self._pool.lost += 1
                 if attempt == ATTEMPTS - 1:
-                    raise EngineError(f"{error}, {ATTEMPTS} times in a row at {verb} {argument!r}") from error
+                    what = argument.id if isinstance(argument, Task) else argument
+                    raise EngineError(f"{error}, {ATTEMPTS} times in a row at {verb} {what!r}") from error
                 warnings.warn(f"{error}; an episode is played again", stacklevel=2)
             else:
                 self._calls.append((verb, argument))
