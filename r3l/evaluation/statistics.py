@@ -52,8 +52,16 @@ def t_interval(values_S: ArrayLike, level: float = LEVEL) -> Interval:
 def wilson_interval(successes_T: ArrayLike, level: float = LEVEL) -> Interval:
     """Success rate of one run over its tasks, with Wilson's score interval: binomial noise, no seeds."""
     successes = _finite(successes_T, 1)
-    found = stats.binomtest(round(successes.sum()), len(successes)).proportion_ci(level, method="wilson")
-    return Interval(float(successes.mean()), found.low, found.high, 1, f"Wilson, {len(successes)} tasks")
+    rate = float(successes.mean())
+    return Interval(rate, *wilson_bounds(rate, len(successes), level), 1, f"Wilson, {len(successes)} tasks")
+
+
+def wilson_bounds(rate: float, count: float, level: float = LEVEL) -> tuple[float, float]:
+    """Wilson's score interval of a ``rate`` seen in ``count`` trials (Wilson 1927; no continuity correction)."""
+    z = float(stats.norm.ppf((1 + level) / 2))
+    middle = (rate + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * float(np.sqrt(rate * (1 - rate) / count + z * z / (4 * count * count)))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def interval(scores_S_T: ArrayLike, level: float = LEVEL) -> Interval:

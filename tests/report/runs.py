@@ -73,6 +73,7 @@ def write_run(
 
 def _step(k: int, method: str, seed: int) -> dict[str, float]:
     row = {"step": k, "train/success": min(1.0, 0.1 + 0.05 * k + 0.02 * seed), "tokens/generated": 4000 + 100 * seed}
+    row["groups/policy"] = 8
     if method == "r3l":
         row |= {"reflection/count": 32, "reflection/valid": 20 + k, "retry/count": 16}
         row |= {"retry/success": k, "retry/improved": k // 2, "tokens/generated": 6000}

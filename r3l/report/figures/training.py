@@ -36,12 +36,14 @@ class Column:
     advance: series.Advance = series.updates
     share: bool = False  # the axis begins at 0
     log: bool = False
+    around: series.Around | None = None  # of one seed
 
 
+SUCCESS, TASKS = mean_of("train/success"), series.over_tasks("train/success")
 LEARNING = (
-    Column("training success", mean_of("train/success"), share=True),
-    Column("training success", mean_of("train/success"), "generated tokens (thousands)", series.tokens, True),
-    Column("training success", mean_of("train/success"), "time (minutes)", series.minutes, True),
+    Column("training success", SUCCESS, share=True, around=TASKS),
+    Column("training success", SUCCESS, "generated tokens (thousands)", series.tokens, True, around=TASKS),
+    Column("training success", SUCCESS, "time (minutes)", series.minutes, True, around=TASKS),
 )
 EXPLORATION = (
     Column("reward gain", rate_of("retry_gain")),
@@ -107,6 +109,8 @@ def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lackin
     left_out = [label for method, label in trained.labels().items() if method not in labels]
     notes = [f"{lacking.capitalize()}: {'; '.join(left_out)}"] if left_out else []
     notes += [f"Not recorded: {label} of {'; '.join(found)}" for label, found in missing.items()]
+    if any(column.around for column in columns):
+        notes += _of_one_seed(chosen)
     return figure, chosen, ". ".join([text, _lines(chosen), *notes]) + "."
 
 
@@ -119,6 +123,15 @@ def _lines(shown: Shown) -> str:
         f"Thin lines: seeds; thick: means over seeds after equal updates; {band}{crowd}; "
         f"all are running means over {WINDOW} updates"
     )
+
+
+def _of_one_seed(shown: Shown) -> list[str]:
+    if not any(len(seeds) == 1 and not _crowded(bench) for bench in shown.benches for seeds in bench.runs.values()):
+        return []
+    return [
+        "Dotted edges: one seed, 95 % Wilson interval over the tasks of those updates, attempts at a task counting as "
+        "one, which says nothing about other seeds"
+    ]
 
 
 def _crowded(bench: Bench) -> bool:
@@ -151,8 +164,8 @@ def _panel(axes: Axes, bench: Bench, column: Column) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
     for place, (method, seeds) in enumerate(bench.runs.items()):
-        curves = [c for record in seeds if (c := series.curve(record, column.value, column.advance)) is not None]
-        if curves:
+        found = [series.curve(record, column.value, column.advance, around=column.around) for record in seeds]
+        if curves := [one for one in found if one is not None]:
             _method(axes, method, curves, place, _crowded(bench))
         else:
             missing.append(method)
@@ -187,6 +200,9 @@ def _method(axes: Axes, method: str, curves: Sequence[series.Curve], place: int,
             axes.plot(curve.x, curve.y, color=seen.colour, linewidth=0.5, alpha=0.5)
     if not crowded and found.low is not None and found.high is not None:
         axes.fill_between(found.x, found.low, found.high, color=seen.colour, alpha=0.15, linewidth=0)
+        if len(curves) == 1:  # of tasks, not of seeds: as the dashed bars of scores
+            for edge in (found.low, found.high):
+                axes.plot(found.x, edge, color=seen.colour, linewidth=0.5, linestyle=":")
     apart = max(1, len(found.x) // 4)  # markers tell lines apart; each method has them at other updates
     marks: dict[str, Any] = {"marker": seen.marker, "markersize": 3, "markevery": (place * apart // 6 % apart, apart)}
     axes.plot(found.x, found.mean, linewidth=0.9 if crowded else 1.2, **seen.line(), **marks)

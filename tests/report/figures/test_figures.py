@@ -92,15 +92,18 @@ def test_learning_curves_show_seeds_mean_and_band_from_three_seeds_on(three_seed
     assert [ax.get_xlabel() for ax in figure.axes[3:]] == ["updates", "generated tokens (thousands)", "time (minutes)"]
     alfworld, webshop = figure.axes[0], figure.axes[3]
     assert len(lines(alfworld, "r3l")) == 4 and len(alfworld.collections) == 2  # three seeds and their mean; two bands
-    assert len(lines(webshop, "grpo")) == 1 and not webshop.collections
+    assert len(lines(webshop, "grpo")) == 3 and len(webshop.collections) == 1  # one seed: a band over its tasks, edged
     assert lines(alfworld, "grpo")[-1].get_ydata()[0] == pytest.approx(0.17)  # 0.15, 0.17, 0.19 after the first update
     assert "95 % t-interval over seeds, from 3 on" in text and "5 updates" in text
 
 
-def test_one_seed_has_no_band_and_the_caption_says_so(tmp_path):
+def test_one_seed_has_a_band_over_tasks_for_success_only_and_the_caption_says_so(tmp_path):
     write_run(tmp_path, "r3l", 0, [1], [0])
     figure, text = drawn("learning_curves", tmp_path)
-    assert not figure.axes[0].collections and "no band under 3 seeds" in text
+    assert len(figure.axes[0].collections) == 1 and "no band under 3 seeds; all are running means" in text
+    assert "Dotted edges: one seed, 95 % Wilson interval over the tasks" in text
+    figure, text = drawn("exploration", tmp_path)
+    assert not figure.axes[0].collections and "no band under 3 seeds" in text and "Wilson" not in text
 
 
 def test_many_methods_are_drawn_without_seeds_and_bands(tmp_path):

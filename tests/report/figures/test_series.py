@@ -51,6 +51,19 @@ def test_the_band_of_three_seeds_is_a_t_interval_and_two_have_none():
     assert series.band(curves[:2]).low is None and series.band(curves[:2]).mean == pytest.approx([0.35, 0.35])
 
 
+def test_one_seed_has_wilsons_interval_over_its_tasks():
+    """Two updates of 8 and 6 tasks, two of them refused: 16 tasks, a success rate of 0.25 in the mean.
+
+    By hand with z = 1.96: (0.25 + z2/32) / (1 + z2/16) = 0.2984; the half width 0.1966.
+    """
+    rows = ({"y": 0.5, "groups/policy": 8}, {"y": 0.0, "groups/policy": 6, "dropped/groups": 2})
+    found = series.band([series.curve(record(*rows), series.mean_of("y"), around=series.over_tasks("y"))])
+    assert found.mean.tolist() == [0.5, 0.25]
+    assert (found.low[1], found.high[1]) == pytest.approx((0.1018, 0.4950), abs=1e-4)
+    untold = series.curve(record({"y": 1.0}), series.mean_of("y"), around=series.over_tasks("y"))
+    assert untold.around_2 is None  # tasks were not counted
+
+
 def test_seeds_meet_after_equal_updates_whatever_they_spent():
     spent = [flat(level, 3, **{"tokens/generated": tokens}) for level, tokens in ((0.2, 1000), (0.4, 3000))]
     found = series.band([series.curve(r, series.mean_of("y"), series.tokens) for r in spent])
