@@ -104,9 +104,7 @@ class Buffers:
         return self._views[shape]
 
 
-COLUMNS = (
-    256  # the least width of a fixed shape; our choice, like the steps below: few shapes, caches at most four times
-)
+COLUMNS = 256  # least width of a fixed shape; our choice, as the steps below: few shapes, at most 4 x the memory
 
 
 def _rows(least: int) -> int:
