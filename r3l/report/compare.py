@@ -94,7 +94,7 @@ def cautions(ours: Record, theirs: Record) -> list[str]:
     found = [
         f"{section}.{key} is {_of(a, section, key)!r} here and {_of(b, section, key)!r} there"
         for section in SETTINGS
-        for key in sorted(_keys(a[section]) | _keys(b[section]))
+        for key in sorted(_keys(a.get(section)) | _keys(b.get(section)))  # a run may be older than a section
         if _of(a, section, key) != _of(b, section, key)
     ]
     return [text.replace(".value is", " is") for text in found]
@@ -105,7 +105,8 @@ def _keys(section: Any) -> set[str]:
 
 
 def _of(run: dict[str, Any], section: str, key: str) -> Any:
-    return run[section].get(key) if isinstance(run[section], dict) else run[section]
+    found = run.get(section)
+    return found.get(key) if isinstance(found, dict) else found
 
 
 def _numbers(name: str, found: statistics.Interval) -> Row:

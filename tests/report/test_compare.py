@@ -63,3 +63,12 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     (grpo.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["cautions"] == ["prompts is 'compact' here and 'released' there", "train.steps is 10 here and 5 there"]
+
+
+def test_a_run_from_before_a_setting_existed_is_compared_with_a_caution(tmp_path):
+    mine, _ = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
+    manifest = json.loads((mine.parent / "manifest.json").read_text())
+    prompts = manifest["run"].pop("prompts")
+    (mine.parent / "manifest.json").write_text(json.dumps(manifest))
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert row["cautions"] == [f"prompts is None here and {prompts!r} there"]

@@ -22,7 +22,10 @@ def stored_rows(name):
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "table_rltf", "retry_improvement", "cost", "pivot", "budget"])
+TABLES = ["table1", "table2", "table_rltf", "alpha", "group_size", "retries"]
+
+
+@pytest.mark.parametrize("name", [*TABLES, "retry_improvement", "cost", "pivot", "budget"])
 def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
     """By `r3l table NAME --results results/stored --seeds-planned 5 --out results/stored/NAME_nano.csv`."""
     if name == "budget":
@@ -57,6 +60,11 @@ def test_the_core_rows_have_five_seeds_in_every_environment():
     done = {(r["env"], r["method"]): r["seeds_done"] for r in stored_rows("table1") if r["method"] in core}
     assert {env for env, _ in done} == set(workflow.load().envs)
     assert set(done.values()) == {"5"}
+
+
+def test_every_method_has_five_seeds_on_alfworld():
+    rows = [row for row in stored_rows("table1") if row["env"] == "alfworld"]
+    assert {row["seeds_done"] for row in rows} == {"5"}
 
 
 def test_stored_runs_are_of_the_present_configuration(runs):

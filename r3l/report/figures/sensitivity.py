@@ -9,7 +9,7 @@ import numpy as np
 
 from r3l.config import variant
 from r3l.core.errors import DataError
-from r3l.evaluation.statistics import t_interval
+from r3l.evaluation.statistics import t_interval, wilson_interval
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.palette import look
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from r3l.report.figures.style import Drawn
 
 Setting = Callable[[dict[str, Any]], float]  # of a run's manifest
-Points = dict[float, list[float]]  # the value of the setting: the score of each seed
+Points = dict[float, list[Record]]  # the value of the setting: its seeds
 
 
 def _rollouts(manifest: dict[str, Any]) -> float:
@@ -72,16 +72,18 @@ def sensitivity(shown: Shown) -> Drawn:
         "Success of the last checkpoint on the test panel. Lines: means over seeds; small dots: seeds; bars: 95 % "
         f"t-interval over seeds, from {BAND_FROM} on."
     )
+    if any(len(seeds) == 1 for bench in drawn.benches for seeds in bench.runs.values()):
+        text += " Dashed: one seed, 95 % Wilson interval over its test episodes, which says nothing about other seeds."
     return figure, drawn, text
 
 
 def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
-    """The scores of each method without its variant's name, by the value of the setting."""
+    """The runs of each method without its variant's name, by the value of the setting."""
     found: dict[str, Points] = {}
     for method, seeds in bench.runs.items():
         for record in seeds:
             points = found.setdefault(variant(method)[0], {})
-            points.setdefault(_value(record, setting), []).append(record["groups"]["all"]["success"])
+            points.setdefault(_value(record, setting), []).append(record)
     return found
 
 
@@ -96,11 +98,13 @@ def _value(record: Record, setting: Setting) -> float:
 def _line(axes: Axes, method: str, points: Points, shift: float) -> None:
     seen = look(method)
     xs = np.array(sorted(points))
-    for x, scores in points.items():
-        axes.plot([x + shift] * len(scores), scores, "o", color=seen.colour, markersize=2, alpha=0.5)
-        if len(scores) >= BAND_FROM:
-            found = t_interval(scores)
+    scores = {x: [record["groups"]["all"]["success"] for record in seeds] for x, seeds in points.items()}
+    for x, seeds in points.items():
+        axes.plot([x + shift] * len(seeds), scores[x], "o", color=seen.colour, markersize=2, alpha=0.5)
+        if len(seeds) == 1 or len(seeds) >= BAND_FROM:
+            found = t_interval(scores[x]) if len(seeds) > 1 else wilson_interval(seeds[0].successes("all"))
             bar = np.array([found.low, found.high], dtype=float)
-            axes.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9)
-    means = [np.mean(points[x]) for x in xs]
+            dash = style.dash(len(seeds))
+            axes.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9, linestyle=dash)
+    means = [np.mean(scores[x]) for x in xs]
     axes.plot(xs + shift, means, linewidth=1.2, marker=seen.marker, markersize=4, **seen.line())

@@ -93,12 +93,16 @@ def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
         axes.plot(0, y, transform=beside, clip_on=False, **look(method).point(3.5))
 
 
+def dash(seeds: int) -> Any:
+    """The line of an interval: dashed for one seed, whose interval is over tasks."""
+    return "-" if seeds > 1 else (0, (2, 1.5))
+
+
 def interval(axes: Axes, y: float, method: str, found: Interval, seeds: Sequence[float]) -> None:
     """A row of a plot of scores: the mean, every seed where there are several, the interval (dashed for one seed)."""
     seen = look(method)
     if found.low is not None and found.high is not None:
-        dash = "-" if len(seeds) > 1 else (0, (2, 1.5))
-        axes.plot([found.low, found.high], [y, y], color=seen.colour, linewidth=1.1, linestyle=dash)
+        axes.plot([found.low, found.high], [y, y], color=seen.colour, linewidth=1.1, linestyle=dash(len(seeds)))
     if len(seeds) > 1:
         axes.plot(seeds, [y] * len(seeds), "|", color=seen.colour, markersize=5, markeredgewidth=0.8)
     axes.plot(found.mean, y, **seen.point(4.5))

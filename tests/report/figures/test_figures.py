@@ -231,6 +231,17 @@ def test_sensitivity_is_a_line_over_the_values_that_were_run(tmp_path):
     assert mean.get_xdata().tolist() == [3, 5] and list(mean.get_ydata()) == [0.375, 0.625]
 
 
+def test_a_value_of_one_seed_has_a_dashed_interval_over_its_tasks(tmp_path):
+    """Two of four episodes: Wilson's interval is 0.150 to 0.850; the value with two seeds has no bar."""
+    for alpha, seed in ((3, 0), (3, 1), (5, 0)):
+        name = "r3l" if alpha == 3 else "r3l@alpha=5"
+        write_run(tmp_path, name, seed, [1, 0], [1, 0], settings={"alpha": alpha})
+    figure, text = drawn("alpha", tmp_path)
+    (bar,) = [line for line in lines(figure.axes[0], "r3l") if line.is_dashed()]
+    assert bar.get_xdata().tolist() == [5, 5] and bar.get_ydata() == pytest.approx([0.1500, 0.8500], abs=1e-4)
+    assert "Dashed: one seed, 95 % Wilson interval over its test episodes" in text
+
+
 def test_group_size_counts_retried_rollouts_and_needs_two_values(tmp_path):
     write_run(tmp_path, "reflect_grpo", 0, [1], [0], settings={"group_size": 4, "reflected": 4})
     with pytest.raises(DataError, match="needs two values of a method, found reflect_grpo"):
