@@ -67,15 +67,15 @@ def _explore(session: Session, tasks: int, arm: Arm, step: FixedStep) -> Report:
         budget=run.sampling.tokens_per_batch,
         step=step if arm == "compiled" else None,
     )
-    session.run = run.model_copy(update={"sampling": run.sampling.model_copy(update={"lanes": _lanes(arm)})})
     method = build_method(run)
     arena = session.arena((run.seed, "bench"), run.sampling.temperature)
     chosen = session.package.tasks(run.env_settings.train_panel)[:tasks]
     forget_peak()
     began = clock()
-    explored = session.spread(arena, lambda lane, task: method.explore(task, lane), chosen)
+    explored = session.spread(
+        arena, lambda lane, task: method.explore(task, lane), chosen, LANES if arm == "lanes" else 1
+    )
     seconds = clock() - began
-    session.run = run
     trajectories = [t for groups in explored for g in groups for t in g.trajectories]
     meter = session.policy.meter
     shares = {f"share/{k.removeprefix('seconds/')}": v / seconds for k, v in meter.items() if k.startswith("seconds/")}
@@ -92,10 +92,6 @@ def _explore(session: Session, tasks: int, arm: Arm, step: FixedStep) -> Report:
         "rollouts": arena.counters["rollouts"],
         "transcripts": hash(tuple(t.token_ids().tobytes() for t in trajectories)),
     }
-
-
-def _lanes(arm: Arm) -> int:
-    return LANES if arm == "lanes" else 1
 
 
 def _median(rounds: list[Report]) -> Report:

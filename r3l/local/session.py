@@ -47,14 +47,18 @@ class Session:
         return arena_of(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
 
     def spread(
-        self, arena: Arena, ask: Callable[[Arena, Item], Coroutine[Any, Any, T]], items: Sequence[Item]
+        self,
+        arena: Arena,
+        ask: Callable[[Arena, Item], Coroutine[Any, Any, T]],
+        items: Sequence[Item],
+        count: int | None = None,
     ) -> list[T]:
         """``ask`` about every item, concurrently; answers in their order.
 
-        With several lanes each takes a share of the items, with barriers of its own: while one samples, the
-        environments of the others step. The arena's counters are common to all.
+        With several lanes (``count``, by default the run's) each takes a share of the items, with barriers of its own:
+        while one samples, the environments of the others step. The arena's counters are common to all.
         """
-        count = self.run.sampling.lanes
+        count = count or self.run.sampling.lanes
         lanes = [arena] if count == 1 else [self._lane(arena) for _ in range(count)]
 
         async def share(k: int) -> list[T]:
