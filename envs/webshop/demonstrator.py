@@ -212,7 +212,6 @@ def _cause(belief: ShopBelief, action: str) -> str:
         return "price above the limit"
     if offer is not None and not belief.fits(offer):
         return "not the wanted product"
-    if action == BUY:
-        unchosen = belief.lacking or belief.missing
+    if action == BUY and (unchosen := belief.lacking or belief.missing):  # none: nothing to buy on this page
         return f"{unchosen[0]} not offered" if belief.lacking else f"{unchosen[0]} not chosen"
     return f"{action} does not help"

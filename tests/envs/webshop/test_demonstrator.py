@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.demonstrator import after
+from envs.demonstrator import after, review
 from envs.lessons import CAREFUL, Manner
 from envs.webshop import PACKAGE
 from envs.webshop.demonstrator import ShopBelief, is_right, plan
@@ -80,3 +80,15 @@ def test_the_dialogue_reviews_what_it_can_read():
     assert found["retry_from_step"] == 0 and found["improvement_suggestion"].startswith("search[")
     other = Ended(task, "Instruction:\ni need a long lasting pen", ended.answers, False, None)
     assert dialogue.review(other) is None
+
+
+def test_buying_where_nothing_can_be_bought_is_a_mistake_with_a_cause():
+    """Everything chosen, then back to the results: the button is not on that page."""
+    d = next(d for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10) if len(d.steps) == 5)
+    steps = [step.action for step in d.steps[:-1]] + ["click[< prev]", "click[buy now]"]
+    engine, answers = PACKAGE.create({}), []
+    engine.reset(d.task)
+    for action in steps:
+        answers.append((action, engine.step(action).text))
+    found = review(ShopBelief.at_start(d.first.text), answers, False, 10)
+    assert (found["retry_from_step"], found["root_cause_analysis"]) == (5, "click[buy now] does not help")
