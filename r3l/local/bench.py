@@ -16,8 +16,7 @@ import torch
 
 from r3l.config import Run, build_method, start_of
 from r3l.local.decoding import FixedStep
-from r3l.local.policy import LocalPolicy
-from r3l.local.session import Session, open_session
+from r3l.local.session import Session, open_session, policy_of
 
 Arm = Literal["kept", "anew", "lanes", "compiled"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
@@ -58,15 +57,8 @@ def bench_rollout(run: Run, tasks: int, repeats: int, arms: Sequence[Arm]) -> Re
 
 def _explore(session: Session, tasks: int, arm: Arm, step: FixedStep) -> Report:
     run = session.run
-    session.policy = LocalPolicy(
-        session.model,
-        session.tokenizer,
-        run.sampling.max_context,
-        keep_cache=arm != "anew",
-        samples=run.samples,
-        budget=run.sampling.tokens_per_batch,
-        step=step if arm == "compiled" else None,
-    )
+    chosen_step = step if arm == "compiled" else None
+    session.policy = policy_of(run, session.model, session.tokenizer, chosen_step, keep_cache=arm != "anew")
     method = build_method(run)
     arena = session.arena((run.seed, "bench"), run.sampling.temperature)
     chosen = session.package.tasks(run.env_settings.train_panel)[:tasks]

@@ -82,6 +82,19 @@ class Session:
             return self.loop.run_until_complete(task)
 
 
+def policy_of(run: Run, network: Any, tokenizer: Any, step: FixedStep | None, keep_cache: bool = True) -> LocalPolicy:
+    """The policy that samples as ``run`` says; ``step`` and ``keep_cache`` are LocalPolicy's."""
+    return LocalPolicy(
+        network,
+        tokenizer,
+        run.sampling.max_context,
+        keep_cache=keep_cache,
+        samples=run.samples,
+        budget=run.sampling.tokens_per_batch,
+        step=step,
+    )
+
+
 @contextmanager
 def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session]:
     """Load ``model`` and start the workers; closes them at the end."""
@@ -96,14 +109,8 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:
         with orders() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
-            policy = LocalPolicy(
-                network,
-                tokenizer,
-                run.sampling.max_context,
-                samples=run.samples,
-                budget=run.sampling.tokens_per_batch,
-                step=FixedStep(device) if run.sampling.decoding == "compiled" else None,
-            )
+            step = FixedStep(device) if run.sampling.decoding == "compiled" else None
+            policy = policy_of(run, network, tokenizer, step)
             dialogue = dialogue_of(run)
             yield Session(
                 run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received
