@@ -14,9 +14,9 @@ from envs.demonstrator import Answers, Belief, Temperament, after, review
 from envs.responses import write_response
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Environment, Observation
-from r3l.core.pool import Recorded
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.core.worker import Recorded
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def _environment(name: str, label: str, settings: EnvTierConfig) -> Iterator[Che
 
 def _starts(name: str, settings: EnvTierConfig) -> str:
     """Start the panel's first task and take one step; shows the longest line that the task begins with."""
-    from r3l.core.pool import find_package
+    from r3l.core.environment import find_package
 
     package = find_package(name)
     task = package.tasks(settings.test_panel)[0]

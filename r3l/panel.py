@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.core.pool import find_package
+from r3l.core.environment import find_package
 
 
 def describe(env: str, panel: str) -> dict[str, Any]:

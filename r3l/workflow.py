@@ -153,7 +153,7 @@ def options(config: WorkflowConfig) -> str:
 
 def panel_files(env: str) -> list[str]:
     """Committed files and definitions of an environment's panels: when they change, its runs are stale."""
-    from r3l.core.pool import find_package
+    from r3l.core.environment import find_package
 
     package = find_package(env).name  # several environments may be one package
     found = [*(ROOT / "envs" / package / "panels").glob("*.json"), *(CONFIGS / "panels").glob(f"{package}_*.yaml")]
@@ -193,7 +193,7 @@ def env_settings(tier: str, env: str) -> EnvTierConfig:
 
 def check_panels(tier: str, env: str) -> dict[str, Any]:
     """Describe an environment's panels in a tier. Raises DataError where hashes differ or tasks overlap."""
-    from r3l.core.pool import find_package
+    from r3l.core.environment import find_package
     from r3l.panel import describe
 
     settings = env_settings(tier, env)

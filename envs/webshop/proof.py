@@ -12,8 +12,8 @@ from envs.webshop.engine import WebshopEngine
 from envs.webshop.lessons import CURRICULUM
 from envs.webshop.panels import catalogue, regenerate
 from r3l.core.errors import DataError
-from r3l.core.pool import Recorded
 from r3l.core.task import Task
+from r3l.core.worker import Recorded
 
 _PROOF_TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)
 

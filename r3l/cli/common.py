@@ -58,7 +58,7 @@ def tier_engine(tier: str) -> str:
 def env_module(env: str, name: str) -> Any:
     """The module ``name`` of an environment's package, for what only some environments have."""
     from r3l.config import EnvConfig, load
-    from r3l.core.pool import find_package
+    from r3l.core.environment import find_package
 
     load("envs", env, EnvConfig)
     package = f"envs.{find_package(env).name}"

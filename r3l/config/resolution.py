@@ -13,10 +13,9 @@ from pydantic import ValidationError
 from r3l.config.files import explain, folders, hint, load, validate
 from r3l.config.kinds import PROFILES, EnvConfig, TierConfig, find_model, load_method
 from r3l.config.run import Run
-from r3l.core.environment import Dialogue
+from r3l.core.environment import Dialogue, find_package
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
-from r3l.core.pool import find_package
 
 
 def variant(name: str) -> tuple[str, list[str]]:

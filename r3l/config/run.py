@@ -23,9 +23,9 @@ from r3l.config.kinds import (
     find_model,
 )
 from r3l.core.cache import cache_folder
+from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Samples
-from r3l.core.pool import find_package
 
 SCHEMA_VERSION = 2  # raise when a change of code makes old results incomparable
 

@@ -1,15 +1,17 @@
 """Environment: the engine side of a problem, and Dialogue: its text side.
 
 An environment knows no method and no model. It is synchronous and lives in a worker process
-(``r3l.core.pool``); what a method sees is the asynchronous handle, which adds restarting at a pivot.
+(``r3l.core.worker``); what a method sees is the asynchronous handle, which adds restarting at a pivot.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
@@ -163,3 +165,15 @@ class EnvironmentPackage(Protocol):
     def caution(self, panel: str) -> str:
         """What a reader of scores on a panel must know, e.g. that its tasks are another split's; usually nothing."""
         ...
+
+
+def find_package(name: str) -> EnvironmentPackage:
+    """The environment package ``envs.<name>``. Raises ConfigError when there is none."""
+    try:
+        module = importlib.import_module(f"envs.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"envs.{name}":
+            raise
+        raise ConfigError(f"environment {name!r} is unknown: there is no package envs/{name}/") from error
+    package: EnvironmentPackage = module.PACKAGE
+    return package

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import torch
 
 from r3l.config import Run, dialogue_of
-from r3l.core.environment import Dialogue, EnvironmentPackage
-from r3l.core.pool import EnvironmentPool, find_package
+from r3l.core.environment import Dialogue, EnvironmentPackage, find_package
+from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import Arena
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model

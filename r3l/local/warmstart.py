@@ -1,17 +1,15 @@
 """Warm start: supervised steps on scripted episodes, reviews of them, and guided retries.
 
-It teaches the protocol's format and to act, reflect and retry, from agents that err; the prompts are rendered by the
-same code that renders them when sampling. A nano model is made by it (and stored under results/stored/models, since
-pretraining is not the experiment); a published language model goes through it before RL.
+It teaches the protocol's format and to act, reflect and retry, from agents that err (``r3l.local.lessons``). A nano
+model is made by it (and stored under results/stored/models, since pretraining is not the experiment); a published
+language model goes through it before RL.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
@@ -24,21 +22,16 @@ from rich.console import Console
 
 from r3l.config import CONFIGS, STORED_MODELS, ComputeDtype, Device, Strict, validate, warm_started
 from r3l.core.batching import packed
-from r3l.core.demonstration import Demonstration, Step
-from r3l.core.environment import Dialogue, Message, Stop
+from r3l.core.environment import Dialogue, find_package
 from r3l.core.errors import DataError
-from r3l.core.pool import find_package
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
-from r3l.core.trajectory import Trajectory, Turn
 from r3l.local.checkpoint import load_model
+from r3l.local.lessons import Lesson, Part, documents_of, render
 from r3l.local.nano import build_model, build_tokenizer
 from r3l.local.precision import Masters, compute_dtype, device_of, keep_activations_out, vocabulary_logits
-from r3l.reflection import GuidanceForm, ReflectionSettings, Report, parse_reflection, review_request
-from r3l.retry import guidance_text, with_guidance
+from r3l.reflection import GuidanceForm
 from r3l.tracking import commit, hardware, read_json, sha256_of, versions, write_json_atomic
-
-Part = tuple[list[Message], str, bool]  # messages, response, trained?
 
 
 class Phase(Strict):
@@ -80,17 +73,6 @@ class WarmstartConfig(Strict):
     review_share: float = Field(0, ge=0, le=1, description="share of tokens from reviews; compact ones end an episode")
     phases: list[Phase] = Field(min_length=1)
     sources: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A tokenised dialog. ``weight``: 1 on responses to imitate, 0 on others, less on prompts. Shape (T,).
-
-    Prompts are learnt too: texts that name a thing again teach a small model to copy names early.
-    """
-
-    ids: np.ndarray
-    weight: np.ndarray
 
 
 def load_config(name: str) -> WarmstartConfig:
@@ -213,85 +195,11 @@ def _documents(job: tuple[WarmstartConfig, Phase, range]) -> list[tuple[str, lis
     return found
 
 
-def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> Iterator[tuple[str, list[Part]]]:
-    """The dialogs in which R3L would play, review and retry the demonstrated episode, by kind.
-
-    A compact review continues the episode; a released one is a dialog of its own.
-    """
-    if dialogue.style == "compact":
-        yield "episode", [*episode_parts(dialogue, d), *review_parts(dialogue, d)]
-    else:
-        yield "episode", episode_parts(dialogue, d)
-        yield "review", review_parts(dialogue, d)
-    if d.retry:
-        yield "retry", retry_parts(dialogue, d, guidance)
-
-
-def episode_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
-    """The episode, all but its blunders to be imitated."""
-    prompts = _prompts(dialogue, d, d.steps)
-    return [(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
-
-
-def review_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
-    """The reflection on the episode, as a method would ask for it."""
-    last = len(d.steps) - 1
-    turns = [
-        Turn(s.now.text, s.response, (), (), (), "end", s.action, d.error if k == last else None)
-        for k, s in enumerate(d.steps)
-    ]
-    feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
-    ended = Trajectory(d.task, 0, "base", turns, d.reward, d.success, feedback=feedback)
-    return [(review_request(dialogue, ended, d.first, ReflectionSettings.model_validate({})), _as_json(d.review), True)]
-
-
-def retry_parts(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm = "suggestion") -> list[Part]:
-    """The prefix (context only), the hint at the pivot, and what followed under it."""
-    pivot = int(d.review["retry_from_step"])
-    steps = (*d.steps[:pivot], *d.retry)
-    report = parse_reflection(_as_json(d.review), len(d.steps))
-    assert isinstance(report, Report)
-    hint = with_guidance(guidance_text(report, guidance), "user_turn")
-    parts: list[Part] = []
-    for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
-        shown, _ = hint(messages) if k == pivot else (messages, messages)
-        parts.append((shown, step.response, k >= pivot))
-    return parts
-
-
-def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:
-    actions: list[str] = []
-    for step in steps:
-        if actions:
-            message = dialogue.following(d.first, actions, step.now)
-            yield [] if message is None else [message]
-        else:
-            yield dialogue.opening(d.task, d.first)
-        actions.append(step.action)
-
-
-def _as_json(review: Any) -> str:
-    return json.dumps(dict(review))
-
-
 def _texts(documents: Iterable[tuple[str, list[Part]]]) -> Iterator[str]:
     for _, parts in documents:
         for messages, response, _ in parts:
             yield from (m.content for m in messages)
             yield response
-
-
-def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float, stop: Stop = "end") -> Lesson:
-    """Token ids and weights of a document, piece by piece as a live dialog would be."""
-    ids: list[int] = []
-    weight: list[float] = []
-    for messages, response, trained in parts:
-        ended = bool(ids) and ids[-1] == renderer.end_id
-        prompt = renderer.following(messages, ended) if ids else renderer.opening(messages)
-        answer = renderer.response(response, stop)
-        ids += prompt + answer
-        weight += [prompt_weight] * len(prompt) + [float(trained)] * len(answer)
-    return Lesson(np.asarray(ids, dtype=np.int32), np.asarray(weight, dtype=np.float32))
 
 
 def fit(

@@ -17,8 +17,8 @@ from typing import Any
 from rich.table import Table
 
 from r3l.config import Run, build_method, find_model, load_method, model_label, resolve, variant
+from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError
-from r3l.core.pool import find_package
 from r3l.report import published
 from r3l.report.published import Reference
 from r3l.report.tables import benchmark_of

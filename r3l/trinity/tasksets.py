@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from r3l.config import Run
-from r3l.core.pool import find_package
+from r3l.core.environment import find_package
 from r3l.core.task import tasks_of_step
 from r3l.tracking import rewrite_jsonl
 from r3l.trinity.config import TASK_KEY

@@ -17,10 +17,10 @@ from trinity.common.workflows import Workflow
 from trinity.manager.synchronizer import Synchronizer
 
 from r3l.config import Run, build_method, dialogue_of, locate, validate
-from r3l.core.environment import Dialogue
+from r3l.core.environment import Dialogue, find_package
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
-from r3l.core.pool import EnvironmentPool, find_package
+from r3l.core.pool import EnvironmentPool
 from r3l.core.render import load_tokenizer
 from r3l.core.rollout import Arena, play_group
 from r3l.core.task import Task

@@ -9,9 +9,9 @@ import time
 import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, arena, say
 
-from r3l.core.environment import Message
+from r3l.core.environment import Message, find_package
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.pool import EnvironmentPool, find_package
+from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import play
 from r3l.retry import RetrySettings, retry, with_guidance
 
@@ -222,7 +222,7 @@ def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
     def work(package, options, pipe):
         raise SystemExit(7)
 
-    monkeypatch.setattr("r3l.core.pool._work", work)
+    monkeypatch.setattr("r3l.core.pool.work", work)
     fork = multiprocessing.get_context("fork")  # which takes the patched function along
     monkeypatch.setattr("r3l.core.pool.multiprocessing.get_context", lambda _: fork)
     pool = EnvironmentPool("alfworld", 1)

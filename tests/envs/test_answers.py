@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from scripted import Scripted
 
 from envs.answers import WRONG, AnswerDialogue, AnswerEngine, AnswerOptions, Flaw, Judgement
-from r3l.core.environment import Ended
+from r3l.core.environment import Ended, find_package
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import Completion, Sampling
-from r3l.core.pool import EnvironmentPool, Recorded, find_package
+from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import Arena, play
 from r3l.core.task import Task
+from r3l.core.worker import Recorded
 from r3l.retry import RetrySettings, retry
 
 TASK = Task("t", "math", "test", "", {"problem": "What is 2 + 3 + 4?", "answer": "9"})

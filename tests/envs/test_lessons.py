@@ -6,9 +6,8 @@ import pytest
 
 from envs.demonstrator import Belief, Mistake, Temperament, review
 from envs.lessons import CAREFUL, Manner
-from r3l.core.environment import Ended
+from r3l.core.environment import Ended, find_package
 from r3l.core.errors import ConfigError
-from r3l.core.pool import find_package
 from r3l.reflection import Report, parse_reflection
 
 ERRING = {"slip_low": 0.45, "slip_high": 0.65, "habit": 0.8, "forget": 0.6}

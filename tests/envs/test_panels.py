@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 import envs.panels
+from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.pool import find_package
 
 
 @pytest.fixture(params=["alfworld", "scienceworld", "webshop", "math"])

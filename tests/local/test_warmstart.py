@@ -12,9 +12,11 @@ from scripted import Scripted, arena
 from r3l import config
 from r3l.algorithm import R3L
 from r3l.config import STORED_MODELS, resolve
+from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.pool import EnvironmentPool, find_package
+from r3l.core.pool import EnvironmentPool
 from r3l.local import warmstart
+from r3l.local.lessons import documents_of
 
 
 def phase(first, lr):
@@ -97,7 +99,7 @@ def test_lessons_are_the_dialogs_that_the_method_has(erring, style, guidance):
     asked = {kind: [messages for address, messages in policy.asked if address[1] == kind] for kind in said}
 
     dialogue = find_package("alfworld").dialogue({"style": style, "max_turns": 8})
-    taught = dict(warmstart.documents_of(dialogue, erring, guidance))
+    taught = dict(documents_of(dialogue, erring, guidance))
     episode = [messages for messages, _, _ in taught["episode"]]
     if style == "compact":
         assert episode == asked["rollout"] + asked["reflection"]

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.config import ROOT, resolve
+from r3l.core.environment import find_package
 from r3l.core.errors import CheckpointError, ConfigError
-from r3l.core.pool import find_package
 from r3l.core.task import tasks_of_step
 from r3l.tracking import append_jsonl, read_jsonl
 from r3l.trinity import job

@@ -10,7 +10,7 @@ from envs.alfworld.goals import FAMILIES, parse_goal
 from envs.alfworld.houses import generate
 from envs.alfworld.lessons import CURRICULUM
 from envs.lessons import CAREFUL, Manner, demonstrate
-from r3l.core.pool import Recorded
+from r3l.core.worker import Recorded
 
 ERRING = Manner(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.6, blunder=0.3)
 NAME = re.compile(r"\b[a-z]+ \d+\b")

@@ -7,8 +7,7 @@ import pytest
 from envs.puzzles import PACKAGE
 from envs.puzzles.dialogue import critic, solution
 from envs.puzzles.lessons import TAUGHT
-from r3l.core.environment import Ended
-from r3l.core.pool import find_package
+from r3l.core.environment import Ended, find_package
 from r3l.reflection import Report, parse_reflection
 
 ERRING = {"slip_low": 0.6, "slip_high": 0.8, "habit": 0.5, "forget": 0.0}

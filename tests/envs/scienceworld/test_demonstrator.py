@@ -12,7 +12,7 @@ from envs.scienceworld.demonstrator import ScienceBelief, plan
 from envs.scienceworld.dialogue import ScienceWorldDialogue
 from envs.scienceworld.engine import ScienceWorldEngine
 from envs.scienceworld.lessons import CURRICULUM
-from r3l.core.pool import Recorded
+from r3l.core.worker import Recorded
 from r3l.local.nano import build_tokenizer
 
 ERRING = Manner(slip_low=0.3, slip_high=0.6, habit=0.8, forget=0.6, blunder=0.3)

@@ -25,9 +25,9 @@ from envs.scienceworld.options import ScienceWorldOptions
 from envs.scienceworld.selection import VARIATIONS, official_variations, problem
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, DataError, EngineError
-from r3l.core.pool import Recorded
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.core.worker import Recorded
 
 ROOT = Path(__file__).resolve().parents[3]
 # power-component 3 is one whose score, not only whose texts, depended on chance without -XX:hashCode=2.

@@ -7,10 +7,9 @@ from envs.lessons import CAREFUL, Manner
 from envs.webshop import PACKAGE
 from envs.webshop.demonstrator import ShopBelief, is_right, plan
 from envs.webshop.lessons import CURRICULUM
-from r3l.core.environment import Ended
-from r3l.core.pool import find_package
+from r3l.core.environment import Ended, find_package
+from r3l.local.lessons import documents_of
 from r3l.local.nano import build_tokenizer
-from r3l.local.warmstart import documents_of
 
 ERRING = Manner(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.3)
 

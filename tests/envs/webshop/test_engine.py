@@ -15,9 +15,11 @@ from envs.webshop.catalogue import Catalogue, Source, build
 from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from envs.webshop.goals import human_goals
 from envs.webshop.products import product
+from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError, EngineError
-from r3l.core.pool import EnvironmentPool, Recorded, find_package
+from r3l.core.pool import EnvironmentPool
 from r3l.core.task import Task
+from r3l.core.worker import Recorded
 
 TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
 
