@@ -11,7 +11,7 @@ from program import run
 from report.runs import write_three_seeds
 from typer.testing import CliRunner
 
-from r3l import cli, config
+from r3l import cli, config, workflow
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,8 @@ from r3l import cli, config
         (["published", "--ordering", "--results", "/nonexistent"], "make table1"),
         (["compare", "grp0", "--offline"], "no method 'grp0'"),
         (["compare", "grpo", "--results", "elsewhere"], "--results is elsewhere, but runs are made under results/"),
+        (["compare", "r3l", "--offline", "--against", "raft,grp0"], "no method 'grp0'"),
+        (["compare", "r3l", "--against", "r3l"], "--against is 'r3l'; name a method other than 'r3l', or all"),
         (["compare", "grpo", "--seeds", "one"], "--seeds is 'one'; it must be whole numbers"),
         (["compare", "grpo", "--env", "chess"], "no env 'chess'"),
         (["status", "--table", "pie"], "there is no table 'pie'"),
@@ -180,6 +182,15 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     code, _, err = run(monkeypatch, capsys, "warmstart", "nano", "--out", tmp_path)
     assert code == 2 and "already holds a model" in err
+
+
+def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
+    stored = config.ROOT / "results" / "stored"
+    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", stored, "--offline", "--json")
+    code, text, err = run(monkeypatch, capsys, *command)
+    assert (code, err) == (0, "")
+    opponents = [row["against"] for row in json.loads(text)["rows"]]
+    assert opponents == [m for m in workflow.tables()["table1"].methods if m != "r3l"] and len(opponents) == 11
 
 
 def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):

@@ -61,7 +61,7 @@ def status(
 
 def compare(
     method: Annotated[str, typer.Argument(help="A file of configs/methods/ or $R3L_METHODS, or a variant.")],
-    against: Annotated[str, typer.Option(help="Methods, by commas.")] = "grpo,r3l",
+    against: Annotated[str, typer.Option(help="Methods, by commas; or all: those of Table 1.")] = "grpo,r3l",
     tier: Tier = "nano",
     env: Envs = None,
     seeds: Seeds = "0,1,2",
@@ -87,13 +87,18 @@ def compare(
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
     config = configured(tier=tier, methods=[method], envs=listed(env), seeds=numbers(seeds))
     runs = workflow.grid(config, config.envs, [method])
+    everyone = workflow.tables()["table1"].methods if against == "all" else against.split(",")
+    opponents = [other for other in everyone if other != method]
+    if not opponents:
+        raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
+    workflow.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
         targets = [str(results / path / "evaluation.json") for path in runs]
         given = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, given, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
-    others = [p for p in records.find(stored or records.STORED) if _opponent(p, tier, config.envs, against.split(","))]
-    rows = comparison.compare(records.load([*own, *others]), method, against.split(","))
+    others = [p for p in records.find(stored or records.STORED) if _opponent(p, tier, config.envs, opponents)]
+    rows = comparison.compare(records.load([*own, *others]), method, opponents)
     if out:
         with writable(out):
             write_json_atomic(out, rows)
