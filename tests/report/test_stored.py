@@ -22,7 +22,7 @@ def stored_rows(name):
         return list(csv.DictReader(file))
 
 
-TABLES = ["table1", "table2", "table_rltf", "alpha", "group_size", "retries"]
+TABLES = ["table1", "table2", "mathematics", "table_rltf", "alpha", "group_size", "retries", "sync_interval"]
 
 
 @pytest.mark.parametrize("name", [*TABLES, "retry_improvement", "cost", "pivot", "budget"])
@@ -62,9 +62,11 @@ def test_the_core_rows_have_five_seeds_in_every_environment():
     assert set(done.values()) == {"5"}
 
 
-def test_every_method_has_five_seeds_on_alfworld():
-    rows = [row for row in stored_rows("table1") if row["env"] == "alfworld"]
-    assert {row["seeds_done"] for row in rows} == {"5"}
+@pytest.mark.parametrize(("table", "env"), [("table1", "alfworld"), ("table1", "webshop"), ("mathematics", "math")])
+def test_every_method_has_five_seeds(table, env):
+    done = {row["method"]: row["seeds_done"] for row in stored_rows(table) if row["env"] == env}
+    assert done.pop("constant", "0") == "0"
+    assert set(done) == set(workflow.tables()["table1"].methods) and set(done.values()) == {"5"}
 
 
 def test_stored_runs_are_of_the_present_configuration(runs):
