@@ -1,0 +1,46 @@
+"""The README and docs/results.md print what results/stored/*_nano.md print."""
+
+from __future__ import annotations
+
+import pytest
+
+from r3l.config import ROOT
+
+PAGES = ("README.md", "docs/results.md")
+OURS = "nano tier, ours"
+
+
+def tables(text):
+    """Every Markdown table: its rows as lists of cells, the header first, the rule left out."""
+    block = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            block.append([cell.strip(" *`") for cell in line.strip("|").split("|")])
+        elif block:
+            yield [row for row in block if not set("".join(row)) <= set(":-")]
+            block = []
+
+
+def measured():
+    """(method, column) -> what the stored tables print there for our runs."""
+    found = {}
+    for path in (ROOT / "results" / "stored").glob("*_nano.md"):
+        for (_, *columns), *rows in map(list, tables(path.read_text(encoding="utf-8"))):
+            ours = False
+            for first, method, *cells in rows:
+                ours = first.startswith(OURS) if first else ours
+                for column, cell in zip(columns[1:], cells, strict=True) if ours else ():
+                    found.setdefault((method, column), set()).add(cell)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_scores_on_this_page_are_the_stored_ones(page):
+    stored, checked = measured(), 0
+    for (_, *columns), *rows in map(list, tables((ROOT / page).read_text(encoding="utf-8"))):
+        for method, *cells in rows:
+            for column, cell in zip(columns, cells, strict=False):
+                if (method, column) in stored:
+                    assert cell in stored[method, column], (method, column, cell)
+                    checked += 1
+    assert checked >= 12
