@@ -87,17 +87,14 @@ def compare(
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
     config = configured(tier=tier, methods=[method], envs=listed(env), seeds=numbers(seeds))
     runs = workflow.grid(config, config.envs, [method])
-    everyone = workflow.tables()["table1"].methods if against == "all" else against.split(",")
-    opponents = [other for other in everyone if other != method]
-    if not opponents:
-        raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
+    opponents = _opponents(method, against)
     workflow.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
         targets = [str(results / path / "evaluation.json") for path in runs]
         given = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, given, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
-    others = [p for p in records.find(stored or records.STORED) if _opponent(p, tier, config.envs, opponents)]
+    others = [p for p in records.find(stored or records.STORED) if _is_one_of(p, tier, config.envs, opponents)]
     rows = comparison.compare(records.load([*own, *others]), method, opponents)
     if out:
         with writable(out):
@@ -142,7 +139,17 @@ def verify(
     print_result({"verified": len(chosen)}, as_json, f"{len(chosen)} runs: every number follows from the raw lines")
 
 
-def _opponent(evaluation: Path, tier: str, envs: list[str], methods: list[str]) -> bool:
+def _opponents(method: str, against: str) -> list[str]:
+    from r3l import workflow
+
+    everyone = workflow.tables()["table1"].methods if against == "all" else against.split(",")
+    others = [other for other in everyone if other != method]
+    if not others:
+        raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
+    return others
+
+
+def _is_one_of(evaluation: Path, tier: str, envs: list[str], methods: list[str]) -> bool:
     """By its place: TIER/ENV/MODEL/METHOD/seedN/evaluation.json."""
     found_tier, env, _, method = evaluation.parts[-6:-2]
     return found_tier == tier and env in envs and method in methods
