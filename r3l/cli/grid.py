@@ -65,6 +65,7 @@ def compare(
     tier: Tier = "nano",
     env: Envs = None,
     seeds: Seeds = "0,1,2",
+    group: Annotated[str, typer.Option(help="Of the test tasks: all, easy, hard.")] = "all",
     results: Results = RESULTS,
     stored: Annotated[
         Path | None, typer.Option(help="Where the baselines lie. Default: those of this project.")
@@ -95,7 +96,7 @@ def compare(
         make(line(targets, given, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
     others = [p for p in records.find(stored or records.STORED) if _is_one_of(p, tier, config.envs, opponents)]
-    rows = comparison.compare(records.load([*own, *others]), method, opponents)
+    rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
     if out:
         with writable(out):
             write_json_atomic(out, rows)

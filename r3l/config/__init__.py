@@ -23,7 +23,7 @@ from r3l.config.kinds import (
     model_label,
 )
 from r3l.config.resolution import build_method, dialogue_of, resolve, variant
-from r3l.config.run import Run, locate, start_of, warm_started, weights_of
+from r3l.config.run import Run, locate, meaning, start_of, warm_started, weights_of
 
 __all__ = [
     "ArchitectureConfig",
@@ -51,6 +51,7 @@ __all__ = [
     "load",
     "load_method",
     "locate",
+    "meaning",
     "model_label",
     "names",
     "resolve",

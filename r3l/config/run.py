@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,20 @@ class Run(Strict):
         content["panels"] = [package.panel_hash(panel) for panel in panels]
         if self.env_settings.warmstart:
             content["warmstart"] = recipe_of(self.env_settings.warmstart)
-        for part, keys in UNHASHED.items():
-            for key in keys:
-                content[part].pop(key)
-        for part, key, neutral in NEUTRAL:
-            holder = content[part] if part else content
-            if holder[key] == neutral:
-                holder.pop(key)
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(meaning(content), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def meaning(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A dumped run, of a manifest say, less the keys that change no result; equal across versions of the project."""
+    content = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
+    for part, keys in UNHASHED.items():
+        for key in keys:
+            content.get(part, {}).pop(key, None)
+    for part, key, neutral in NEUTRAL:
+        holder = content.get(part, {}) if part else content
+        if key in holder and holder[key] == neutral:
+            holder.pop(key)
+    return content
 
 
 def locate(model: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 
 from rich.table import Table
 
+from r3l.config import meaning
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
-from r3l.report.records import Record, by_method, scores_S_T
+from r3l.report.records import Record, by_method, groups, scores_S_T
 from r3l.tracking import read_json
 
 Row = dict[str, Any]
@@ -28,15 +29,19 @@ SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "env_settin
 INTERVAL = ("mean", "low", "high")
 
 
-def compare(records: Sequence[Record], method: str, against: Sequence[str]) -> list[Row]:
+def compare(records: Sequence[Record], method: str, against: Sequence[str], group: str = "all") -> list[Row]:
     """A row an environment and opponent: ``method`` minus opponent over the seeds that both have.
 
-    Raises DataError where a bench has no run of ``method``, or no seed that it shares with an opponent.
+    ``group``: of the panel's tasks (easy, hard, all). Raises DataError where there is no run of ``method``, and
+    where an environment's panel has no such group.
     """
     rows: list[Row] = []
     for bench in sorted({record.bench for record in records if record["method"] == method}):
         runs = by_method([r for r in records if r.bench == bench], [method, *against])
-        rows += [_row(runs[method], runs[other], other) for other in against]
+        known = groups(runs[method])
+        if group not in known:
+            raise DataError(f"--group is {group!r}; the tasks of {bench[1]} are {', '.join(known)}")
+        rows += [_row(runs[method], runs[other], other, group) for other in against]
     if not rows:
         raise DataError(
             f"there is no evaluated run of {method!r}; train it first (r3l compare does, without --offline)"
@@ -58,16 +63,16 @@ def verdict(row: Row) -> str:
     return "better" if row["difference_mean"] > 0 else "worse"
 
 
-def _row(ours: list[Record], theirs: list[Record], other: str) -> Row:
+def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Row:
     first = ours[0]
     named = {record["seed"]: record for record in theirs}
     common = [record for record in ours if record["seed"] in named]
-    place = {"tier": first["tier"], "env": first["env"], "model": first["model"], "method": first["method"]}
-    place |= {"against": other, "label": theirs[0]["method_label"] if theirs else other, "seeds": len(common)}
+    place = {key: first[key] for key in ("tier", "env", "model", "method")} | {"group": group, "against": other}
+    place |= {"label": theirs[0]["method_label"] if theirs else other, "seeds": len(common)}
     if not common:
         return place | dict.fromkeys(_EMPTY) | {"verdict": "", "cautions": []}
     paired = [named[record["seed"]] for record in common]
-    a, b = scores_S_T(common), scores_S_T(paired)
+    a, b = scores_S_T(common, group), scores_S_T(paired, group)
     return {
         **place,
         **_numbers("ours", statistics.interval(a)),
@@ -90,7 +95,7 @@ _EMPTY = (
 
 def cautions(ours: Record, theirs: Record) -> list[str]:
     """Settings beside the method in which the two runs differ: they would be compared too."""
-    a, b = (read_json(record.path.parent / "manifest.json")["run"] for record in (ours, theirs))
+    a, b = (meaning(read_json(record.path.parent / "manifest.json")["run"]) for record in (ours, theirs))
     found = [
         f"{section}.{key} is {_of(a, section, key)!r} here and {_of(b, section, key)!r} there"
         for section in SETTINGS
@@ -121,8 +126,9 @@ def _ratio(ours: Sequence[Record], theirs: Sequence[Record], key: str) -> float 
 
 def render(rows: Sequence[Row]) -> Table:
     """For a terminal."""
+    tasks = "" if rows[0]["group"] == "all" else f", {rows[0]['group']} tasks"
     shown = Table(
-        title=f"{rows[0]['method']} against stored runs, tier {rows[0]['tier']}",
+        title=f"{rows[0]['method']} against stored runs, tier {rows[0]['tier']}{tasks}",
         caption="test success of the last checkpoint, 95 % intervals over common seeds; difference: paired by seed and "
         "task; P(>): probability that a seed of ours scores above one of theirs; p: paired t-test over seeds, "
         "Holm-corrected over this table; x: what training spent, ours / theirs",

@@ -10,8 +10,8 @@ from r3l.report import compare as comparison
 from r3l.report import records
 
 
-def compared(root, method, against):
-    return comparison.compare(records.load(records.find(root)), method, against)
+def compared(root, method, against, group="all"):
+    return comparison.compare(records.load(records.find(root)), method, against, group)
 
 
 def test_differences_are_paired_by_seed(tmp_path):
@@ -43,6 +43,20 @@ def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
     assert comparison.compare(records.load(records.find(tmp_path)), "grpo", ["mine"])[0]["verdict"] == "worse"
 
 
+def test_one_group_of_tasks_can_be_compared_alone(tmp_path):
+    for seed in range(2):
+        write_run(tmp_path, "mine", seed, [1, 1], [1, seed, 0, 0])
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0, 0, 0])
+    (hard,) = compared(tmp_path, "mine", ["grpo"], "hard")
+    assert (hard["group"], hard["ours_mean"], hard["theirs_mean"], hard["difference_mean"]) == ("hard", 0.375, 0, 0.375)
+    # seed differences 0.25, 0.5: half = t(0.975, 1) s / sqrt(2) = 12.7062 * 0.125
+    assert hard["difference_high"] - 0.375 == pytest.approx(12.7062 * 0.125, abs=1e-4)
+    assert comparison.render([hard]).title.endswith(", hard tasks")
+    assert compared(tmp_path, "mine", ["grpo"], "easy")[0]["difference_mean"] == 0
+    with pytest.raises(DataError, match="--group is 'harder'; the tasks of alfworld are easy, hard, all"):
+        compared(tmp_path, "mine", ["grpo"], "harder")
+
+
 def test_too_few_seeds_are_incomplete_and_a_missing_opponent_is_shown(tmp_path):
     write_run(tmp_path, "mine", 0, [1, 1], [1])
     write_run(tmp_path, "grpo", 0, [0, 1], [1])
@@ -72,3 +86,13 @@ def test_a_run_from_before_a_setting_existed_is_compared_with_a_caution(tmp_path
     (mine.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["cautions"] == [f"prompts is None here and {prompts!r} there"]
+
+
+def test_settings_that_change_no_result_or_came_later_are_no_caution(tmp_path):
+    mine, _ = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
+    manifest = json.loads((mine.parent / "manifest.json").read_text())
+    manifest["run"]["train"] |= {"save_every": 7, "gradient_checkpointing": False}
+    manifest["run"]["sampling"] |= {"lanes": 1, "decoding": "compiled"}
+    (mine.parent / "manifest.json").write_text(json.dumps(manifest))
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert row["cautions"] == ["sampling.decoding is 'compiled' here and None there"]
