@@ -76,7 +76,7 @@ def train(
 def _train(run: Run, where: Path, sinks: Sequence[str], minutes: float | None) -> dict[str, Any]:
     """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
     from r3l import gpus, resources
-    from r3l.trinity.config import trains
+    from r3l.config import trains
 
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
     job = resources.asked(resources.load(), "train", run)

@@ -22,7 +22,7 @@ from r3l.config.kinds import (
     load_method,
     model_label,
 )
-from r3l.config.resolution import build_method, dialogue_of, resolve, variant
+from r3l.config.resolution import build_method, dialogue_of, gpu_cluster, resolve, trains, variant
 from r3l.config.run import Run, locate, meaning, start_of, warm_started, weights_of
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "dialogue_of",
     "find_model",
     "folders",
+    "gpu_cluster",
     "hint",
     "load",
     "load_method",
@@ -56,6 +57,7 @@ __all__ = [
     "names",
     "resolve",
     "start_of",
+    "trains",
     "validate",
     "variant",
     "warm_started",

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from r3l.config.files import explain, folders, hint, load, validate
-from r3l.config.kinds import PROFILES, EnvConfig, TierConfig, find_model, load_method
+from r3l.config.kinds import PROFILES, ClusterConfig, EnvConfig, TierConfig, find_model, load_method
 from r3l.config.run import Run
 from r3l.core.environment import Dialogue, find_package
 from r3l.core.errors import ConfigError
@@ -121,3 +121,14 @@ def build_method(run: Run) -> Method:
         details = "; ".join(explain(factory.Settings, e) for e in error.errors())
         raise ConfigError(f"configs/methods/{run.method}.yaml, settings: {details}") from error
     return method
+
+
+def trains(run: Run) -> bool:
+    """Whether there is anything for an engine to train."""
+    return build_method(run).trains and run.train.steps > 0
+
+
+def gpu_cluster(run: Run) -> ClusterConfig | None:
+    """The GPUs that training ``run`` takes on the trinity engine; None where it needs none."""
+    found = find_model(run.model)
+    return found.cluster if found and run.engine == "trinity" and trains(run) else None

@@ -123,17 +123,6 @@ def planned_models() -> list[ModelConfig]:
     return [found for name in names("models") if (found := find_model(name)) and found.cluster]
 
 
-def gpu_cluster(run: Run) -> ClusterConfig | None:
-    """The GPUs that training ``run`` takes on the trinity engine; None where it needs none."""
-    found = find_model(run.model)
-    return found.cluster if found and run.engine == "trinity" and trains(run) else None
-
-
-def trains(run: Run) -> bool:
-    """Whether there is anything for an engine to train."""
-    return build_method(run).trains and run.train.steps > 0
-
-
 def described(run: Run) -> ModelConfig:
     """The model's configuration. Raises ConfigError where it has none that plans GPUs."""
     found = find_model(run.model)

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from r3l import accounting, trajectories
-from r3l.config import Run
+from r3l.config import Run, gpu_cluster
 from r3l.core.errors import CheckpointError, EngineError
 from r3l.local import checkpoint
 from r3l.preemption import leaving, time_limit
 from r3l.tracking import locked, read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
 from r3l.training import METRICS, Record, forget_after, manifest, recording, result, totals_of
 from r3l.trinity import job as jobs
-from r3l.trinity.config import Config, Place, as_yaml, gpu_cluster, trinity_config
+from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray
 from r3l.trinity.tasksets import write_tasksets
 from r3l.trinity.tinker import Tinker
