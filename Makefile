@@ -65,7 +65,7 @@ lint: setup
 STORED := results/stored
 stored: setup
 	$(BIN)/r3l verify
-	for t in table1 table2 mathematics table_rltf alpha group_size retries sync_interval retry_improvement cost pivot budget; do \
+	for t in table1 table2 mathematics table_rltf alpha group_size retries sync_interval learning retry_improvement cost pivot budget; do \
 	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 5 --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
 	for f in exploration pivot ablations cost profile stops table1 table2 mathematics table_rltf alpha group_size retries sync_interval; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from r3l.core.trajectory import Group
+from r3l.core.trajectory import Group, Trajectory
 
 if TYPE_CHECKING:
     from r3l.core.batching import Row
@@ -74,10 +75,13 @@ def _ratio(counts: Mapping[str, float], part: Sequence[str], whole: Sequence[str
     return sum(counts.get(key, 0) for key in part) / total if total else None
 
 
-def of_groups(groups: Sequence[Group], dropped: Sequence[Sequence[Group]] = ()) -> Metrics:
-    """Means over base rollouts (what all methods have in common), and what the groups are like."""
-    refused = [group for of_task in dropped for group in of_task]
-    base = [t for g in [*groups, *refused] if g.objective != "sft" for t in g.trajectories if t.kind == "base"]
+def of_groups(groups: Sequence[Group], explored: Sequence[Trajectory], dropped: int = 0) -> Metrics:
+    """Means over base rollouts (what all methods have in common), and what the groups are like.
+
+    ``explored``: all that was played in the step (``Arena.explored``): the groups of a method need not hold every base
+    rollout (Critique-GRPO's refinement takes the place of one). ``dropped``: tasks whose groups were refused.
+    """
+    base = [t for t in explored if t.kind == "base"]
     tasks = [g for g in groups if g.objective == "policy" and any(t.kind == "base" for t in g.trajectories)]
     metrics: Metrics = {
         "train/success": _mean([t.success for t in base]),
@@ -85,7 +89,7 @@ def of_groups(groups: Sequence[Group], dropped: Sequence[Sequence[Group]] = ()) 
         "train/turns": _mean([len(t.turns) for t in base]),
         "groups/policy": len(tasks),
         "groups/zero_variance": sum(float(g.rewards().std() == 0) for g in tasks),
-        "dropped/groups": len(dropped),
+        "dropped/groups": dropped,
         "entropy": _entropy(groups),
     }
     for name in sorted({t.task.group for t in base}):
@@ -151,4 +155,5 @@ def _inversions(policy: Sequence[Row]) -> int:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if len(values) else 0.0
+    """Exact before its one division: the same whatever the order."""
+    return math.fsum(values) / len(values) if len(values) else 0.0

@@ -121,7 +121,7 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
     phases = {k: v for k, v in session.policy.meter.items() if k.startswith("seconds/")}
     metrics = {
         "step": number,
-        **accounting.of_groups(groups, dropped),
+        **accounting.of_groups(groups, arena.explored, len(dropped)),
         **accounting.of_rows(rows),
         **arena.counters,
         "dropped/workers": session.pool.lost,

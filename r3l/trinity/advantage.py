@@ -41,7 +41,6 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         """The experiences of a step to those that train, and the step's metrics as the local engine counts them."""
         found = unpack(exps)
         kept = [f for f in found if self.method.keep(f.groups)]
-        dropped = [f.groups for f in found if not self.method.keep(f.groups)]
         groups = [group for f in kept for group in f.groups]
         rows = rows_of(self.method, groups, self.run.samples)
         useful = self._weighed(useful_rows(self.method, rows))
@@ -53,7 +52,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
             counters.update(explored.counters)
         metrics = {
             "step": step,
-            **accounting.of_groups(groups, dropped),
+            **accounting.of_groups(groups, [t for f in found for t in f.trajectories], len(found) - len(kept)),
             **accounting.of_rows(rows),
             **counters,
             "dropped/tasks": self.run.train.tasks_per_step - len(found),

@@ -9,6 +9,7 @@ from conftest import make_trajectory
 from scripted import TASK, WALKTHROUGH, Scripted, arena, say
 
 from baselines.rltf import RLTF
+from r3l import accounting
 from r3l.config import build_method, names, resolve
 from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group
@@ -34,14 +35,20 @@ PERFECT = review(None, trajectory_outcome="success", improvement_suggestion=None
 
 
 def explore(name, script, **settings):
-    """(groups, counters, policy) of one task; ``script``: kind of request -> responses in the order of members."""
+    """(method, groups, counters) of one task; ``script``: kind of request -> responses in the order of members."""
+    method, groups, a = played(name, script, **settings)
+    return method, groups, a.counters
+
+
+def played(name, script, **settings):
+    """(method, groups, arena) of one task."""
     overrides = [f"method_settings.{key}={json.dumps(value)}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
     pool, policy = EnvironmentPool("alfworld", 0), Scripted(script)
     a = arena(policy, pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()
-    return method, groups, a.counters
+    return method, groups, a
 
 
 def shape(groups):
@@ -222,6 +229,16 @@ def test_critique_grpo_released_groups():
     method, groups, _ = explore("critique_grpo", CRITIQUE_SCRIPT, group_size=2, refined_group="separate")
     assert shape(groups) == [("policy", [("base", 0.0)]), ("policy", [("refined", 1.0)])]
     assert [method.advantages(g).tolist() for g in groups] == [[0.0], [1.0]]
+
+
+def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
+    """One of two rollouts won, whatever takes part in the group."""
+    script = {"rollout": WIN + LOSE, "critique": [review(0)], "retry": WIN}
+    _, groups, a = played("critique_grpo", script, group_size=2)
+    assert shape(groups) == [("policy", [("base", 1.0), ("refined", 1.0)])]
+    metrics = accounting.of_groups(groups, a.explored)
+    assert metrics["train/success"] == metrics["train/reward"] == metrics[f"train/success/{TASK.group}"] == 0.5
+    assert metrics["train/turns"] == (len(WIN) + len(LOSE)) / 2
 
 
 def test_an_empty_critique_is_counted_and_gets_no_retry():

@@ -54,6 +54,15 @@ def test_cost_is_per_training_task_and_per_step(tmp_path):
     assert [found["r3l", name]["unit"] for name in names] == ["turns", "tokens", "s", "s"]
 
 
+def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
+    won = [0.0, 0.2, 0.1, 0.3, 0.4, 0.5, 0.5, 0.5, 0.6, 0.9]
+    steps = [{"step": k, "train/success": rate} for k, rate in enumerate(won, 1)]
+    write_run(tmp_path, "grpo", 0, [1], [0], steps=steps)
+    found = rows(tmp_path, ["train_success", "train_success_last"], methods=("grpo",))
+    assert found["grpo", "train_success"]["mean"] == pytest.approx(0.4)  # 4.0 / 10
+    assert found["grpo", "train_success_last"]["mean"] == pytest.approx(0.6)  # 3.0 / 5
+
+
 def test_what_is_not_there_says_why(tmp_path):
     a_run(tmp_path, 0, {"retry/count": 0}, method="grpo")
     names = ["retry_improved", "diagnosis_accurate"]
@@ -79,5 +88,5 @@ def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_
 
 def test_an_unknown_measure_is_an_error(tmp_path):
     a_run(tmp_path, 0, {})
-    with pytest.raises(ConfigError, match="no measure 'speed'; known: retry_improved"):
+    with pytest.raises(ConfigError, match="no measure 'speed'; known: train_success"):
         rows(tmp_path, ["speed"])

@@ -25,7 +25,7 @@ def stored_rows(name):
 TABLES = ["table1", "table2", "mathematics", "table_rltf", "alpha", "group_size", "retries", "sync_interval"]
 
 
-@pytest.mark.parametrize("name", [*TABLES, "retry_improvement", "cost", "pivot", "budget"])
+@pytest.mark.parametrize("name", [*TABLES, "learning", "retry_improvement", "cost", "pivot", "budget"])
 def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
     """By `r3l table NAME --results results/stored --seeds-planned 5 --out results/stored/NAME_nano.csv`."""
     if name == "budget":
