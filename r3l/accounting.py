@@ -70,6 +70,16 @@ def rates(counts: Mapping[str, float]) -> dict[str, float | None]:
     return {"retry_trigger": counts.get("retry/count", 0) / bases if bases else None, **found}
 
 
+def base_success(counts: Mapping[str, float]) -> float | None:
+    """The share of base rollouts that succeed, of counts as in :func:`rates`; None where there were none.
+
+    Of one step it is ``train/success``, but also right for runs of Critique-GRPO that were stored when that metric left
+    out rollouts which a refinement had replaced.
+    """
+    bases = counts.get("rollouts", 0) - counts.get("retry/count", 0)
+    return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
+
+
 def _ratio(counts: Mapping[str, float], part: Sequence[str], whole: Sequence[str]) -> float | None:
     total = sum(counts.get(key, 0) for key in whole)
     return sum(counts.get(key, 0) for key in part) / total if total else None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l import trajectories
+from r3l import accounting, trajectories
 from r3l.config import build_method, resolve, start_of
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.core.lockstep import Lockstep
@@ -226,6 +226,8 @@ def test_every_step_accounts_for_its_tokens(finished):
         assert row["tokens/response"] >= row["tokens/masked"] >= 0 and row["entropy"] > 0
         assert row["rate/reflection_valid"] == row["reflection/valid"] / row["reflection/count"]
         assert row["rate/masked"] == row["tokens/masked"] / row["tokens/response"]
+        assert row["rollouts"] == sum(v for k, v in row.items() if k.startswith("stop/"))
+        assert row["train/success"] == accounting.base_success(row)
         assert row["seconds/explore"] >= row["seconds/rollout"] + row["seconds/feedback"] + row["seconds/retry"]
     assert result["budget"]["rollouts"] == sum(r["rollouts"] for r in read_jsonl(run_dir / "metrics.jsonl"))
     assert not any(key.startswith("seconds") for key in result["budget"])  # a result repeats byte for byte

@@ -72,11 +72,14 @@ def write_run(
 
 
 def _step(k: int, method: str, seed: int) -> dict[str, float]:
-    row = {"step": k, "train/success": min(1.0, 0.1 + 0.05 * k + 0.02 * seed), "tokens/generated": 4000 + 100 * seed}
+    solved = min(100, 10 + 5 * k + 2 * seed)  # of a hundred
+    row = {"step": k, "rollouts": 100, "stop/success": solved, "train/success": solved / 100}
+    row["tokens/generated"] = 4000 + 100 * seed
     row["groups/policy"] = 8
     if method == "r3l":
         row |= {"reflection/count": 32, "reflection/valid": 20 + k, "retry/count": 16}
         row |= {"retry/success": k, "retry/improved": k // 2, "tokens/generated": 6000}
+        row |= {"rollouts": 116, "stop/success": solved + k}
     return row
 
 

@@ -55,12 +55,17 @@ def test_cost_is_per_training_task_and_per_step(tmp_path):
 
 
 def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
-    won = [0.0, 0.2, 0.1, 0.3, 0.4, 0.5, 0.5, 0.5, 0.6, 0.9]
-    steps = [{"step": k, "train/success": rate} for k, rate in enumerate(won, 1)]
-    write_run(tmp_path, "grpo", 0, [1], [0], steps=steps)
-    found = rows(tmp_path, ["train_success", "train_success_last"], methods=("grpo",))
-    assert found["grpo", "train_success"]["mean"] == pytest.approx(0.4)  # 4.0 / 10
-    assert found["grpo", "train_success_last"]["mean"] == pytest.approx(0.6)  # 3.0 / 5
+    """Ten base rollouts a step and two retries, of which one succeeds."""
+    won = [0, 2, 1, 3, 4, 5, 5, 5, 6, 9]
+    retried = {"rollouts": 12, "retry/count": 2, "retry/success": 1}
+    steps = [{"step": k, "stop/success": solved + 1, **retried} for k, solved in enumerate(won, 1)]
+    path = write_run(tmp_path, "r3l", 0, [1], [0], steps=steps)
+    result = json.loads((path.parent / "result.json").read_text())
+    budget = {"rollouts": 120, "retry/count": 20, "retry/success": 10, "stop/success": 50}
+    (path.parent / "result.json").write_text(json.dumps(result | {"budget": budget}))
+    found = rows(tmp_path, ["train_success", "train_success_last"])
+    assert found["r3l", "train_success"]["mean"] == pytest.approx(0.4)  # 40 of 100
+    assert found["r3l", "train_success_last"]["mean"] == pytest.approx(0.6)  # 30 of 50
 
 
 def test_what_is_not_there_says_why(tmp_path):

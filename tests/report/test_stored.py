@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from r3l import workflow
+from r3l import accounting, workflow
 from r3l.config import ROOT
 from r3l.report import budget, make, records
 from r3l.tracking import read_json, read_jsonl
@@ -46,6 +46,16 @@ def test_stored_scores_are_those_of_the_stored_episodes():
         found = read_json(path)["groups"]["all"]
         assert found["episodes"] == len(episodes) >= 140
         assert abs(found["success"] - sum(e["success"] for e in episodes) / len(episodes)) < 1e-12
+
+
+def test_what_training_counted_agrees_with_itself(runs):
+    """Step by step. Stored runs of Critique-GRPO counted success without the rollouts that a refinement replaced."""
+    for record in runs:
+        for line in record.metrics:
+            total = {part: sum(v for k, v in line.items() if k.startswith(f"{part}/")) for part in ("stop", "trained")}
+            assert (total["stop"], total["trained"]) == (line["rollouts"], line["tokens/trained"]), record.path
+            if not record["method"].startswith("critique_grpo"):
+                assert line["train/success"] == pytest.approx(accounting.base_success(line)), record.path
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])

@@ -59,30 +59,35 @@ def mean_of(key: str) -> Value:
     return value
 
 
-def over_tasks(key: str) -> Around:
+def over_tasks(success: Value) -> Around:
     """Wilson's 95 % interval of a success rate over the tasks of the window.
 
     Attempts at one task are alike, so they count as one: the widest that they can deserve.
     """
 
     def around(rows: Sequence[Metrics]) -> tuple[float, float] | None:
-        having = [row for row in rows if key in row]
-        tasks = sum(row.get("groups/policy", 0) + row.get("dropped/groups", 0) for row in having)
-        return wilson_bounds(float(np.mean([row[key] for row in having])), tasks) if tasks else None
+        rate = success(rows)
+        tasks = sum(row.get("groups/policy", 0) + row.get("dropped/groups", 0) for row in rows)
+        return wilson_bounds(rate, tasks) if tasks and rate is not None else None
 
     return around
 
 
-def rate_of(name: str) -> Value:
-    """A rate of r3l.accounting of the counts of the whole window: steps with more retries weigh more."""
+def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
+    """A quantity of the counts of the whole window together: steps with more rollouts, or retries, weigh more."""
 
     def value(rows: Sequence[Metrics]) -> float | None:
         total: Counter[str] = Counter()
         for row in rows:
             total.update(row)
-        return rates(total)[name]
+        return quantity(total)
 
     return value
+
+
+def rate_of(name: str) -> Value:
+    """A rate of r3l.accounting, of the counts of the window."""
+    return of_counts(lambda total: rates(total)[name])
 
 
 def updates(row: Metrics) -> float:

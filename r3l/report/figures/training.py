@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r3l.accounting import base_success
 from r3l.core.errors import DataError
 from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
@@ -39,7 +40,8 @@ class Column:
     around: series.Around | None = None  # of one seed
 
 
-SUCCESS, TASKS = mean_of("train/success"), series.over_tasks("train/success")
+SUCCESS = series.of_counts(base_success)
+TASKS = series.over_tasks(SUCCESS)
 LEARNING = (
     Column("training success", SUCCESS, share=True, around=TASKS),
     Column("training success", SUCCESS, "generated tokens (thousands)", series.tokens, True, around=TASKS),

@@ -57,10 +57,11 @@ def test_one_seed_has_wilsons_interval_over_its_tasks():
     By hand with z = 1.96: (0.25 + z2/32) / (1 + z2/16) = 0.2984; the half width 0.1966.
     """
     rows = ({"y": 0.5, "groups/policy": 8}, {"y": 0.0, "groups/policy": 6, "dropped/groups": 2})
-    found = series.band([series.curve(record(*rows), series.mean_of("y"), around=series.over_tasks("y"))])
+    y = series.mean_of("y")
+    found = series.band([series.curve(record(*rows), y, around=series.over_tasks(y))])
     assert found.mean.tolist() == [0.5, 0.25]
     assert (found.low[1], found.high[1]) == pytest.approx((0.1018, 0.4950), abs=1e-4)
-    untold = series.curve(record({"y": 1.0}), series.mean_of("y"), around=series.over_tasks("y"))
+    untold = series.curve(record({"y": 1.0}), y, around=series.over_tasks(y))
     assert untold.around_2 is None  # tasks were not counted
 
 
