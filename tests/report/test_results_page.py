@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+
 import pytest
 
 from r3l import workflow
 from r3l.config import ROOT
+from r3l.report.grids import env_label
+from r3l.report.measures import MEASURES
 
 PAGES = ("README.md", "docs/results.md")
 OURS = "nano tier, ours"
@@ -35,7 +39,20 @@ def measured():
                 ours = first.startswith(OURS) if first else ours
                 for column, cell in zip(columns[1:], cells, strict=True) if ours else ():
                     found.setdefault((method, column), set()).add(cell)
-    return found
+    return (
+        found
+        | dict(in_long_form("table1", lambda row: row["group"]))
+        | dict(in_long_form("learning", lambda row: MEASURES[row["measure"]].label))
+    )
+
+
+def in_long_form(table, part):
+    """(method, "ScienceWorld, hard") and its like: what the layout of a table has no column of its own for."""
+    with (ROOT / "results" / "stored" / f"{table}_nano.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["high"]:
+                mean, high = float(row["mean"]), float(row["high"])
+                yield (row["label"], f"{env_label(row['env'])}, {part(row)}"), {f"{mean:.3f} ± {high - mean:.3f}"}
 
 
 @pytest.mark.parametrize("page", PAGES)
