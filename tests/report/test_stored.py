@@ -65,8 +65,9 @@ def test_every_method_of_a_table_has_a_measured_row(name):
     assert all(int(r["seeds_done"]) >= 1 and r["mean"] for r in rows)
 
 
-@pytest.mark.parametrize(("table", "env"), [*(("table1", env) for env in workflow.load().envs), ("mathematics", "math")])
-def test_every_method_has_five_seeds(table, env):
+@pytest.mark.parametrize("env", [*workflow.load().envs, "math"])
+def test_every_method_has_five_seeds(env):
+    table = "mathematics" if env == "math" else "table1"
     done = {row["method"]: row["seeds_done"] for row in stored_rows(table) if row["env"] == env}
     assert done.pop("constant", "0") == "0"
     assert set(done) == set(workflow.tables()["table1"].methods) and set(done.values()) == {"5"}
