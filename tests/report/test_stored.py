@@ -65,6 +65,11 @@ def test_every_method_of_a_table_has_a_measured_row(name):
     assert all(int(r["seeds_done"]) >= 1 and r["mean"] for r in rows)
 
 
+def test_rltfs_methods_have_five_seeds_of_one_of_its_puzzles():
+    done = {r["method"]: r["seeds_done"] for r in stored_rows("table_rltf") if r["env"] == "knights_knaves"}
+    assert {done[method] for method in workflow.tables()["table_rltf"].core} == {"5"}
+
+
 @pytest.mark.parametrize("env", [*workflow.load().envs, "math"])
 def test_every_method_has_five_seeds(env):
     table = "mathematics" if env == "math" else "table1"
