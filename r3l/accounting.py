@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,7 +66,7 @@ def rates(counts: Mapping[str, float]) -> dict[str, float | None]:
     ``pivot_position`` the mean share of an episode before its pivot, longer episodes weighing more. ``imitated``
     leaves out guided retries that are trained as groups of one (sft_mode: reward1_singleton).
     """
-    bases = counts.get("rollouts", 0) - counts.get("retry/count", 0)
+    bases = _bases(counts)
     found = {name: _ratio(counts, part, whole) for name, (part, whole) in RATES.items()}
     return {"retry_trigger": counts.get("retry/count", 0) / bases if bases else None, **found}
 
@@ -76,8 +77,20 @@ def base_success(counts: Mapping[str, float]) -> float | None:
     Of one step it is ``train/success``, but also right for runs of Critique-GRPO that were stored when that metric left
     out rollouts which a refinement had replaced.
     """
-    bases = counts.get("rollouts", 0) - counts.get("retry/count", 0)
+    bases = _bases(counts)
     return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
+
+
+def summed(rows: Iterable[Mapping[str, float]]) -> Counter[str]:
+    """The counts of several steps together."""
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(row)
+    return total
+
+
+def _bases(counts: Mapping[str, float]) -> float:
+    return counts.get("rollouts", 0) - counts.get("retry/count", 0)
 
 
 def _ratio(counts: Mapping[str, float], part: Sequence[str], whole: Sequence[str]) -> float | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from r3l.accounting import base_success, rates
+from r3l.accounting import base_success, rates, summed
 from r3l.core.errors import ConfigError
 from r3l.evaluation import statistics
 from r3l.report import verdict
@@ -70,10 +69,7 @@ def _train_success(record: Record) -> float | None:
 
 
 def _train_success_last(record: Record) -> float | None:
-    total: Counter[str] = Counter()
-    for line in record.metrics[-LAST:]:
-        total.update(line)
-    return base_success(total)
+    return base_success(summed(record.metrics[-LAST:]))
 
 
 LAST = 5  # updates; the learning curves' running mean has as many

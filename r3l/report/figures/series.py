@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -10,7 +9,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.accounting import rates
+from r3l.accounting import rates, summed
 from r3l.evaluation.statistics import t_interval, wilson_bounds
 from r3l.report.records import Record
 
@@ -75,14 +74,7 @@ def over_tasks(success: Value) -> Around:
 
 def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
     """A quantity of the counts of the whole window together: steps with more rollouts, or retries, weigh more."""
-
-    def value(rows: Sequence[Metrics]) -> float | None:
-        total: Counter[str] = Counter()
-        for row in rows:
-            total.update(row)
-        return quantity(total)
-
-    return value
+    return lambda rows: quantity(summed(rows))
 
 
 def rate_of(name: str) -> Value:
