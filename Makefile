@@ -58,7 +58,7 @@ test: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy r3l baselines envs
+	$(BIN)/mypy r3l
 	$(BIN)/snakefmt --check Snakefile
 
 # Tables and figures of the stored runs, offline: what results/stored/*_nano.* are.

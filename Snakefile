@@ -1,4 +1,4 @@
-"""Panel, training, evaluation, table, figure: every rule is one call of the `r3l` command line.
+"""TaskSet, training, evaluation, table, figure: every rule is one call of the `r3l` command line.
 
     snakemake --cores all results/table1.csv
     snakemake --cores all results/table2.csv results/budget.csv --config grid=full seeds=[0,1,2]
@@ -6,7 +6,7 @@
 A run's directory is its state: checkpoints, metrics and episodes live there undeclared, because Snakemake deletes
 declared outputs before and after a failed job. Declared are only the files that appear last, and whole. A job that
 was killed resumes when the command is repeated. Runs are repeated when their fingerprint (method, environment,
-model and its weights, seed, budget) or their panel changes, never for a path, a date or a commit.
+model and its weights, seed, budget) or their task set changes, never for a path, a date or a commit.
 """
 
 import sys
@@ -14,7 +14,8 @@ import sys
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
-from r3l import jobs, workflow as plan
+from r3l.workflow import jobs
+from r3l.workflow import plan as plan
 from r3l.core.errors import R3LError
 
 min_version("9.27")
@@ -39,7 +40,7 @@ STATE = jobs.STATE  # a run's directory
 
 localrules:  # seconds each; on a cluster they run beside snakemake itself
     all,
-    panel,
+    task set,
     table,
     budget,
     figure,
@@ -65,29 +66,29 @@ rule all:
         "results/figures/table1.png",
 
 
-rule panel:
+rule task set:
     # Regenerates the task lists, compares their hashes, checks that training and test tasks are apart.
     input:
-        jobs.panels,
+        jobs.task_sets,
     output:
-        "results/panels/{tier}/{env}.json",
+        "results/task_sets/{tier}/{env}.json",
     shell:
-        "{R3L} panel check --tier {wildcards.tier} --env {wildcards.env} --out {output}"
+        "{R3L} task-set check --tier {wildcards.tier} --env {wildcards.env} --out {output}"
 
 
-rule warmstart:
+rule sft:
     # Builds a start model anew; on request only, results/stored/models holds the one in use.
     output:
         directory("results/models/{name}"),
     threads: 2
     shell:
-        "{R3L} warmstart {wildcards.name} --out {output} --workers {threads}"
+        "{R3L} sft {wildcards.name} --out {output} --workers {threads}"
 
 
 rule train:
     # Trains a run or resumes it. A directory of another configuration is renamed, never deleted.
     input:
-        "results/panels/{tier}/{env}.json",
+        "results/task_sets/{tier}/{env}.json",
     output:
         f"{STATE}/result.json",
     priority: JOBS.priority
@@ -103,7 +104,7 @@ rule train:
 
 
 rule evaluate:
-    # The whole test panel with the last checkpoint.
+    # The whole test task set with the last checkpoint.
     input:
         f"{STATE}/result.json",
     output:

@@ -11,18 +11,18 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from baselines.grpo import GRPO, GRPOSettings
+from r3l.baselines.critique import Critic, SecondTry, try_twice
+from r3l.baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, Tokens
-from r3l.core.rollout import Arena
+from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
-from r3l.critique import Critic, SecondTry, try_twice
 from r3l.retry import RetrySettings
 
 
 class CritiqueGRPOSettings(GRPOSettings, RetrySettings):
-    """Every switch of Critique-GRPO; sources stand in configs/methods/critique_grpo.yaml."""
+    """Every option of Critique-GRPO; sources stand in configs/methods/critique_grpo.yaml."""
 
     critic: Critic = Field("model", description="who writes the critique (audit 1.10)")
     refined_group: Literal["joint", "separate"] = Field("joint", description="baseline of the refinement (A-16)")
@@ -45,11 +45,11 @@ class CritiqueGRPO(GRPO):
         """N: a refinement takes the place of its rollout."""
         return self.settings.group_size
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """The rollouts, one of them replaced by the best refinement if any improved."""
         members = range(self.settings.group_size)
         s = self.settings
-        tries: list[SecondTry] = await arena.gather(*[try_twice(arena, task, m, s.critic, s) for m in members])
+        tries: list[SecondTry] = await ctx.gather(*[try_twice(ctx, task, m, s.critic, s) for m in members])
         improved = [t.second.distilled for t in tries if t.second and t.second.distilled.reward > t.first.reward]
         if not improved:
             return [Group(task, [t.first for t in tries])]

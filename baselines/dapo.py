@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from baselines.grpo import GRPO, GRPOSettings
-from r3l.core.rollout import Arena, play_group
+from r3l.baselines.grpo import GRPO, GRPOSettings
+from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 
@@ -16,7 +16,7 @@ Counted = Literal["responses", "all_after_first_prompt"]
 
 
 class DAPOSettings(GRPOSettings):
-    """Every switch of DAPO; sources stand in configs/methods/dapo.yaml."""
+    """Every option of DAPO; sources stand in configs/methods/dapo.yaml."""
 
     clip_high: float = Field(0.28, ge=0, description="the ratio is clipped at 1 + clip_high (audit 1.7)")
     sampling_rounds: int = Field(3, ge=1, description="rounds of tasks to fill a batch; 1: no dynamic sampling (1.7)")
@@ -47,9 +47,9 @@ class DAPO(GRPO):
         """N: what was drawn in vain does not train."""
         return self.settings.group_size
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """N plain rollouts in one group, their returns lowered where they are overlong."""
-        trajectories = await play_group(arena, task, self.settings.group_size)
+        trajectories = await play_group(ctx, task, self.settings.group_size)
         return [Group(task, trajectories, shaped=[self._shaped(t) for t in trajectories])]
 
     def keep(self, groups: Sequence[Group]) -> bool:

@@ -13,7 +13,7 @@ from r3l.core.trajectory import Group
 
 
 class GRPOSettings(MethodSettings):
-    """Every switch of GRPO; sources stand in configs/methods/grpo.yaml."""
+    """Every option of GRPO; sources stand in configs/methods/grpo.yaml."""
 
     clip_low: float = Field(0.2, ge=0, description="the ratio is clipped at 1 - clip_low (audit 0.6)")
     clip_high: float = Field(0.2, ge=0, description="the ratio is clipped at 1 + clip_high (audit 0.6)")

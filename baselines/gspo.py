@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from baselines.grpo import GRPO, GRPOSettings
+from r3l.baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, LossAggregation
 
 
 class GSPOSettings(GRPOSettings):
-    """Every switch of GSPO; sources stand in configs/methods/gspo.yaml."""
+    """Every option of GSPO; sources stand in configs/methods/gspo.yaml."""
 
     clip_low: float = Field(3e-4, ge=0, description="the sequence ratio is clipped at 1 - clip_low (audit 0.6)")
     clip_high: float = Field(4e-4, ge=0, description="the sequence ratio is clipped at 1 + clip_high (audit 0.6)")

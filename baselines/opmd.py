@@ -13,7 +13,7 @@ from r3l.core.trajectory import Group
 
 
 class OPMDSettings(MethodSettings):
-    """Every switch of OPMD; sources stand in configs/methods/opmd.yaml."""
+    """Every option of OPMD; sources stand in configs/methods/opmd.yaml."""
 
     baseline: BaselineRule = Field("mean", description="baseline of the returns (audit 0.7)")
     baseline_tau: float = Field(1.0, gt=0, description="temperature of the logavgexp baseline (audit 0.7)")

@@ -10,13 +10,13 @@ import torch
 from pydantic import Field
 
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
-from r3l.core.rollout import Arena, play_group
+from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 
 
 class RAFTSettings(MethodSettings):
-    """Every switch of RAFT; sources stand in configs/methods/raft.yaml."""
+    """Every option of RAFT; sources stand in configs/methods/raft.yaml."""
 
     keep_reward: float = Field(1.0, description="rollouts with at least this reward are imitated (audit 1.6)")
     rejected: Literal["drop", "released_dilute"] = Field("drop", description="what becomes of the others (B-40)")
@@ -28,15 +28,15 @@ class RAFT(TrainedMethod[RAFTSettings]):
 
     Settings = RAFTSettings
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """N plain rollouts, for the metrics, and the kept ones as what is imitated."""
-        trajectories = await play_group(arena, task, self.settings.group_size)
+        trajectories = await play_group(ctx, task, self.settings.group_size)
         kept = [t for t in trajectories if t.reward >= self.settings.keep_reward]
-        lessons = kept
+        examples = kept
         if self.settings.rejected == "released_dilute":
-            lessons = kept + [_silent(t) for t in trajectories if t.reward < self.settings.keep_reward]
-        arena.counters["dropped/rejected"] += len(trajectories) - len(lessons)
-        return [Group(task, trajectories, "none"), *([Group(task, lessons, "sft")] if lessons else [])]
+            examples = kept + [_silent(t) for t in trajectories if t.reward < self.settings.keep_reward]
+        ctx.counters["dropped/rejected"] += len(trajectories) - len(examples)
+        return [Group(task, trajectories, "none"), *([Group(task, examples, "sft")] if examples else [])]
 
     def advantages(self, group: Group) -> np.ndarray:
         """Nothing is weighted by advantages."""

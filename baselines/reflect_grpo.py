@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from baselines.grpo import GRPO, GRPOSettings
-from r3l.core.rollout import Arena, play, play_group
+from r3l.baselines.grpo import GRPO, GRPOSettings
+from r3l.core.rollout import RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 from r3l.reflection import ReflectionSettings, Report, reflect
@@ -18,7 +18,7 @@ from r3l.retry import RetrySettings, guidance_text, retry
 
 
 class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
-    """Every switch of Reflect-GRPO; sources stand in configs/methods/reflect_grpo.yaml."""
+    """Every option of Reflect-GRPO; sources stand in configs/methods/reflect_grpo.yaml."""
 
     group_size: int = Field(4, ge=0, description="rollouts that are never reflected on (audit 1.9)")
     reflected: int = Field(4, ge=1, description="further rollouts; a failed one is reflected on and retried (A-17)")
@@ -36,22 +36,22 @@ class ReflectGRPO(GRPO):
         """Plain rollouts, reflected ones, and a retry of each of those."""
         return self.settings.group_size + 2 * self.settings.reflected
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """One group of all rollouts and retries."""
         s = self.settings
-        plain = await play_group(arena, task, s.group_size)
+        plain = await play_group(ctx, task, s.group_size)
         members = range(s.group_size, s.group_size + s.reflected)
-        tried: list[list[Trajectory]] = await arena.gather(*[self._attempt(task, arena, m) for m in members])
+        tried: list[list[Trajectory]] = await ctx.gather(*[self._attempt(task, ctx, m) for m in members])
         return [Group(task, plain + [trajectory for pair in tried for trajectory in pair])]
 
-    async def _attempt(self, task: Task, arena: Arena, member: int) -> list[Trajectory]:
-        episode = await play(arena, task, member)
+    async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> list[Trajectory]:
+        episode = await play(ctx, task, member)
         found = [episode.trajectory]
         if not episode.trajectory.success:
-            report = (await reflect(arena, episode, self.settings)).verdict
+            report = (await reflect(ctx, episode, self.settings)).verdict
             if isinstance(report, Report) and not report.perfect and self.settings.retry == "works":
                 guidance = guidance_text(report, self.settings.guidance)
-                done = await retry(arena, episode, 0, guidance, self.settings)
+                done = await retry(ctx, episode, 0, guidance, self.settings)
                 found.append(done.distilled)
         await episode.close()
         return found

@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from r3l.baselines.critique import Critic, SecondTry, try_twice
 from r3l.core import losses
 from r3l.core.advantages import centred
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
-from r3l.core.rollout import Arena
+from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
-from r3l.critique import Critic, SecondTry, try_twice
 from r3l.retry import RetrySettings
 
 
 class RLTFSettings(MethodSettings, RetrySettings):
-    """Every switch of RLTF; sources stand in configs/methods/rltf_*.yaml."""
+    """Every option of RLTF; sources stand in configs/methods/rltf_*.yaml."""
 
     learn: Literal["sd", "fm", "sft"] = Field(description="what the second attempt teaches beside itself")
     critic: Critic = Field("environment_or_model", description="who writes the critique (RLTF audit 4)")
@@ -53,10 +53,10 @@ class RLTF(TrainedMethod[RLTFSettings]):
         """First attempts, second attempts, and one more of each that ``learn`` adds."""
         return 3 * self.settings.group_size
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Groups: first attempts, second attempts, and what ``learn`` adds."""
         s, members = self.settings, range(self.settings.group_size)
-        return self.groups(task, await arena.gather(*[try_twice(arena, task, m, s.critic, s) for m in members]))
+        return self.groups(task, await ctx.gather(*[try_twice(ctx, task, m, s.critic, s) for m in members]))
 
     def groups(self, task: Task, tries: list[SecondTry]) -> list[Group]:
         """R1 = r1 + gamma r2 for first attempts; each turn is centred over those that reached it."""

@@ -10,7 +10,7 @@ import torch
 
 from r3l.core.errors import ConfigError
 from r3l.core.method import Batch, LossAggregation
-from r3l.core.rollout import Arena
+from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
@@ -33,7 +33,7 @@ class ZeroShot:
         """There is nothing to set."""
         return {}
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """No training, no samples."""
         return []
 

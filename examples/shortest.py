@@ -21,8 +21,8 @@ class Shortest(TrainedMethod[Settings]):
     Settings = Settings
     max_rollouts = 4
 
-    async def explore(self, task, arena):
-        tried = await play_group(arena, task, self.settings.group_size)
+    async def explore(self, task, ctx):
+        tried = await play_group(ctx, task, self.settings.group_size)
         best = sorted((t for t in tried if t.success), key=lambda t: len(t.turns))[:1]
         return [Group(task, tried, "none")] + [Group(task, [t], "sft") for t in best]
 

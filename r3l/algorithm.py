@@ -1,7 +1,7 @@
 """R3L: reflect-then-retry exploration, pivotal credit, positive amplification, one plain objective.
 
 Paper: arXiv 2601.03715. Each step of :meth:`R3L.explore` is a section of the paper and a file beside this one, which
-also declares that section's switches.
+also declares that section's options.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from r3l.amplification import AmplificationSettings, amplify
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred, standardised
 from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
-from r3l.core.rollout import Arena, Episode, play, play_group
+from r3l.core.rollout import Episode, RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
@@ -27,7 +27,7 @@ from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, retry
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
-    """Every switch of R3L; sources stand in configs/methods/r3l.yaml."""
+    """Every option of R3L; sources stand in configs/methods/r3l.yaml."""
 
     retries: int = Field(1, ge=0, description="retries of each base; N // (1 + retries) bases are reflected on")
     retry_fill: Literal["none", "resample_base"] = Field("none", description="a base without retry (A-18)")
@@ -74,50 +74,52 @@ class R3L(TrainedMethod[R3LSettings]):
         fills = self.reflected if s.retry_fill == "resample_base" else 0
         return s.group_size + fills + 2 * self.reflected * s.retries
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Base rollouts, reflections on them, guided retries, and what of it is imitated.
 
         A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
         """
         s, reflected = self.settings, self.reflected
-        attempts: list[Attempt] = await arena.gather(*[self._attempt(task, arena, m) for m in range(reflected)])
-        plain = await play_group(arena, task, s.group_size - reflected * (1 + s.retries), first=reflected)
+        attempts: list[Attempt] = await ctx.gather(*[self._attempt(task, ctx, m) for m in range(reflected)])
+        plain = await play_group(ctx, task, s.group_size - reflected * (1 + s.retries), first=reflected)
         attempts += [Attempt(base) for base in plain]
         groups = [Group(task, [t for attempt in attempts for t in self._explored(attempt)])]
-        lessons = [t for attempt in attempts for t in self._lessons(attempt)]
-        if lessons and s.sft_mode == "reward1_singleton":
-            return groups + [Group(task, [t], shaped=(1.0,)) for t in lessons]
-        if lessons and s.sft_coef > 0:
-            groups.append(Group(task, lessons, "sft"))
+        examples = [t for attempt in attempts for t in self._lessons(attempt)]
+        if examples and s.sft_mode == "reward1_singleton":
+            return groups + [Group(task, [t], shaped=(1.0,)) for t in examples]
+        if examples and s.sft_coef > 0:
+            groups.append(Group(task, examples, "sft"))
         return groups
 
-    async def _attempt(self, task: Task, arena: Arena, member: int) -> Attempt:
-        episode = await play(arena, task, member)
+    async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> Attempt:
+        episode = await play(ctx, task, member)
         attempt = Attempt(episode.trajectory)
         if self.settings.reflect_when == "always" or not attempt.base.success:
             for number in range(self.settings.retries):
-                await self._reflect_and_retry(arena, episode, attempt, (number,) if number else ())
+                await self._reflect_and_retry(ctx, episode, attempt, (number,) if number else ())
         await episode.close()
         if attempt.pivots:
             assign_pivotal_credit(attempt.base, min(attempt.pivots), self.settings)
         if not attempt.retries and self.settings.retry_fill == "resample_base":
-            (attempt.fill,) = await play_group(arena, task, 1, first=self.settings.group_size + member)
+            (attempt.fill,) = await play_group(ctx, task, 1, first=self.settings.group_size + member)
         return attempt
 
-    async def _reflect_and_retry(self, arena: Arena, base: Episode, attempt: Attempt, number: tuple[int, ...]) -> None:
+    async def _reflect_and_retry(
+        self, ctx: RolloutContext, base: Episode, attempt: Attempt, number: tuple[int, ...]
+    ) -> None:
         s = self.settings
-        reflection = await reflect(arena, base, s, number)
+        reflection = await reflect(ctx, base, s, number)
         attempt.reflections.append(reflection)
         report = reflection.verdict
         if not isinstance(report, Report) or report.pivot is None:
             return
-        oracle = diagnose(report, base, arena)
-        pivot = choose_pivot(s.pivot, report.pivot, oracle, attempt.base, arena)
+        oracle = diagnose(report, base, ctx)
+        pivot = choose_pivot(s.pivot, report.pivot, oracle, attempt.base, ctx)
         if pivot is None:
             return
         guidance = guidance_text(report, s.guidance)
-        done = await retry(arena, base, pivot, guidance, s, number, s.replay_duplicate_obs)
-        count_retry(arena, pivot, oracle, done.guided.success)
+        done = await retry(ctx, base, pivot, guidance, s, number, s.replay_duplicate_obs)
+        count_retry(ctx, pivot, oracle, done.guided.success)
         attempt.retries.append((reflection, done))
         attempt.pivots.append(pivot if s.credit_from == "restart" else report.pivot)
         for trajectory in (done.distilled, done.guided):

@@ -14,7 +14,7 @@ ENV_MAX = 1.0  # every environment's rewards end at 1 (audit 3.1)
 
 
 class AmplificationSettings(BaseModel):
-    """The switches of amplification."""
+    """The options of amplification."""
 
     amplify_rule: AmplifyRule = Field("paper", description="how advantages are amplified (A-1, A-2, A-12)")
     alpha: float = Field(3.0, gt=0, description="amplification factor (A-5)")

@@ -16,7 +16,7 @@ CreditRule = Literal["suffix", "released_inverted"]
 
 
 class CreditSettings(BaseModel):
-    """The switches of credit assignment."""
+    """The options of credit assignment."""
 
     credit: tuple[CreditFor, ...] = Field(
         ("base", "distilled", "guided_retry"), description="whose shared prefix carries no gradient (B-3, B-5)"

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from r3l.core.rollout import Arena, Episode
+from r3l.core.rollout import Episode, RolloutContext
 from r3l.reflection import Report
 
 TOLERANCE = 1  # turns between a pivot and the oracle's; paper, appendix: "within one step"
 GRADES = ("wrong", "partial", "accurate")  # by how much of pivot and cause is right
 
 
-def diagnose(report: Report, base: Episode, arena: Arena) -> int | None:
+def diagnose(report: Report, base: Episode, ctx: RolloutContext) -> int | None:
     """Count how ``report`` compares with the critic's; the critic's pivot, or None where it has none."""
-    critic = arena.dialogue.review(base.ended())
+    critic = ctx.dialogue.review(base.ended())
     if critic is None or critic["retry_from_step"] is None or report.pivot is None:
         return None
     oracle = int(critic["retry_from_step"])
     near = abs(oracle - report.pivot) <= TOLERANCE
-    arena.counters["pivot/with_oracle"] += 1
-    arena.counters["pivot/oracle_agrees"] += int(oracle == report.pivot)
-    arena.counters["pivot/oracle_near"] += int(near)
-    arena.counters[f"diagnosis/{GRADES[near + _same_cause(report.content, critic)]}"] += 1
+    ctx.counters["pivot/with_oracle"] += 1
+    ctx.counters["pivot/oracle_agrees"] += int(oracle == report.pivot)
+    ctx.counters["pivot/oracle_near"] += int(near)
+    ctx.counters[f"diagnosis/{GRADES[near + _same_cause(report.content, critic)]}"] += 1
     return oracle
 
 
@@ -35,10 +35,10 @@ def _same_cause(ours: Mapping[str, Any], critic: Mapping[str, Any]) -> bool:
     return str(critic["root_cause_analysis"]).lower() in str(ours["root_cause_analysis"]).lower()
 
 
-def count_retry(arena: Arena, pivot: int, oracle: int | None, success: bool) -> None:
+def count_retry(ctx: RolloutContext, pivot: int, oracle: int | None, success: bool) -> None:
     """Count a retry from ``pivot`` as from a right or a wrong one; without an oracle as neither."""
     if oracle is None:
         return
     side = "right" if abs(oracle - pivot) <= TOLERANCE else "wrong"
-    arena.counters[f"retry/{side}_pivot"] += 1
-    arena.counters[f"retry/{side}_pivot_success"] += int(success)
+    ctx.counters[f"retry/{side}_pivot"] += 1
+    ctx.counters[f"retry/{side}_pivot_success"] += int(success)

@@ -17,11 +17,11 @@ from pydantic import BaseModel, Field
 
 from r3l.core.environment import Dialogue, Message, Observation
 from r3l.core.policy import Completion, Conversation
-from r3l.core.rollout import Arena, Episode
+from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.task import Task
+from r3l.core.templates import template
 from r3l.core.trajectory import Kind, Trajectory, Turn
-from r3l.templates import template
 
 Sees = Literal["none", "verdict", "answer"]
 GuidanceForm = Literal["full_report", "suggestion", "none"]
@@ -29,7 +29,7 @@ DomainRule = Literal["own", "alfworld_everywhere"]
 
 
 class ReflectionSettings(BaseModel):
-    """The switches of reflecting."""
+    """The options of reflecting."""
 
     reflect_when: Literal["always", "failed_only"] = Field("always", description="whom to reflect on (B-37)")
     reflection_sees: Sees = Field("verdict", description="the outcome, or also the gold answer where a task has one")
@@ -128,7 +128,7 @@ def _as_int(value: Any) -> int | None:
 
 
 async def reflect(
-    arena: Arena, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
+    ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
 ) -> Reflection:
     """Ask the policy for a reflection on a finished episode; counts its validity by reason.
 
@@ -137,26 +137,26 @@ async def reflect(
     episode apart.
     """
     trajectory = episode.trajectory
-    conversation, earlier = review_dialog(arena, episode)
-    for message in review_request(arena.dialogue, trajectory, episode.first, settings):
+    conversation, earlier = review_dialog(ctx, episode)
+    for message in review_request(ctx.dialogue, trajectory, episode.first, settings):
         conversation.add(message)
     where: Address = (trajectory.task.id, trajectory.member, *attempt)
-    completion = await arena.complete(conversation, arena.feedback_sampling, "reflection", *where)
+    completion = await ctx.complete(conversation, ctx.feedback_sampling, "reflection", *where)
     conversation.close()
     verdict = _judge(completion, len(trajectory.turns), settings.coerce_pivot)
-    _count(arena, verdict)
+    _count(ctx, verdict)
     if isinstance(verdict, Report) and verdict.suggestion:
-        count_leak(arena, trajectory.task, verdict.suggestion)
+        count_leak(ctx, trajectory.task, verdict.suggestion)
     said = verdict.content if isinstance(verdict, Report) else {"invalid": verdict.reason}
-    return Reflection(verdict, as_sample(arena, trajectory, "reflection", earlier, completion, said, attempt))
+    return Reflection(verdict, as_sample(ctx, trajectory, "reflection", earlier, completion, said, attempt))
 
 
-def review_dialog(arena: Arena, episode: Episode) -> tuple[Conversation, list[Turn]]:
+def review_dialog(ctx: RolloutContext, episode: Episode) -> tuple[Conversation, list[Turn]]:
     """The dialog in which an episode is reviewed, and the turns that already stand in it."""
     turns = episode.trajectory.turns
-    if arena.dialogue.style == "compact":
+    if ctx.dialogue.style == "compact":
         return episode.conversation.fork(len(turns)), list(turns)
-    return arena.policy.open(), []
+    return ctx.policy.open(), []
 
 
 def review_request(
@@ -183,14 +183,14 @@ def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
     return trajectory.feedback
 
 
-def count_leak(arena: Arena, task: Task, guidance: str) -> None:
+def count_leak(ctx: RolloutContext, task: Task, guidance: str) -> None:
     """Leakage audit: guidance that states the gold answer, as a whole word and whatever its case."""
     answer = task.payload.get("answer")
     if answer is None:
         return
     stated = re.search(rf"(?<!\w){re.escape(str(answer).strip())}(?!\w)", guidance, re.IGNORECASE)
-    arena.counters["leak/guidance"] += 1
-    arena.counters["leak/answer_stated"] += int(stated is not None)
+    ctx.counters["leak/guidance"] += 1
+    ctx.counters["leak/answer_stated"] += int(stated is not None)
 
 
 def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -> str:
@@ -210,18 +210,18 @@ def _judge(completion: Completion, turns: int, coerce: bool) -> Report | Invalid
     return parse_reflection(completion.text, turns, coerce)
 
 
-def _count(arena: Arena, verdict: Report | Invalid) -> None:
-    arena.counters["reflection/count"] += 1
+def _count(ctx: RolloutContext, verdict: Report | Invalid) -> None:
+    ctx.counters["reflection/count"] += 1
     if isinstance(verdict, Invalid):
-        arena.counters[f"reflection/invalid/{verdict.reason}"] += 1
+        ctx.counters[f"reflection/invalid/{verdict.reason}"] += 1
         return
-    arena.counters["reflection/valid"] += 1
-    arena.counters[f"reflection/outcome/{verdict.outcome}"] += 1
-    arena.counters["reflection/coerced"] += int(verdict.coerced)
+    ctx.counters["reflection/valid"] += 1
+    ctx.counters[f"reflection/outcome/{verdict.outcome}"] += 1
+    ctx.counters["reflection/coerced"] += int(verdict.coerced)
 
 
 def as_sample(
-    arena: Arena,
+    ctx: RolloutContext,
     base: Trajectory,
     kind: Kind,
     earlier: list[Turn],
@@ -233,5 +233,5 @@ def as_sample(
     turns = [*earlier, Turn.of(completion, base.feedback)]
     sample = Trajectory(base.task, base.member, kind, turns, pivot=len(earlier), attempt=attempt, report=report)
     sample.stop_reason = completion.stop_reason
-    arena.explored.append(sample)
+    ctx.explored.append(sample)
     return sample

@@ -13,18 +13,18 @@ from pydantic import BaseModel, Field
 
 from r3l.core.environment import Message
 from r3l.core.policy import PHASES
-from r3l.core.rollout import Arena, Decorate, Episode, Rules, continue_episode
+from r3l.core.rollout import Decorate, Episode, RolloutContext, Rules, continue_episode
 from r3l.core.seeds import generator
+from r3l.core.templates import template
 from r3l.core.trajectory import Trajectory
 from r3l.reflection import GuidanceForm, Report
-from r3l.templates import template
 
 GuidancePlace = Literal["system_message", "user_turn"]
 PivotRule = Literal["reflected", "start", "random", "oracle"]
 
 
 class RetrySettings(BaseModel):
-    """The switches of retrying, wherever it starts."""
+    """The options of retrying, wherever it starts."""
 
     guidance_place: GuidancePlace = Field("user_turn", description="where guidance stands in the dialog (B-33)")
     retry_rules: Rules = Field("same_as_base", description="ending rules of a retry (B-7)")
@@ -32,7 +32,7 @@ class RetrySettings(BaseModel):
 
 
 class PivotSettings(RetrySettings):
-    """The switches of retrying from a pivot."""
+    """The options of retrying from a pivot."""
 
     pivot: PivotRule = Field("reflected", description="where a retry starts (B-5 for start)")
     replay_duplicate_obs: bool = Field(False, description="show the pivot's observation twice (B-6)")
@@ -46,14 +46,16 @@ class Retry:
     distilled: Trajectory
 
 
-def choose_pivot(rule: PivotRule, reported: int, oracle: int | None, base: Trajectory, arena: Arena) -> int | None:
+def choose_pivot(
+    rule: PivotRule, reported: int, oracle: int | None, base: Trajectory, ctx: RolloutContext
+) -> int | None:
     """The turn to restart from; ``random`` is uniform; ``oracle`` is None where there is none (counted)."""
     if rule == "start":
         return 0
     if rule == "random":
-        return int(generator(*arena.address, "pivot", base.task.id, base.member).integers(len(base.turns)))
+        return int(generator(*ctx.address, "pivot", base.task.id, base.member).integers(len(base.turns)))
     if rule == "oracle" and oracle is None:
-        arena.counters["dropped/no_oracle_pivot"] += 1
+        ctx.counters["dropped/no_oracle_pivot"] += 1
     return oracle if rule == "oracle" else reported
 
 
@@ -100,7 +102,7 @@ def with_guidance(guidance: str | None, place: GuidancePlace, twice: bool = Fals
 
 
 async def retry(
-    arena: Arena,
+    ctx: RolloutContext,
     base: Episode,
     pivot: int,
     guidance: str | None,
@@ -121,11 +123,11 @@ async def retry(
     conversation, clean = base.conversation.fork(pivot), base.conversation.fork(pivot)
     episode = Episode(guided, base.env, conversation, base.first, clean=clean)
     decorate = with_guidance(guidance, settings.guidance_place, twice and pivot > 0)
-    sampling = replace(arena.sampling, phase=PHASES.index("retry"))
-    await continue_episode(arena, episode, now, sampling, "retry", decorate, settings.retry_rules, attempt)
+    sampling = replace(ctx.sampling, phase=PHASES.index("retry"))
+    await continue_episode(ctx, episode, now, sampling, "retry", decorate, settings.retry_rules, attempt)
     conversation.close()
     clean.close()
-    _count(arena, source, guided, pivot)
+    _count(ctx, source, guided, pivot)
     return Retry(guided, _distilled(guided, episode.clean_prompts, settings.rescore_distilled))
 
 
@@ -135,13 +137,13 @@ def _distilled(guided: Trajectory, prompts: list[tuple[int, ...]], rescore: bool
     return replace(guided, kind="distilled", turns=turns, rescore=rescore)
 
 
-def _count(arena: Arena, base: Trajectory, again: Trajectory, pivot: int) -> None:
-    arena.counters["retry/count"] += 1
-    arena.counters["retry/success"] += int(again.success)
-    arena.counters["retry/improved"] += int(again.reward > base.reward)
-    arena.counters["retry/worse"] += int(again.reward < base.reward)
-    arena.counters["retry/gain"] += again.reward - base.reward
-    arena.counters["retry/after_failure"] += int(not base.success)
-    arena.counters["retry/rescued"] += int(again.success and not base.success)
-    arena.counters["pivot/turns"] += pivot
-    arena.counters["pivot/of_turns"] += len(base.turns)
+def _count(ctx: RolloutContext, base: Trajectory, again: Trajectory, pivot: int) -> None:
+    ctx.counters["retry/count"] += 1
+    ctx.counters["retry/success"] += int(again.success)
+    ctx.counters["retry/improved"] += int(again.reward > base.reward)
+    ctx.counters["retry/worse"] += int(again.reward < base.reward)
+    ctx.counters["retry/gain"] += again.reward - base.reward
+    ctx.counters["retry/after_failure"] += int(not base.success)
+    ctx.counters["retry/rescued"] += int(again.success and not base.success)
+    ctx.counters["pivot/turns"] += pivot
+    ctx.counters["pivot/of_turns"] += len(base.turns)

@@ -31,7 +31,7 @@ def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", pivot: 
 @pytest.fixture(scope="session")
 def nano():
     """(model, tokenizer): the nano architecture with random weights and a tokenizer of a few sentences."""
-    from r3l.local.nano import build_model, build_tokenizer
+    from r3l.sft.nano_model import build_model, build_tokenizer
 
     tokenizer = build_tokenizer(["You arrive at desk 1. On the desk 1, you see a mug 1, and a pen 2."] * 3)
     return build_model(tokenizer, seed=0).eval(), tokenizer

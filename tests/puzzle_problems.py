@@ -3,15 +3,15 @@
 import json
 from functools import lru_cache
 
-from envs.puzzles.panels import definition
-from envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.task_sets import definition
 
 SIZES = ("nano", "rltf")
 
 
 @lru_cache(maxsize=4096)
 def made(name, size, index):
-    """Problem ``index`` of a panel's set; a journey through JSON does not change its data."""
+    """Problem ``index`` of a task_set's set; a journey through JSON does not change its data."""
     kind = PUZZLES[name]
     problem = kind.generate(index, kind.difficulty.model_validate(dict(definition(f"{name}_{size}").difficulty)))
     assert json.loads(json.dumps(problem.data)) == problem.data

@@ -1,14 +1,14 @@
-"""A policy that speaks from a script, and an arena around the real ALFWorld engine."""
+"""A policy that speaks from a script, and an rollout context around the real ALFWorld engine."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 
-from envs.alfworld import PACKAGE
-from envs.alfworld.houses import generate
 from r3l.core.policy import Completion, Sampling
-from r3l.core.rollout import Arena
+from r3l.core.rollout import RolloutContext
+from r3l.envs.alfworld import PACKAGE
+from r3l.envs.alfworld.houses import generate
 
 TASK = generate("pick_heat_then_place_in_recep", 3, 7, 8)
 WALKTHROUGH = TASK.payload["walkthrough"]
@@ -71,9 +71,9 @@ def say(action):
     return f"<think>x</think><action>{action}</action>"
 
 
-def arena(policy, pool, max_turns=15, style="compact"):
+def rollout_context(policy, pool, max_turns=15, style="compact"):
     async def gather(*coroutines):
         return await asyncio.gather(*coroutines)
 
     dialogue = PACKAGE.dialogue({"style": style, "max_turns": max_turns})
-    return Arena(policy, pool, dialogue, Sampling(), Sampling(), ("t",), gather)
+    return RolloutContext(policy, pool, dialogue, Sampling(), Sampling(), ("t",), gather)

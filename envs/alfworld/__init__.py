@@ -1,6 +1,6 @@
 """ALFWorld household tasks on the real TextWorld PDDL engine."""
 
-from envs.package import Package
 from r3l.core.environment import EnvironmentPackage
+from r3l.envs.base.package import Package
 
 PACKAGE: EnvironmentPackage = Package("alfworld")

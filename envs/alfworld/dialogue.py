@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from envs.alfworld.goals import parse_goal
-from envs.dialogue import TaggedDialogue
-from envs.options import Options
-from envs.responses import FORMAT, REPETITION, read_action, repeats
-from r3l.core.environment import Ended, Message, Observation, Parsed
+from r3l.core.environment import Message, Observation, Parsed, Transcript
 from r3l.core.errors import DataError
 from r3l.core.task import Task
+from r3l.envs.alfworld.goals import parse_goal
+from r3l.envs.base.options import Options
+from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.tagged_text.responses import FORMAT, REPETITION, read_action, repeats
 
 INADMISSIBLE = "inadmissible"
 
@@ -72,10 +72,10 @@ class AlfworldDialogue(TaggedDialogue):
             return Parsed(None, INADMISSIBLE)
         return Parsed(None, REPETITION) if repeats(actions, action) else Parsed(action)
 
-    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, made from the observed texts alone; None for crowd-sourced wordings."""
-        from envs.alfworld.demonstrator import HouseBelief
-        from envs.demonstrator import review
+        from r3l.envs.alfworld.expert import HouseBelief
+        from r3l.envs.scripted.expert import review
 
         try:
             goal = parse_goal(str(ended.task.payload.get("goal_text", "")))
@@ -105,5 +105,5 @@ def _recent(actions: Sequence[str]) -> str:
 
 
 def create(style: str, max_turns: int, options: Options) -> AlfworldDialogue:
-    """The text side; found by ``envs.package``."""
+    """The text side; found by ``r3l.envs.base.package``."""
     return AlfworldDialogue(style, max_turns)

@@ -1,7 +1,7 @@
 """ALFWorld's own text engine at full speed: the packages' C library and grammar without their waiting.
 
 Texts, admissible commands, rewards and endings are those of ``textworld``'s PddlEnv under ``alfworld``'s
-AlfredDemangler (``envs.alfworld.official``), byte for byte; ``envs.alfworld.bench`` measures and proves it.
+AlfredDemangler (``r3l.envs.alfworld.official``), byte for byte; ``r3l.bench.alfworld`` measures and proves it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from envs.alfworld.textgen import Bindings, Grammar, Nodes, World, load_grammar, parse_nodes, query_predicates
-from envs.alfworld.translate import (
+from r3l.core.environment import Observation
+from r3l.core.errors import DataError, EngineError
+from r3l.core.task import Task
+from r3l.envs.alfworld.textgen import Bindings, Grammar, Nodes, World, load_grammar, parse_nodes, query_predicates
+from r3l.envs.alfworld.translate import (
     Problem,
     Row,
     Signature,
@@ -24,10 +27,7 @@ from envs.alfworld.translate import (
     parse_atom,
     problem_key,
 )
-from envs.options import Options
-from r3l.core.environment import Observation
-from r3l.core.errors import DataError, EngineError
-from r3l.core.task import Task
+from r3l.envs.base.options import Options
 
 __all__ = ["AlfworldEngine", "check_versions", "create"]
 
@@ -266,5 +266,5 @@ def _read_grammar(text: str, task_id: str) -> Grammar:
     except Exception as error:  # tatsu, json and compile errors alike: the text is what is wrong
         raise DataError(
             f"ALFWorld task {task_id}: its grammar cannot be read ({type(error).__name__}: {error}). "
-            "Fetch the game again with alfworld-download -f, or drop the task from the panel."
+            "Fetch the game again with alfworld-download -f, or drop the task from the task set."
         ) from error

@@ -1,6 +1,6 @@
 """Houses of our own on alfworld's domain: the embedded task source, a pure function of family, seed and size.
 
-A house is one room with a few receptacles and objects (``envs.alfworld.rooms``), written as a PDDL problem that
+A house is one room with a few receptacles and objects (``r3l.envs.alfworld.rooms``), written as a PDDL problem that
 declares only what it uses, so that Fast Downward translates it in tens of milliseconds (a published game takes
 400). The goals and their sentences are those of alfworld's goal library.
 """
@@ -12,8 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from envs.alfworld.goals import CLEAN, COOL, FAMILIES, HEAT, TWO, Goal, parse_goal
-from envs.alfworld.rooms import (
+from r3l.core.environment import Environment
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+from r3l.envs.alfworld.goals import CLEAN, COOL, FAMILIES, HEAT, TWO, Goal, parse_goal
+from r3l.envs.alfworld.rooms import (
     DEVICES,
     LAMP,
     Content,
@@ -27,10 +31,6 @@ from envs.alfworld.rooms import (
     openable,
     tables,
 )
-from r3l.core.environment import Environment
-from r3l.core.errors import ConfigError, DataError
-from r3l.core.seeds import generator
-from r3l.core.task import Task
 
 __all__ = ["FAMILIES", "Goal", "House", "generate", "parse_goal", "prove"]
 

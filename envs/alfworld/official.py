@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.alfworld.translate import check_versions, packaged_text
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
 from r3l.core.task import Task
+from r3l.envs.alfworld.translate import check_versions, packaged_text
 
 
 class OfficialEnvironment:

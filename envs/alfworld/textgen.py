@@ -16,8 +16,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from envs.alfworld.translate import Problem, Row, Signature
 from r3l.core.errors import EngineError
+from r3l.envs.alfworld.translate import Problem, Row, Signature
 
 Placeholder = tuple[str, str]  # name, type
 Bindings = Mapping[Placeholder, str]

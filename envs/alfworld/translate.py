@@ -111,7 +111,7 @@ def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
         raise DataError(
             f"ALFWorld task {task_id}: its PDDL problem cannot be translated "
             f"({type(error).__name__}: {error}). The game file is damaged: fetch it again with "
-            "alfworld-download -f, or drop the task from the panel."
+            "alfworld-download -f, or drop the task from the task set."
         ) from error
     _write(_entry(domain, problem), made)
     return made

@@ -1,5 +1,5 @@
 """Mathematics trained on DAPO-Math, as in the paper."""
 
-from envs.math import PACKAGE
+from r3l.envs.math import PACKAGE
 
 __all__ = ["PACKAGE"]

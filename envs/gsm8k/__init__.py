@@ -1,5 +1,5 @@
 """Mathematics trained in its own domain: GSM8K."""
 
-from envs.math import PACKAGE
+from r3l.envs.math import PACKAGE
 
 __all__ = ["PACKAGE"]

@@ -1,5 +1,5 @@
 """Knights & Knaves, one of the puzzles."""
 
-from envs.puzzles import PACKAGE
+from r3l.envs.puzzles import PACKAGE
 
 __all__ = ["PACKAGE"]

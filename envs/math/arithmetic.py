@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs.answers import Flaw
-from envs.demonstrator import Temperament
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.single_answer.engine import Flaw
 
 NAMES = ("Ann", "Ben", "Cora", "Dan", "Eve", "Finn")
 THINGS = ("apples", "books", "coins", "pens", "shells", "stamps")
@@ -26,7 +26,7 @@ SIGN_OF = {"buys": "+", "finds": "+", "wins": "+", "eats": "-", "gives": "-", "l
 MISREAD = ("finds", "gives")  # verbs that a slip of habit takes for their opposite
 LARGEST = 50  # of every number; so that a small model can know its sums
 # Shares of all problems, by a hash of the text: no problem is in two splits.
-BUCKETS = {"test": range(2), "train": range(2, 6), "warmstart": range(6, 10)}
+BUCKETS = {"test": range(2), "train": range(2, 6), "sft": range(6, 10)}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def solution(task: Task) -> list[str]:
     return [*lines, _answer(value)]
 
 
-def next_line(task: Task, lines: Sequence[str], who: Temperament, rng: np.random.Generator) -> str:
+def next_line(task: Task, lines: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> str:
     """The line after ``lines``. Slips: a verb taken for its opposite (habit), or a result that is off by 1 or 10.
 
     Who forgets leaves the last operation out.
@@ -113,7 +113,7 @@ def next_line(task: Task, lines: Sequence[str], who: Temperament, rng: np.random
     return _line(value, sign, operation.operand, result)
 
 
-def write(task: Task, kept: Sequence[str], who: Temperament, rng: np.random.Generator) -> list[str]:
+def write(task: Task, kept: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> list[str]:
     """A whole response that begins with ``kept``."""
     lines = list(kept)
     while not lines or lines[-1].endswith("\n"):

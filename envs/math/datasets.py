@@ -18,10 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from envs.extraction import boxed
-from envs.math.cleaning import Report, clean
 from r3l.core.errors import ConfigError, DataError
-from r3l.tracking import read_json
+from r3l.envs.math.cleaning import Report, clean
+from r3l.envs.single_answer.extraction import boxed
+from r3l.runs.files import read_json
 
 FOLDER = "R3L_MATH"  # environment variable that names a folder with the data files
 HERE = Path(__file__).resolve().parent

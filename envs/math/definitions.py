@@ -1,17 +1,17 @@
-"""Which panels of mathematics there are: templated problems (configs/panels), and the real data sets."""
+"""Which task sets of mathematics there are: templated problems (configs/task_sets), and the real data sets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
 
-from envs.panels import Strict, read_definition
+from r3l.envs.base.task_sets import Strict, read_definition
 
 ENV = "math"
 
 
 class Definition(Strict):
-    """configs/panels/math_NAME.yaml. ``splits``: problems of each group in each split."""
+    """configs/task_sets/math_NAME.yaml. ``splits``: problems of each group in each split."""
 
     name: str
     splits: Mapping[str, Mapping[str, int]]
@@ -21,5 +21,5 @@ class Definition(Strict):
 
 @lru_cache(maxsize=8)
 def definition(name: str) -> Definition:
-    """Read ``configs/panels/math_NAME.yaml``. Raises ConfigError when it is missing or wrong."""
+    """Read ``configs/task_sets/math_NAME.yaml``. Raises ConfigError when it is missing or wrong."""
     return read_definition(Definition, ENV, name, "the data sets of envs/math/sets.json")

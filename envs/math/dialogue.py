@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envs.answers import AnswerDialogue, AnswerOptions
-from envs.math.arithmetic import critic
+from r3l.envs.math.arithmetic import critic
+from r3l.envs.single_answer.engine import AnswerDialogue, AnswerOptions
 
 SYSTEM = (
     "Solve the problem. Reason step by step, one step a line, between <think> and </think>. "
@@ -12,5 +12,5 @@ SYSTEM = (
 
 
 def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:
-    """The text side; found by ``envs.package``."""
+    """The text side; found by ``r3l.envs.base.package``."""
     return AnswerDialogue("mathematics", SYSTEM, style, max_turns, options, critic)

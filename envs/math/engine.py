@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from envs.answers import AnswerEngine, Judge, Judgement
-from envs.extraction import extract
-from envs.math.grader import Verdict, compare_plainly
-from envs.math.grading import Grader
-from envs.math.options import MathOptions
-from envs.math.released import check_in_actor
 from r3l.core.task import Task
+from r3l.envs.math.grader import Verdict, compare_plainly
+from r3l.envs.math.grading import Grader
+from r3l.envs.math.options import MathOptions
+from r3l.envs.math.released import check_in_actor
+from r3l.envs.single_answer.engine import AnswerEngine, Judge, Judgement
+from r3l.envs.single_answer.extraction import extract
 
 
 @cache

@@ -21,8 +21,8 @@ from threading import Lock
 
 import psutil
 
-from envs.math.grader import Verdict
 from r3l.core.errors import EngineError
+from r3l.envs.math.grader import Verdict
 
 DEADLINE = 2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's own is 5)
 GRACE = 1.0  # what the process gets beyond the deadline to stop by itself
@@ -103,7 +103,7 @@ class _Process:
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
         self.spent = 0.0  # processor seconds of the last answer, as far as anybody looked
-        command = [sys.executable, "-m", "envs.math.grading_process", str(deadline)]
+        command = [sys.executable, "-m", "r3l.envs.math.grading_process", str(deadline)]
         self._process = subprocess.Popen(
             command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )

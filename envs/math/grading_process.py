@@ -14,7 +14,7 @@ import signal
 import sys
 from types import FrameType
 
-from envs.math.grader import Verdict, grade
+from r3l.envs.math.grader import Verdict, grade
 
 MEMORY = 2 * 2**30  # bytes of address space: a tower of exponents must not take the machine's memory
 

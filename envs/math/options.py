@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from envs.answers import AnswerOptions
+from r3l.envs.single_answer.engine import AnswerOptions
 
 
 class MathOptions(AnswerOptions):
-    """``extraction``: which rule reads the answer in a response (``envs.extraction``).
+    """``extraction``: which rule reads the answer in a response (``r3l.envs.single_answer.extraction``).
 
-    ``grader``: ours, or ``released``, whose defects are in ``envs.math.released``.
+    ``grader``: ours, or ``released``, whose defects are in ``r3l.envs.math.released``.
     """
 
     extraction: Literal["strict", "flexible"] = Field(default="strict", description="how the answer is read")

@@ -1,5 +1,5 @@
 """Mathematics trained in its own domain: MATH, tested on MATH-500."""
 
-from envs.math import PACKAGE
+from r3l.envs.math import PACKAGE
 
 __all__ = ["PACKAGE"]

@@ -1,7 +1,7 @@
 """RLTF's reasoning puzzles: Knights & Knaves, binary matrix, shortest path, and countdown beside them."""
 
-from envs.package import Package
-from envs.puzzles.options import PuzzleOptions
 from r3l.core.environment import EnvironmentPackage
+from r3l.envs.base.package import Package
+from r3l.envs.puzzles.options import PuzzleOptions
 
 PACKAGE: EnvironmentPackage = Package("puzzles", PuzzleOptions)

@@ -6,14 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from envs.puzzles.panels import tasks
-from envs.puzzles.registry import puzzle
 from r3l.core.task import Task
+from r3l.envs.puzzles.registry import puzzle
+from r3l.envs.puzzles.task_sets import tasks
 
 
-def baseline(panel: str) -> dict[str, Any]:
+def baseline(task_set: str) -> dict[str, Any]:
     """``of`` the tasks of ``NAME/SPLIT``."""
-    return of(tasks(panel))
+    return of(tasks(task_set))
 
 
 def of(found: Sequence[Task]) -> dict[str, Any]:

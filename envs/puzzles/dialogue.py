@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envs.answers import AnswerDialogue, AnswerOptions, Flaw
-from envs.extraction import extract
-from envs.puzzles.base import first_difference
-from envs.puzzles.registry import puzzle
 from r3l.core.task import Task
+from r3l.envs.puzzles.base import first_difference
+from r3l.envs.puzzles.registry import puzzle
+from r3l.envs.single_answer.engine import AnswerDialogue, AnswerOptions, Flaw
+from r3l.envs.single_answer.extraction import extract
 
 SYSTEM = "Solve the puzzle. Reason step by step, one step a line. Then give the final answer alone, as \\boxed{answer}."
 
@@ -34,5 +34,5 @@ def critic(task: Task, lines: Sequence[str]) -> Flaw:
 
 
 def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:
-    """The text side; found by ``envs.package``."""
+    """The text side; found by ``r3l.envs.base.package``."""
     return AnswerDialogue("puzzles", SYSTEM, style, max_turns, options, critic)

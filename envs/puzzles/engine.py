@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from envs.answers import AnswerEngine, Judge, Judgement
-from envs.extraction import extract
-from envs.puzzles.options import PuzzleOptions
-from envs.puzzles.registry import puzzle
 from r3l.core.task import Task
+from r3l.envs.puzzles.options import PuzzleOptions
+from r3l.envs.puzzles.registry import puzzle
+from r3l.envs.single_answer.engine import AnswerEngine, Judge, Judgement
+from r3l.envs.single_answer.extraction import extract
 
 
 def judge(options: PuzzleOptions) -> Judge:

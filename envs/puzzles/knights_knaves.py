@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, shuffled
+from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, shuffled
 
 Roles = tuple[bool, ...]  # by person: True for one who tells the truth
 MOST_PEOPLE = 5  # of the constant policies: RLTF's problems have five people

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
+from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
 
 Cell = tuple[int, int]
 INFEASIBLE = "infeasible"

@@ -2,7 +2,7 @@
 
 ``released`` follows the order and the contents of the original release's prompts (audit, section 3.4) in our own
 words: the task and the first observation, then in every turn the observation and the output contract, with no list
-of valid actions. ``compact`` is a numbered transcript of shortened observations (``envs.scienceworld.brief``).
+of valid actions. ``compact`` is a numbered transcript of shortened observations (``r3l.envs.scienceworld.brief``).
 Both take one thought and one action and send any action on: the simulator says what it does not understand.
 """
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envs.dialogue import TaggedDialogue
-from envs.options import Options
-from envs.responses import FORMAT, REPETITION, read_action, repeats
-from envs.scienceworld.brief import brief, brief_first
-from r3l.core.environment import Ended, Message, Observation, Parsed
+from r3l.core.environment import Message, Observation, Parsed, Transcript
 from r3l.core.task import Task
+from r3l.envs.base.options import Options
+from r3l.envs.scienceworld.brief import brief, brief_first
+from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.tagged_text.responses import FORMAT, REPETITION, read_action, repeats
 
 
 class ScienceWorldDialogue(TaggedDialogue):
@@ -44,10 +44,10 @@ class ScienceWorldDialogue(TaggedDialogue):
             return Parsed(None, FORMAT)
         return Parsed(None, REPETITION) if repeats(actions, action) else Parsed(action)
 
-    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, for problems with a stored solution; None for others."""
-        from envs.demonstrator import review
-        from envs.scienceworld.demonstrator import ScienceBelief
+        from r3l.envs.scienceworld.expert import ScienceBelief
+        from r3l.envs.scripted.expert import review
 
         solution = ended.task.payload.get("solution")
         if solution is None:
@@ -59,5 +59,5 @@ class ScienceWorldDialogue(TaggedDialogue):
 
 
 def create(style: str, max_turns: int, options: Options) -> ScienceWorldDialogue:
-    """The text side; found by ``envs.package``."""
+    """The text side; found by ``r3l.envs.base.package``."""
     return ScienceWorldDialogue(style, max_turns)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envs.scienceworld.java import OLDEST, find_java
 from r3l.core.check import Check, guarded
+from r3l.envs.scienceworld.java import OLDEST, find_java
 
 
 def checks() -> list[Check]:

@@ -1,8 +1,8 @@
-"""Solutions of the nano panel's problems, each played to score 100 and stored once; never made during rollouts.
+"""Solutions of the nano task_set's problems, each played to score 100 and stored once; never made during rollouts.
 
-First come short ways read off the texts (``envs.scienceworld.proposals``). Where none is right, the simulator's gold
-path is shortened: it walks through doors that are open and names things by odd words ("egg dove egg in inventory");
-here a walk is one ``teleport`` and things have the names that the texts show.
+First come short ways read off the texts (``r3l.envs.scienceworld.proposals``). Where none is right, the simulator's
+gold path is shortened: it walks through doors that are open and names things by odd words ("egg dove egg in
+inventory"); here a walk is one ``teleport`` and things have the names that the texts show.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from envs.scienceworld.engine import ScienceWorldEngine
-from envs.scienceworld.panels import definition, to_solve
-from envs.scienceworld.proposals import proposals
-from envs.scienceworld.selection import problem_of
-from envs.scienceworld.solutions import STORED, store, stored
 from r3l.core.task import Task
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
+from r3l.envs.scienceworld.proposals import proposals
+from r3l.envs.scienceworld.selection import problem_of
+from r3l.envs.scienceworld.solutions import STORED, store, stored
+from r3l.envs.scienceworld.task_sets import definition, to_solve
 
 _IDLE = ("open door", "look around", "wait")
 _FOCUSED = re.compile(r"You focus on the (.+)\.")
@@ -95,7 +95,7 @@ def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def main() -> None:
-    """``python -m envs.scienceworld.gold``: solve what the nano panel asks for and is not stored yet (minutes)."""
+    """``python -m envs.scienceworld.gold``: solve what the nano task set asks for and is not stored yet (minutes)."""
     defined = definition("nano")
     types = [t for group in defined.groups.values() for t in group.tasks]
     lists = [to_solve(defined, t, source) for source in defined.solve for t in types]

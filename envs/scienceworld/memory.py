@@ -1,4 +1,4 @@
-"""What the simulator has said once need not be computed again: it is deterministic (``envs.scienceworld.jvm``).
+"""What the simulator has said once need not be computed again: it is deterministic (``r3l.envs.scienceworld.jvm``).
 
 Starting a problem costs 70 milliseconds of Java and a step five, and a simulator takes some 20 MB, while the attempts
 of a group and a retry up to its pivot repeat each other. Observations are kept by (task, actions so far); a simulator
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from envs.scienceworld.store import Store
 from r3l.core.environment import Environment, Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
+from r3l.envs.scienceworld.store import Store
 
 LIMIT = 50_000  # observations kept in a process, about 50 MB; the least recently started tasks go first
 SIMULATORS = 32  # of a process: 0.8 GB (measured); with more episodes at once some are replayed

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from envs.options import Options
+from r3l.envs.base.options import Options
 
 
 class ScienceWorldOptions(Options):

@@ -1,7 +1,7 @@
-"""Short ways to solve the nano panel's task types, read off the texts; which of them are right, the simulator says.
+"""Short ways to solve the nano task_set's task types, read off the texts; which of them are right, the simulator says.
 
-Much cheaper than its gold paths, and more varied: those always take the same thing. ``envs.scienceworld.gold`` keeps
-the first proposal that it has played to score 100.
+Much cheaper than its gold paths, and more varied: those always take the same thing. ``r3l.envs.scienceworld.gold``
+keeps the first proposal that it has played to score 100.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from itertools import permutations
 
-from envs.scienceworld.engine import ScienceWorldEngine
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
 
 _FIND = re.compile(r"find a\(n\) (.+)\. First, focus on the thing\. Then, move it to the (.+) in the (.+)\.")
 _PLACE = re.compile(r"This (?:room|outside location) is called the ([^.]+)\.")

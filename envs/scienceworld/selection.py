@@ -90,7 +90,9 @@ def select(name: str, split: str) -> list[Task]:
     """
     if split not in SPLITS.get(name, ()):
         known = ", ".join(f"{key}/{value}" for key, values in SPLITS.items() for value in values)
-        raise ConfigError(f"ScienceWorld panel {name}/{split} is unknown; beside panels of configs/panels: {known}")
+        raise ConfigError(
+            f"ScienceWorld task set {name}/{split} is unknown; beside task sets of configs/task_sets: {known}"
+        )
     if name == "official":
         found = [problem(t, v, split) for t in VARIATIONS for v in official_variations(t, split)]
     else:

@@ -1,4 +1,4 @@
-"""The stored solutions of the nano panel's problems (``envs.scienceworld.gold`` makes them)."""
+"""The stored solutions of the nano task_set's problems (``r3l.envs.scienceworld.gold`` makes them)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from r3l.core.errors import DataError
 
-STORED = Path(__file__).resolve().parent / "panels" / "gold.json"
+STORED = Path(__file__).resolve().parent / "task_sets" / "gold.json"
 
 
 def solution(task_id: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""What the simulator has said, kept on disk for the next run (``envs.scienceworld.memory`` keeps it in a process).
+"""What the simulator has said, kept on disk for the next run (``r3l.envs.scienceworld.memory`` keeps it in a process).
 
-Runs of one environment repeat each other: methods and seeds share a panel, and policies begin alike. The file's name is
-a hash of the simulator's jar and the engine's settings, so a changed simulator starts an empty one. SQLite lets
+Runs of one environment repeat each other: methods and seeds share a task set, and policies begin alike. The file's
+name is a hash of the simulator's jar and the engine's settings, so a changed simulator starts an empty one. SQLite lets
 any number of processes read and add.
 """
 
@@ -16,10 +16,10 @@ from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 
-from envs.scienceworld.options import ScienceWorldOptions
 from r3l.core.cache import cache_folder
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
+from r3l.envs.scienceworld.options import ScienceWorldOptions
 
 Actions = tuple[str, ...]
 WAIT = 60  # seconds for another process's transaction; they take milliseconds

@@ -1,5 +1,5 @@
 """Shortest path, one of the puzzles."""
 
-from envs.puzzles import PACKAGE
+from r3l.envs.puzzles import PACKAGE
 
 __all__ = ["PACKAGE"]

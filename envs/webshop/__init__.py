@@ -1,7 +1,7 @@
 """WebShop: the original's shop, pages, search and rewards on a catalogue that all workers share on disk."""
 
-from envs.package import Package
-from envs.webshop.options import WebshopOptions
 from r3l.core.environment import EnvironmentPackage
+from r3l.envs.base.package import Package
+from r3l.envs.webshop.options import WebshopOptions
 
 PACKAGE: EnvironmentPackage = Package("webshop", WebshopOptions)

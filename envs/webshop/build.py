@@ -17,11 +17,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
-from envs.webshop.definitions import definition
-from envs.webshop.synthetic import sources
 from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError, DataError
+from r3l.envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
+from r3l.envs.webshop.definitions import definition
+from r3l.envs.webshop.synthetic import sources
 
 ORIGINAL = "original"  # the name of a catalogue of the original's files
 _VARIABLE = "R3L_WEBSHOP"

@@ -21,11 +21,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envs.webshop import nouns
-from envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
-from envs.webshop.index import Index, IndexWriter, Term, file_names
-from envs.webshop.products import Product, is_listed, product, read_items, read_table
 from r3l.core.errors import ConfigError, DataError
+from r3l.envs.webshop import nouns
+from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
+from r3l.envs.webshop.index import Index, IndexWriter, Term, file_names
+from r3l.envs.webshop.products import Product, is_listed, product, read_items, read_table
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -195,7 +195,7 @@ class Catalogue:
         if row is None:
             raise DataError(
                 f"goal {number} is outside catalogue {self.meta.id}, which has goals 0 to {self.meta.goals - 1}; "
-                "this panel belongs to a larger catalogue (the 1,000-product files have 13 human goals)"
+                "this task set belongs to a larger catalogue (the 1,000-product files have 13 human goals)"
             )
         return Goal.from_json(row[0])
 

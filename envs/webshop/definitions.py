@@ -1,4 +1,4 @@
-"""Which panels there are: goals of synthetic catalogues (configs/panels), and the original's splits."""
+"""Which task sets there are: goals of synthetic catalogues (configs/task_sets), and the original's splits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from pydantic import Field
 
-from envs.panels import Strict, read_definition
+from r3l.envs.base.task_sets import Strict, read_definition
 
 ENV = "webshop"
 # Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script.
@@ -18,7 +18,7 @@ ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
 
 
 class CatalogueConfig(Strict):
-    """The synthetic catalogue that a panel's goals belong to."""
+    """The synthetic catalogue that a task_set's goals belong to."""
 
     products: int = Field(ge=1)
     seed: int = Field(ge=0)
@@ -26,7 +26,7 @@ class CatalogueConfig(Strict):
 
 
 class Definition(Strict):
-    """configs/panels/webshop_NAME.yaml. ``splits``: tasks of each group; goals are given out in this order."""
+    """configs/task_sets/webshop_NAME.yaml. ``splits``: tasks of each group; goals are given out in this order."""
 
     name: str
     catalogue: CatalogueConfig
@@ -36,6 +36,6 @@ class Definition(Strict):
 
 @lru_cache(maxsize=8)
 def definition(name: str) -> Definition:
-    """Read ``configs/panels/webshop_NAME.yaml``. Raises ConfigError when it is missing or wrong."""
+    """Read ``configs/task_sets/webshop_NAME.yaml``. Raises ConfigError when it is missing or wrong."""
     others = ", ".join(f"{key}/{split}" for key, splits in ORIGINAL_SPLITS.items() for split in splits)
     return read_definition(Definition, ENV, name, others)

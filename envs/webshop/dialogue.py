@@ -16,13 +16,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envs.dialogue import TaggedDialogue
-from envs.options import Options
-from envs.responses import FORMAT, REPETITION
-from envs.webshop import pages
-from envs.webshop.engine import SEARCH_ACTION
-from r3l.core.environment import Ended, Message, Observation, Parsed
+from r3l.core.environment import Message, Observation, Parsed, Transcript
 from r3l.core.task import Task
+from r3l.envs.base.options import Options
+from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.tagged_text.responses import FORMAT, REPETITION
+from r3l.envs.webshop import pages
+from r3l.envs.webshop.engine import SEARCH_ACTION
 
 _RESPONSE = re.compile(r"<think>.*?</think>.*?<action>(.*?)</action>", re.DOTALL)
 _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
@@ -64,11 +64,11 @@ class WebshopDialogue(TaggedDialogue):
             return Parsed(None, REPETITION)
         return Parsed(action)
 
-    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
         """The scripted reviewer's report, made from the observed pages alone; None for the original's instructions."""
-        from envs.demonstrator import review
-        from envs.webshop.demonstrator import ShopBelief
-        from envs.webshop.synthetic import is_wish
+        from r3l.envs.scripted.expert import review
+        from r3l.envs.webshop.expert import ShopBelief
+        from r3l.envs.webshop.synthetic import is_wish
 
         if not is_wish(pages.instruction(ended.first)):
             return None
@@ -123,5 +123,5 @@ def _shown(text: str) -> list[str]:
 
 
 def create(style: str, max_turns: int, options: Options) -> WebshopDialogue:
-    """The text side; found by ``envs.package``."""
+    """The text side; found by ``r3l.envs.base.package``."""
     return WebshopDialogue(style, max_turns)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envs.webshop.nouns import MODEL, VERSION, model_version, nouns
 from r3l.core.check import Check, guarded
+from r3l.envs.webshop.nouns import MODEL, VERSION, model_version, nouns
 
 
 def checks() -> list[Check]:

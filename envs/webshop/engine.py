@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envs.webshop import pages
-from envs.webshop.build import locate
-from envs.webshop.catalogue import HITS, Catalogue
-from envs.webshop.goals import Goal
-from envs.webshop.options import WebshopOptions
-from envs.webshop.pages import Page, String
-from envs.webshop.reward import score
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
+from r3l.envs.webshop import pages
+from r3l.envs.webshop.build import locate
+from r3l.envs.webshop.catalogue import HITS, Catalogue
+from r3l.envs.webshop.goals import Goal
+from r3l.envs.webshop.options import WebshopOptions
+from r3l.envs.webshop.pages import Page, String
+from r3l.envs.webshop.reward import score
 
 _ACTION = re.compile(r"(.+)\[(.+)\]")
 SEARCH_ACTION = "search[keywords]"  # how the admissible list says that there is a search bar
@@ -117,7 +117,9 @@ class WebshopEngine:
         clicks = [f"click[{target}]" for target in self._page.targets if target != pages.SEARCH.lower()]
         admissible = ([SEARCH_ACTION] if self._page.bar else []) + clicks
         success = done and session.reward >= 1.0
-        return Observation(text, tuple(admissible), reward, done, success, forfeit=0.0 - self.options.penalty)
+        return Observation(
+            text, tuple(admissible), reward, done, success, invalid_action_reward=0.0 - self.options.penalty
+        )
 
     def _render(self, session: Session) -> Page:
         if session.at == "index":

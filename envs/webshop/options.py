@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from envs.options import Options
+from r3l.envs.base.options import Options
 
 
 class WebshopOptions(Options):

@@ -10,8 +10,8 @@ import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from envs.webshop.goals import Goal
-from envs.webshop.products import Options, Product
+from r3l.envs.webshop.goals import Goal
+from r3l.envs.webshop.products import Options, Product
 
 SEARCH, BACK, PREVIOUS, NEXT, BUY = "Search", "Back to Search", "< Prev", "Next >", "Buy Now"
 SUBPAGES = ("Description", "Features", "Reviews")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from thefuzz import fuzz
 
-from envs.webshop.goals import Goal
-from envs.webshop.products import Product
+from r3l.envs.webshop.goals import Goal
+from r3l.envs.webshop.products import Product
 
 MATCH = 85  # token-set similarity (0..100) above which two phrases are the same to the original
 # The original's list, in its order: the first that occurs in a value stands for the value.

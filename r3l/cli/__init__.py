@@ -11,7 +11,7 @@ import typer
 
 from r3l.cli import bench, build, cell, grid, html, paper, published, reports, runs
 from r3l.core.errors import R3LError
-from r3l.preemption import Preempted
+from r3l.runs.preemption import Preempted
 
 app = typer.Typer(
     help="Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning.",
@@ -20,11 +20,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-panel_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
+task_set_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measure the parts: environment engines, rollouts.", no_args_is_help=True)
 model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
 catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
-app.add_typer(panel_app, name="panel")
+app.add_typer(task_set_app, name="task-set")
 app.add_typer(model_app, name="model")
 app.add_typer(catalogue_app, name="catalogue")
 app.add_typer(bench_app, name="bench")
@@ -42,16 +42,16 @@ app.command("store")(grid.store)
 app.command("verify")(grid.verify)
 app.command("report")(html.report)
 app.command("methods")(reports.methods)
-app.command("switches")(reports.list_switches)
+app.command("options")(reports.list_options)
 app.command("envs")(reports.envs)
 app.command("doctor")(reports.doctor)
 app.command("published")(published.published)
 app.command("trinity-config")(paper.trinity_config)
 app.command("cost")(paper.cost)
-app.command("warmstart")(build.warmstart)
+app.command("sft")(build.sft)
 model_app.command("fetch")(build.model_fetch)
-panel_app.command("check")(build.panel_check)
-panel_app.command("build")(build.panel_build)
+task_set_app.command("check")(build.task_set_check)
+task_set_app.command("build")(build.task_set_build)
 catalogue_app.command("build")(build.catalogue_build)
 bench_app.command("env")(bench.bench_env)
 bench_app.command("rollout")(bench.bench_rollout)

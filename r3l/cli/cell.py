@@ -31,7 +31,8 @@ def cell(
 ) -> None:
     """Print the snakemake line that trains and evaluates one cell and nothing else; --run carries it out.
 
-    The tier may be left out: that of configs/workflow.yaml. The panel is checked first, where that has not been done.
+    The tier may be left out: that of configs/workflow.yaml. The task set is checked first, where that has not been
+    done.
 
     Example: `r3l cell nano/alfworld/nano/r3l/0 --run`
 
@@ -53,8 +54,8 @@ def parse(name: str) -> Run:
 
     A model may be a hub id, with a slash in it.
     """
-    from r3l import workflow
     from r3l.config import names, resolve
+    from r3l.workflow import plan as workflow
 
     parts = name.split("/")
     tiers, envs = names("tiers"), names("envs")

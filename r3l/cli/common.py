@@ -61,7 +61,7 @@ def env_module(env: str, name: str) -> Any:
     from r3l.core.environment import find_package
 
     load("envs", env, EnvConfig)
-    package = f"envs.{find_package(env).name}"
+    package = f"r3l.envs.{find_package(env).name}"
     try:
         return importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError as error:
@@ -121,7 +121,7 @@ def _text(value: Any) -> str:
 
 def configured(**given: Any) -> Any:
     """configs/workflow.yaml, or the tier's own, with what an option has changed."""
-    from r3l import workflow
+    from r3l.workflow import plan as workflow
 
     found = workflow.content(given.pop("tier", None))
     return workflow.load(found | {key: value for key, value in given.items() if value is not None})

@@ -42,10 +42,10 @@ def status(
 
     Example: `r3l status --grid full --seeds 0,1,2,3,4`
     """
-    from r3l import workflow
     from r3l.config import TierConfig, load
     from r3l.report import expected_cost, records
-    from r3l.report import status as surveys
+    from r3l.workflow import plan as workflow
+    from r3l.workflow import status as surveys
 
     known = workflow.tables()
     check_known("table", table, known)
@@ -79,10 +79,10 @@ def compare(
 
     Example: `r3l compare raft --env alfworld --seeds 0,1,2`
     """
-    from r3l import workflow
     from r3l.report import compare as comparison
     from r3l.report import records
-    from r3l.tracking import writable, write_json_atomic
+    from r3l.runs.files import writable, write_json_atomic
+    from r3l.workflow import plan as workflow
 
     if results != RESULTS and not offline:
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
@@ -102,8 +102,8 @@ def compare(
             write_json_atomic(out, rows)
     print_shown({"rows": rows}, as_json, comparison.render(rows))
     for row in [] if as_json else rows:
-        for caution in row["cautions"]:
-            print(f"caution: {row['env']}, {method} against {row['against']}: {caution}")
+        for warning in row["warnings"]:
+            print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
 
 
 def store(
@@ -141,7 +141,7 @@ def verify(
 
 
 def _opponents(method: str, against: str) -> list[str]:
-    from r3l import workflow
+    from r3l.workflow import plan as workflow
 
     everyone = workflow.tables()["table1"].methods if against == "all" else against.split(",")
     others = [other for other in everyone if other != method]

@@ -23,8 +23,8 @@ def report(
 
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
-    from r3l import workflow
     from r3l.report import html, records
+    from r3l.workflow import plan as workflow
 
     if figures is not None and not figures.is_dir():
         raise DataError(f"--figures {figures} is not a folder; draw figures with r3l figure, or leave the option out")

@@ -41,7 +41,9 @@ def trinity_config(
     tasks: Annotated[Path | None, typer.Option(help="Of the tasksets. Default: FOLDER/tasks.")] = None,
     nodes: Nodes = None,
     gpus_per_node: Nodes = None,
-    write_tasks: Annotated[bool, typer.Option(help="Also write the tasksets there; needs the panels' data.")] = False,
+    write_tasks: Annotated[
+        bool, typer.Option(help="Also write the tasksets there; needs the task_sets' data.")
+    ] = False,
     tinker: Annotated[str, typer.Option(help="Address of a Tinker server, in place of verl and vLLM.")] = "",
     out: Annotated[Path | None, typer.Option(help="Write it here. Default: print it.")] = None,
 ) -> None:
@@ -51,7 +53,7 @@ def trinity_config(
 
     Example: `r3l trinity-config --out r3l.yaml --write-tasks && trinity run --config r3l.yaml`
     """
-    from r3l.tracking import writable, write_text_atomic
+    from r3l.runs.files import writable, write_text_atomic
     from r3l.trinity.config import Place, as_yaml, trinity_config
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
@@ -93,8 +95,8 @@ def cost(
 
     Example: `r3l cost --model qwen2.5-1.5b --env alfworld --method grpo,r3l --seeds 0 --set train.steps=400`
     """
-    from r3l import workflow
     from r3l.report import expected_cost
+    from r3l.workflow import plan as workflow
 
     known = workflow.tables()
     check_known("table", table, known)

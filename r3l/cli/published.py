@@ -28,7 +28,7 @@ def published(
     Example: `r3l published --ordering --results results/stored`
     """
     from r3l.report import audit, tables
-    from r3l.report import ordering as orders
+    from r3l.report import ordering as stop_signals
 
     if ordering and (table or benchmark):
         raise ConfigError("--ordering compares whole environments; leave --table and --benchmark away")
@@ -36,7 +36,7 @@ def published(
     if out:
         tables.write_csv(rows, out)
     content = {"rows": rows} | ({} if ordering else {"summary": audit.summary(rows)})
-    print_shown(content, as_json, orders.render(rows) if ordering else audit.render(rows))
+    print_shown(content, as_json, stop_signals.render(rows) if ordering else audit.render(rows))
 
 
 def _audit(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:

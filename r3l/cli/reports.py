@@ -1,4 +1,4 @@
-"""Verbs that read results and configs, offline: table, figure, methods, switches, envs, doctor."""
+"""Verbs that read results and configs, offline: table, figure, methods, options, envs, doctor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from r3l.core.errors import DataError
 
 if TYPE_CHECKING:
     from r3l.report.records import Record
-    from r3l.workflow import TableConfig, WorkflowConfig
+    from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 
 def table(
@@ -31,8 +31,9 @@ def table(
 
     Example: `r3l table table1 --tier paper`
     """
-    from r3l import workflow
-    from r3l.report import budget, exams, layout, make, records
+    from r3l.report import benchmarks as benchmarks
+    from r3l.report import budget, layout, make, records
+    from r3l.workflow import plan as workflow
 
     known = workflow.tables()
     check_known("table", name, {*known, "budget"})
@@ -44,9 +45,9 @@ def table(
         print_shown({"rows": cost}, as_json, layout.to_terminal(printed))
         return
     config, chosen = workflow.load(workflow.content(tier)), known[name]
-    sat = (evaluations or exams.find(results)) if chosen.kind == "exams" else []
+    sat = (evaluations or benchmarks.find(results)) if chosen.kind == "benchmarks" else []
     benches = config.benches(chosen) if tier else []
-    found = [] if chosen.kind == "exams" else _belonging(chosen, config, evaluations, results, tier)
+    found = [] if chosen.kind == "benchmarks" else _belonging(chosen, config, evaluations, results, tier)
     run = {record["method"] for record in found}
     wanted = [m for m in chosen.methods if m in run or m in config.rows(chosen)]
     planned = len(config.seeds) if seeds_planned is None else seeds_planned
@@ -87,8 +88,8 @@ def figure(
 
     Example: `r3l figure learning_curves --rows grpo,r3l --out results/figures`
     """
-    from r3l import workflow
     from r3l.report import figures, records
+    from r3l.workflow import plan as workflow
 
     known = workflow.tables()
     check_known("figure", name, figures.FIGURES)
@@ -108,28 +109,28 @@ def figure(
 
 
 def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
-    """The table of methods and switches, made from the configs: a column a profile.
+    """The table of methods and options, made from the configs: a column a profile.
 
     Example: `r3l methods --json`
     """
-    from r3l.report import switches
+    from r3l.report import options
 
-    rows = switches.methods(tier)
-    print_shown({"methods": rows}, as_json, switches.render_methods(rows))
+    rows = options.methods(tier)
+    print_shown({"methods": rows}, as_json, options.render_methods(rows))
 
 
-def list_switches(as_json: AsJson = False) -> None:
-    """Every switch in one line: values, meaning, audit id, and the methods that have it.
+def list_options(as_json: AsJson = False) -> None:
+    """Every option in one line: values, meaning, audit id, and the methods that have it.
 
-    Example: `r3l switches`
+    Example: `r3l options`
     """
-    from r3l.report import switches
+    from r3l.report import options
 
-    print_rows({"switches": switches.switches()}, as_json)
+    print_rows({"options": options.options()}, as_json)
 
 
 def envs(as_json: AsJson = False) -> None:
-    """List the environments with their tiers and panels.
+    """List the environments with their tiers and task sets.
 
     Example: `r3l envs`
     """
@@ -148,7 +149,7 @@ def doctor(tier: Tier = "nano", as_json: AsJson = False) -> None:
 
     Example: `r3l doctor --tier nano`
     """
-    from r3l import doctor as checks
+    from r3l.workflow import doctor as checks
 
     found = checks.examine(tier)
     content = {"tier": tier, "ok": all(c.ok for c in found), "checks": [vars(c) for c in found]}

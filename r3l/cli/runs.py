@@ -44,7 +44,9 @@ def train(
     steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
-    sink: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")] = None,
+    logger: Annotated[
+        list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")
+    ] = None,
     engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
     minutes: Annotated[
@@ -58,7 +60,7 @@ def train(
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
-    from r3l import workflow
+    from r3l.workflow import plan as workflow
 
     chosen = {"profile": profile, "engine": engine if engine != tier_engine(tier) else None}
     for key, value in chosen.items():
@@ -68,21 +70,22 @@ def train(
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         workflow.set_aside(where, run.fingerprint())
-    result = _train(run, where, sink or (), minutes)
+    result = _train(run, where, logger or (), minutes)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
 
 
-def _train(run: Run, where: Path, sinks: Sequence[str], minutes: float | None) -> dict[str, Any]:
+def _train(run: Run, where: Path, loggers: Sequence[str], minutes: float | None) -> dict[str, Any]:
     """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
-    from r3l import gpus, resources
     from r3l.config import trains
+    from r3l.runs import gpu_locks as gpus
+    from r3l.workflow import resources
 
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
     job = resources.asked(resources.load(), "train", run)
     elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
     with gpus.reserved(0 if elsewhere else job.gpu):
-        result: dict[str, Any] = engine.train(run, where, sinks, minutes)
+        result: dict[str, Any] = engine.train(run, where, loggers, minutes)
     return result
 
 
@@ -115,16 +118,16 @@ def export(
 
     Example: `r3l export results/nano/alfworld/nano/r3l/seed0 --to tensorboard`
     """
-    from r3l import sinks
+    from r3l.runs import loggers
 
-    sinks.export(run_dir, to)
+    loggers.export(run_dir, to)
     made = [str(run_dir / name) for name in to]
     print_result({"exported": made}, as_json, "\n".join(made))
 
 
 def evaluate(
     run_dir: Annotated[Path | None, typer.Argument(help="Directory of a finished training run.")] = None,
-    panel: Annotated[str | None, typer.Option(help="Another panel than the run's test panel.")] = None,
+    task_set: Annotated[str | None, typer.Option(help="Another task set than the run's test task set.")] = None,
     env: Annotated[str, typer.Option(help="With --set: whose sets (math).")] = "math",
     sets: Annotated[str | None, typer.Option("--set", help="Question sets, by commas: gsm8k,math500.")] = None,
     model: Annotated[
@@ -143,7 +146,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Default: results/evaluations/ENV/MODEL/EXAM/seedN.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a run on its test panel (last checkpoint, no reflection, no guidance), or a model on question sets.
+    """Evaluate a run on its test task set (last checkpoint, no reflection, no guidance), or a model on question sets.
 
     The same command goes on where it was stopped.
 
@@ -152,58 +155,59 @@ def evaluate(
     Example: `r3l evaluate --set gsm8k,math500 --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
     """
     if run_dir is not None and sets is None:
-        _evaluate_run(run_dir, panel, as_json)
+        _evaluate_run(run_dir, task_set, as_json)
         return
     if run_dir is not None or sets is None or (model is None and server is None):
         raise ConfigError(
             "give either the directory of a run (r3l evaluate RUN_DIR), or question sets and what answers them "
             "(r3l evaluate --set gsm8k --model PATH, or --set gsm8k --server URL --model NAME)"
         )
-    from r3l.evaluation import exam as exams
+    from r3l.evaluation import benchmarks as benchmarks
 
     module = _question_sets(env)
     options = {"protocol": protocol, "prompt": prompt, "oracle": oracle, "data": data}
-    with module.open_exam(**options) as exam, contextlib.ExitStack() as stack:
+    with module.open_benchmark(**options) as benchmark, contextlib.ExitStack() as stack:
         names = sets.split(",")
         for name in names:
-            exam.questions(name)  # a wrong name is an error now, not after the model has loaded
+            benchmark.questions(name)  # a wrong name is an error now, not after the model has loaded
         warmth = module.TEMPERATURES[protocol] if temperature is None else temperature
         length = max_tokens or module.MAX_TOKENS
         if server:
             from r3l.evaluation.servers import Server
 
-            answering: exams.Model = stack.enter_context(Server(server, model, warmth, length, batch))
+            answering: benchmarks.Model = stack.enter_context(Server(server, model, warmth, length, batch))
         else:
             from r3l.evaluation.local_model import LocalModel
 
             answering = LocalModel(str(model), warmth, length, batch)
-        taken = "-".join(map(str, exam.settings.values()))  # standard-boxed
+        taken = "-".join(map(str, benchmark.settings.values()))  # standard-boxed
         where = out or RESULTS / "evaluations" / env / answering.name.replace("/", "--") / taken / f"seed{seed}"
-        found = exams.evaluate_sets(exam, answering, names, where, seed, limit)
+        found = benchmarks.evaluate_sets(benchmark, answering, names, where, seed, limit)
     if as_json:
         print(json.dumps(found, sort_keys=True))
     else:
-        console().print(exams.render(found))
+        console().print(benchmarks.render(found))
         print(f"every reply and mark: {where / 'items.jsonl'}")
 
 
-def _evaluate_run(run_dir: Path, panel: str | None, as_json: bool) -> None:
-    from r3l import gpus, resources
+def _evaluate_run(run_dir: Path, task_set: str | None, as_json: bool) -> None:
     from r3l.evaluation.evaluate import evaluate_run, run_of
+    from r3l.runs import gpu_locks as gpus
+    from r3l.workflow import resources
 
     if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
         raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
     with gpus.reserved(resources.asked(resources.load(), "evaluate", run_of(run_dir)).gpu):
-        evaluation = evaluate_run(run_dir, panel=panel)
+        evaluation = evaluate_run(run_dir, task_set=task_set)
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     print_result(evaluation, as_json, f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}")
 
 
 def _question_sets(env: str) -> Any:
-    """``envs.<env>.exam``, of the environments that have question sets."""
+    """``r3l.envs.<env>.benchmark``, of the environments that have question sets."""
     try:
-        return importlib.import_module(f"envs.{env}.exam")
+        return importlib.import_module(f"r3l.envs.{env}.benchmarks")
     except ModuleNotFoundError as error:
-        if error.name not in (f"envs.{env}", f"envs.{env}.exam"):
+        if error.name not in (f"r3l.envs.{env}", f"r3l.envs.{env}.benchmarks"):
             raise
         raise ConfigError(f"environment {env!r} has no question sets; math has") from error

@@ -23,7 +23,7 @@ from r3l.config.kinds import (
     model_label,
 )
 from r3l.config.resolution import build_method, dialogue_of, gpu_cluster, resolve, trains, variant
-from r3l.config.run import Run, locate, meaning, start_of, warm_started, weights_of
+from r3l.config.run import Run, locate, meaning, sft_folder, start_of, weights_of
 
 __all__ = [
     "ArchitectureConfig",
@@ -60,6 +60,6 @@ __all__ = [
     "trains",
     "validate",
     "variant",
-    "warm_started",
+    "sft_folder",
     "weights_of",
 ]

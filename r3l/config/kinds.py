@@ -52,7 +52,7 @@ class SamplingConfig(Strict):
 
 
 class EvaluationConfig(Strict):
-    """The whole test panel, without reflection or guidance, from the last checkpoint (never a peak)."""
+    """The whole test task set, without reflection or guidance, from the last checkpoint (never a peak)."""
 
     temperature: float = Field(ge=0)
     episodes_per_task: int = Field(ge=1)
@@ -98,7 +98,7 @@ class ClusterConfig(Strict):
 
 
 class ArchitectureConfig(Strict):
-    """Sizes of a decoder, as its config.json has them; r3l.memory plans with them."""
+    """Sizes of a decoder, as its config.json has them; r3l.config.gpu_memory plans with them."""
 
     parameters: int = Field(ge=1)
     layers: int = Field(ge=1)
@@ -144,11 +144,11 @@ ProfileName = Literal["paper", "released_code", "fair"]
 class EnvTierConfig(Strict):
     """What an environment uses in one tier."""
 
-    train_panel: str
-    test_panel: str
+    train_task_set: str
+    test_task_set: str
     max_turns: int = Field(ge=1)
     model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
-    warmstart: str | None = Field(None, description="supervised stage before RL: a file of configs/warmstart")
+    sft: str | None = Field(None, description="supervised stage before RL: a file of configs/sft")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
     set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
 

@@ -37,7 +37,7 @@ UNHASHED = {  # keys that change no result, and those of the environment that ar
 # (part, key, value): keys that came later, with the value under which earlier runs stay the same runs.
 NEUTRAL: tuple[tuple[str, str, Any], ...] = (
     ("env_settings", "options", {}),
-    ("env_settings", "warmstart", None),
+    ("env_settings", "sft", None),
     ("sampling", "tokens_per_batch", None),
     ("sampling", "decoding", "eager"),
     ("sampling", "lanes", 1),
@@ -79,15 +79,15 @@ class Run(Strict):
     def fingerprint(self) -> str:
         """Hash of everything that determines the result: never a path, a date, or a worker count.
 
-        A stored model enters with the hash of its weights and panels with theirs: rebuilt, they are other runs.
+        A stored model enters with the hash of its weights and task sets with theirs: rebuilt, they are other runs.
         """
         content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
         content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
         package = find_package(self.env)
-        panels = (self.env_settings.train_panel, self.env_settings.test_panel)
-        content["panels"] = [package.panel_hash(panel) for panel in panels]
-        if self.env_settings.warmstart:
-            content["warmstart"] = recipe_of(self.env_settings.warmstart)
+        task_sets = (self.env_settings.train_task_set, self.env_settings.test_task_set)
+        content["task_sets"] = [package.task_set_hash(task_set) for task_set in task_sets]
+        if self.env_settings.sft:
+            content["sft"] = recipe_of(self.env_settings.sft)
         return hashlib.sha256(json.dumps(meaning(content), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -119,8 +119,8 @@ def locate(model: str) -> str:
     return str(own.absolute()) if os.environ.get("R3L_MODELS") and own.is_dir() else described.hub
 
 
-def warm_started(model: str, name: str) -> Path:
-    """Where `r3l warmstart NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
+def sft_folder(model: str, name: str) -> Path:
+    """Where `r3l sft NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
     return cache_folder("models") / f"{Path(model).name}-{name}"
 
 
@@ -129,25 +129,25 @@ def start_of(run: Run) -> str:
 
     Raises ConfigError where the stage is not finished.
     """
-    name = run.env_settings.warmstart
+    name = run.env_settings.sft
     if name is None:
         return run.model
-    folder = warm_started(run.model, name)
-    made = folder / "warmstart.json"
+    folder = sft_folder(run.model, name)
+    made = folder / "sft.json"
     phases = len(recipe_of(name)["phases"])
     if not made.is_file() or len(json.loads(made.read_text(encoding="utf-8"))["loss"]) < phases:
         raise ConfigError(
             f"{run.cell} starts from a supervised stage, whose model is not (whole) in {folder}: make it with r3l "
-            f"warmstart {name} --model {run.model}, or go without: --set env_settings.warmstart=null"
+            f"sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
         )
     return str(folder)
 
 
 def recipe_of(name: str) -> dict[str, Any]:
-    """configs/warmstart/<name>.yaml as it stands, without sources."""
-    path = files.CONFIGS / "warmstart" / f"{name}.yaml"
+    """configs/sft/<name>.yaml as it stands, without sources."""
+    path = files.CONFIGS / "sft" / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"env_settings.warmstart is {name!r}, but there is no {path}; correct it, or set it to null")
+        raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")
     content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {key: value for key, value in content.items() if key != "sources"}
 
@@ -157,5 +157,5 @@ def weights_of(model: str) -> str | None:
     described = find_model(model)
     if described and described.packaged:
         return described.packaged.sha256
-    path = STORED_MODELS / model / "warmstart.json"
+    path = STORED_MODELS / model / "sft.json"
     return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None

@@ -54,7 +54,7 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
     return rows
 
 
-def useful_rows(method: Method, rows: Sequence[Row]) -> list[Row]:
+def trainable_rows(method: Method, rows: Sequence[Row]) -> list[Row]:
     """Rows that an update needs: a KL term moves every row; released micro-batches are diluted by idle ones."""
     all_count = method.kl_coef > 0 or method.loss_agg == "microbatch_released"
     return [row for row in rows if all_count or not row.idle]

@@ -1,5 +1,5 @@
 """Check: one finding of ``r3l doctor``. An environment that needs more than its packages has a module
-``envs.<name>.doctor`` whose ``checks()`` returns a list of them.
+``r3l.envs.<name>.doctor`` whose ``checks()`` returns a list of them.
 """
 
 from __future__ import annotations

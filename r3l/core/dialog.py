@@ -10,7 +10,7 @@ from r3l.core.policy import Completion, Samples, Sampling
 from r3l.core.render import ChatRenderer
 
 
-class Speaker(Protocol):
+class DialogPolicy(Protocol):
     """What a dialog needs of its policy. ``max_context`` counts tokens of a dialog."""
 
     renderer: ChatRenderer
@@ -24,7 +24,7 @@ class TokenDialog:
     With ``samples: turn`` the chat template renders the whole dialog anew at every turn.
     """
 
-    def __init__(self, policy: Speaker) -> None:
+    def __init__(self, policy: DialogPolicy) -> None:
         self._policy = policy
         self._ids: list[int] = []  # every token so far
         self._ends: list[int] = [0]  # tokens after each response

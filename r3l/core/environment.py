@@ -21,8 +21,8 @@ Stop = Literal["end", "line"]  # where a turn of the model ends: with its respon
 class Observation:
     """What the engine answers. ``admissible`` is empty where an environment has no such list.
 
-    ``success`` comes from the engine's own won/score field, never from ``done``. ``forfeit`` is the episode's reward
-    if a rule of the dialogue ends it here (an unusable response).
+    ``success`` comes from the engine's own won/score field, never from ``done``. ``invalid_action_reward`` is the
+    episode's reward if a rule of the dialogue ends it here (an unusable response).
     """
 
     text: str
@@ -30,7 +30,7 @@ class Observation:
     reward: float = 0.0
     done: bool = False
     success: bool = False
-    forfeit: float = 0.0
+    invalid_action_reward: float = 0.0
 
 
 class Environment(Protocol):
@@ -74,7 +74,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Ended:
+class Transcript:
     """A finished episode as a critic reads it. ``answers``: (action, observation after it), oldest first.
 
     An unusable last response stands there as (response, "") with its reason in ``error``.
@@ -116,7 +116,7 @@ class Dialogue(Protocol):
         """The final feedback on an ended episode, as the reflection shows it."""
         ...
 
-    def review(self, ended: Ended) -> Mapping[str, Any] | None:
+    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
         """What the environment's own critic says of an episode, as the JSON object of r3l.reflection.
 
         It serves as an oracle of pivots and as a critic for methods that want one. None where there is no critic.
@@ -125,7 +125,7 @@ class Dialogue(Protocol):
 
 
 class EnvironmentPackage(Protocol):
-    """What an environment package exports as ``PACKAGE`` (found by name: ``envs.<name>``)."""
+    """What an environment package exports as ``PACKAGE`` (found by name: ``r3l.envs.<name>``)."""
 
     @property
     def name(self) -> str:
@@ -147,32 +147,33 @@ class EnvironmentPackage(Protocol):
         """The text side under ``settings`` (prompt style, turn limit)."""
         ...
 
-    def tasks(self, panel: str) -> list[Task]:
-        """The tasks of a named panel, in panel order. Raises DataError when their hash is not the committed one."""
+    def tasks(self, task_set: str) -> list[Task]:
+        """The tasks of a named task set, in task set order. Raises DataError when their hash is not the committed
+        one."""
         ...
 
-    def panel_hash(self, panel: str) -> str:
-        """The committed sha256 of a panel; needs no task data."""
+    def task_set_hash(self, task_set: str) -> str:
+        """The committed sha256 of a task set; needs no task data."""
         ...
 
-    def constant(self, panel: str) -> Mapping[str, Any]:
+    def constant(self, task_set: str) -> Mapping[str, Any]:
         """What the best answer that looks at no problem scores: ``answer``, and ``success`` by group and of ``all``.
 
         Empty where answers are actions.
         """
         ...
 
-    def caution(self, panel: str) -> str:
-        """What a reader of scores on a panel must know, e.g. that its tasks are another split's; usually nothing."""
+    def warning(self, task_set: str) -> str:
+        """What a reader of scores on a task set must know, e.g. that its tasks are another split's; usually nothing."""
         ...
 
 
 def find_package(name: str) -> EnvironmentPackage:
-    """The environment package ``envs.<name>``. Raises ConfigError when there is none."""
+    """The environment package ``r3l.envs.<name>``. Raises ConfigError when there is none."""
     try:
-        module = importlib.import_module(f"envs.{name}")
+        module = importlib.import_module(f"r3l.envs.{name}")
     except ModuleNotFoundError as error:
-        if error.name != f"envs.{name}":
+        if error.name != f"r3l.envs.{name}":
             raise
         raise ConfigError(f"environment {name!r} is unknown: there is no package envs/{name}/") from error
     package: EnvironmentPackage = module.PACKAGE

@@ -15,7 +15,7 @@ class ConfigError(R3LError, ValueError):
 
 
 class DataError(R3LError, ValueError):
-    """Missing, corrupt or unexpected task data (games, panels, episode files)."""
+    """Missing, corrupt or unexpected task data (games, task sets, episode files)."""
 
 
 class CheckpointError(R3LError, ValueError):

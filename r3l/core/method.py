@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from r3l.core import losses
 from r3l.core.losses import KLEstimator
-from r3l.core.rollout import Arena, play_group
+from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
@@ -63,7 +63,7 @@ class Method(Protocol):
         """The most trajectories of one task that train, imitated ones included."""
         ...
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Sample the groups of one task."""
         ...
 
@@ -129,9 +129,9 @@ class TrainedMethod(Generic[S]):
         """Every rollout."""
         return self.max_rollouts
 
-    async def explore(self, task: Task, arena: Arena) -> list[Group]:
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """N plain rollouts in one group."""
-        return [Group(task, await play_group(arena, task, self.settings.group_size))]
+        return [Group(task, await play_group(ctx, task, self.settings.group_size))]
 
     def keep(self, groups: Sequence[Group]) -> bool:
         """Every task is kept."""

@@ -20,7 +20,7 @@ class Sampling:
 
     ``stop``: with ``line`` a token that holds a line break ends the sampling too, and the next ``respond`` continues
     the response where no message has been added. ``phase`` (index into PHASES; feedback: reflections and critiques)
-    orders the batches of one step: see ``r3l.core.lockstep``.
+    orders the batches of one step: see ``r3l.core.barrier``.
     """
 
     temperature: float = 1.0

@@ -17,7 +17,7 @@ import psutil
 from r3l.core.environment import Observation, find_package
 from r3l.core.errors import EngineError, EngineLost, ReplayMismatch
 from r3l.core.task import Task
-from r3l.core.worker import Host, WorkerLost, work
+from r3l.core.worker import EnvironmentHost, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
 ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
@@ -36,7 +36,7 @@ def _kill(process: Any) -> None:
             one.kill()
 
 
-class Handle:
+class EnvironmentHandle:
     """One environment of the pool as a method sees it.
 
     It outlives its engine: when that or its worker dies or hangs, the handle plays its calls again on a new one,
@@ -110,14 +110,14 @@ class EnvironmentPool:
         self._keys = itertools.count()
         self._numbers = itertools.count()
         self._answers: dict[int, tuple[int, asyncio.Future[Any]]] = {}  # number -> (worker, answer)
-        self._here = Host(find_package(package_name), self._options) if workers == 0 else None
+        self._here = EnvironmentHost(find_package(package_name), self._options) if workers == 0 else None
         self._workers = [self._start_worker() for _ in range(workers)]
         self._watched = False
         self.lost = 0
 
-    def open(self) -> Handle:
+    def open(self) -> EnvironmentHandle:
         """A handle on an environment; its worker is chosen round robin."""
-        return Handle(self, next(self._keys))
+        return EnvironmentHandle(self, next(self._keys))
 
     async def call(self, key: int, verb: str, argument: Any) -> Any:
         """One call on environment ``key``; raises what the engine raised, or WorkerLost."""

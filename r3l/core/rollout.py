@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from r3l.core.environment import Dialogue, Ended, Message, Observation, Parsed
+from r3l.core.environment import Dialogue, Message, Observation, Parsed, Transcript
 from r3l.core.policy import Completion, Conversation, Policy, Sampling
-from r3l.core.pool import EnvironmentPool, Handle
+from r3l.core.pool import EnvironmentHandle, EnvironmentPool
 from r3l.core.seeds import Address
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, Turn
@@ -19,7 +19,7 @@ Rules = Literal["same_as_base", "released_lenient"]
 
 
 @dataclass
-class Arena:
+class RolloutContext:
     """Everything a method may use to explore: the policy, environments, text rules, and the budget meter.
 
     ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` runs coroutines
@@ -58,20 +58,20 @@ class Episode:
     """
 
     trajectory: Trajectory
-    env: Handle
+    env: EnvironmentHandle
     conversation: Conversation
     first: Observation
     last: Observation | None = None
     clean: Conversation | None = None
     clean_prompts: list[tuple[int, ...]] = field(default_factory=list)
 
-    def ended(self) -> Ended:
+    def ended(self) -> Transcript:
         """The finished episode as a critic reads it."""
         turns, last = self.trajectory.turns, self.last
         seen = [turn.observation for turn in turns[1:]] + [last.text if last and turns[-1].error is None else ""]
         answers = [(turn.action or turn.response, text) for turn, text in zip(turns, seen, strict=True)]
         error = turns[-1].error
-        return Ended(self.trajectory.task, self.first.text, tuple(answers), self.trajectory.success, error)
+        return Transcript(self.trajectory.task, self.first.text, tuple(answers), self.trajectory.success, error)
 
     async def close(self) -> None:
         """Give back the environment and the policy's memory of the dialog."""
@@ -79,26 +79,26 @@ class Episode:
         await self.env.close()
 
 
-async def play(arena: Arena, task: Task, member: int) -> Episode:
+async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
     """A base rollout of ``task`` from its start, without any guidance."""
-    env = arena.pool.open()
+    env = ctx.pool.open()
     first = await env.reset(task)
-    episode = Episode(Trajectory(task, member, "base"), env, arena.policy.open(), first)
-    await continue_episode(arena, episode, first, arena.sampling, "rollout")
+    episode = Episode(Trajectory(task, member, "base"), env, ctx.policy.open(), first)
+    await continue_episode(ctx, episode, first, ctx.sampling, "rollout")
     return episode
 
 
-async def play_group(arena: Arena, task: Task, size: int, first: int = 0) -> list[Trajectory]:
+async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0) -> list[Trajectory]:
     """``size`` base rollouts of ``task``, members ``first`` and on: what methods without retries learn from."""
     members = range(first, first + size)
-    episodes: list[Episode] = await arena.gather(*[play(arena, task, member) for member in members])
+    episodes: list[Episode] = await ctx.gather(*[play(ctx, task, member) for member in members])
     for episode in episodes:
         await episode.close()
     return [episode.trajectory for episode in episodes]
 
 
 async def continue_episode(
-    arena: Arena,
+    ctx: RolloutContext,
     episode: Episode,
     now: Observation,
     sampling: Sampling,
@@ -111,38 +111,38 @@ async def continue_episode(
 
     ``decorate`` turns the messages of the first turn played here into (messages shown, messages without guidance).
     Ending rules: the engine says done; the response cannot be read or used, or the dialog outgrows the model's
-    context (the reward is then the observation's ``forfeit``, 0 by default); ``max_turns``. Under
+    context (the reward is then the observation's ``invalid_action_reward``, 0 by default); ``max_turns``. Under
     ``released_lenient`` an unusable response costs a turn and is answered by its error instead (the original's
     retries in ALFWorld, audit B-7).
     """
     trajectory = episode.trajectory
-    arena.counters["rollouts"] += 1
+    ctx.counters["rollouts"] += 1
     reason = None
     while reason is None:
-        messages = clean = _next_messages(arena.dialogue, episode, now)
+        messages = clean = _next_messages(ctx.dialogue, episode, now)
         if decorate is not None:
             (messages, clean), decorate = decorate(messages), None
-        completion = await _answer(arena, episode, messages, clean, sampling, purpose, attempt)
+        completion = await _answer(ctx, episode, messages, clean, sampling, purpose, attempt)
         if completion.stop_reason == "context":
             reason = "context"
             break
-        turn = _read(arena.dialogue, trajectory, completion, now)
+        turn = _read(ctx.dialogue, trajectory, completion, now)
         trajectory.turns.append(turn)
         if turn.action is not None:
             now = await episode.env.step(turn.action)
-            arena.counters["env_steps"] += 1
+            ctx.counters["env_steps"] += 1
         elif rules == "released_lenient":
             now = replace(now, text=f"Not possible ({turn.error}). {now.text}")
         else:
             reason = turn.error or "format"
             break
-        reason = _engine_reason(now, len(trajectory.turns), arena.dialogue.max_turns)
+        reason = _engine_reason(now, len(trajectory.turns), ctx.dialogue.max_turns)
     episode.last = now
-    _finish(arena, trajectory, now, reason)
+    _finish(ctx, trajectory, now, reason)
 
 
 async def _answer(
-    arena: Arena,
+    ctx: RolloutContext,
     episode: Episode,
     messages: list[Message],
     clean: list[Message],
@@ -154,7 +154,7 @@ async def _answer(
         episode.conversation.add(message)
     trajectory = episode.trajectory
     where: Address = (trajectory.task.id, trajectory.member, *attempt, len(trajectory.turns))
-    completion = await arena.complete(episode.conversation, sampling, purpose, *where)
+    completion = await ctx.complete(episode.conversation, sampling, purpose, *where)
     if episode.clean is not None and completion.stop_reason != "context":
         for message in clean:
             episode.clean.add(message)
@@ -183,12 +183,12 @@ def _engine_reason(now: Observation, turns: int, max_turns: int) -> str | None:
     return "max_turns" if turns >= max_turns else None
 
 
-def _finish(arena: Arena, trajectory: Trajectory, now: Observation, reason: str) -> None:
+def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reason: str) -> None:
     ended_in_engine = reason in ("success", "done", "max_turns")
     trajectory.stop_reason = reason
-    trajectory.reward = now.reward if ended_in_engine else now.forfeit
+    trajectory.reward = now.reward if ended_in_engine else now.invalid_action_reward
     trajectory.success = now.success and ended_in_engine
     error = None if ended_in_engine else reason
-    trajectory.feedback = arena.dialogue.closing(trajectory.reward, trajectory.success, len(trajectory.turns), error)
-    arena.counters[f"stop/{reason}"] += 1
-    arena.explored.append(trajectory)
+    trajectory.feedback = ctx.dialogue.closing(trajectory.reward, trajectory.success, len(trajectory.turns), error)
+    ctx.counters[f"stop/{reason}"] += 1
+    ctx.explored.append(trajectory)

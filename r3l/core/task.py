@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Task:
     """One problem.
 
-    ``id`` is unique within its environment and stable across machines (panels list ids), ``group`` is
+    ``id`` is unique within its environment and stable across machines (task sets list ids), ``group`` is
     the stratum that results are reported by (``easy``/``hard``, a task family, ...), ``payload`` is
     whatever the environment needs to start it, JSON-serialisable so that it crosses process borders.
     """
@@ -28,7 +28,7 @@ class Task:
 
 
 def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:
-    """The tasks of step ``number`` (from 1): consecutive slices of a shuffle per pass over the panel.
+    """The tasks of step ``number`` (from 1): consecutive slices of a shuffle per pass over the task set.
 
     Extra rounds draw from a shuffle of their own, so that the slices of later steps do not depend on them.
     """

@@ -20,7 +20,7 @@ class WorkerLost(EngineLost):
     """A worker process died or hung, and all its environments with it."""
 
 
-class Recorded:
+class RecordedEnvironment:
     """An engine plus the record of its trajectory: the worker-side half of a handle.
 
     The record is that of the trajectory played from the start: after a rewind nothing is added to it, so that any
@@ -74,20 +74,22 @@ class Recorded:
         return observation
 
 
-class Host:
+class EnvironmentHost:
     """All live environments of one worker process."""
 
     def __init__(self, package: EnvironmentPackage, options: Mapping[str, Any]) -> None:
         self._package, self._options = package, options
-        self._live: dict[int, Recorded] = {}
-        self._free: list[Recorded] = []
+        self._live: dict[int, RecordedEnvironment] = {}
+        self._free: list[RecordedEnvironment] = []
 
     def call(self, key: int, verb: str, argument: Any) -> Any:
         """``verb`` of environment ``key``; the first one starts it. Raises WorkerLost for one started elsewhere."""
         if key not in self._live:
             if verb != "reset":
                 raise WorkerLost(f"an environment worker of {self._package.name!r} was replaced")
-            self._live[key] = self._free.pop() if self._free else Recorded(self._package.create(self._options))
+            self._live[key] = (
+                self._free.pop() if self._free else RecordedEnvironment(self._package.create(self._options))
+            )
         if verb == "close":
             self._free.append(self._live.pop(key))
             return None
@@ -96,7 +98,7 @@ class Host:
 
 def work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> None:
     """A worker's life: answer calls until nobody asks or listens. Errors travel back to the caller."""
-    host = Host(find_package(package_name), options)
+    host = EnvironmentHost(find_package(package_name), options)
     while True:
         try:
             number, *call = pipe.recv()

@@ -1,4 +1,4 @@
-"""Evaluation: every task of the test panel, no reflection, no guidance, the last checkpoint.
+"""Evaluation: every task of the test task set, no reflection, no guidance, the last checkpoint.
 
 Batches that were played before a stop are not played again.
 """
@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.progress import track
 
 from r3l.config import Run, validate
-from r3l.core.rollout import Arena, Episode, play
+from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.local.session import Session, open_session
-from r3l.panel import describe
-from r3l.tracking import (
+from r3l.runs.files import (
     append_jsonl,
     locked,
     read_json,
@@ -30,6 +29,7 @@ from r3l.tracking import (
     write_json_atomic,
     write_text_atomic,
 )
+from r3l.runs.task_sets import describe
 
 PLAYED = "episodes.played.jsonl"  # in a run directory while its evaluation is under way
 
@@ -40,21 +40,25 @@ def run_of(run_dir: Path) -> Run:
     return validate(Run, read_json(manifest)["run"], str(manifest))
 
 
-def evaluate_run(run_dir: Path, panel: str | None = None) -> dict[str, Any]:
+def evaluate_run(run_dir: Path, task_set: str | None = None) -> dict[str, Any]:
     """Evaluate a finished run; writes episodes.jsonl, then evaluation.json. Returns the latter."""
     with locked(run_dir):
         result = read_json(run_dir / "result.json")
         run = run_of(run_dir)
-        name = panel or run.env_settings.test_panel
+        name = task_set or run.env_settings.test_task_set
         described = describe(run.env, name)
-        evaluated = {"checkpoint": result["checkpoint_sha256"], "panel": described["sha256"], "run": run.fingerprint()}
+        evaluated = {
+            "checkpoint": result["checkpoint_sha256"],
+            "task_set": described["sha256"],
+            "run": run.fingerprint(),
+        }
         with open_session(run, str(run_dir / result["checkpoint"])) as session:
             played = play_all(session, session.package.tasks(name), run_dir / PLAYED, evaluated)
         episodes = [episode for batch in played for episode in batch["episodes"]]
         evaluation = {
             **{k: result[k] for k in ("schema", "cell", "tier", "label", "env", "method", "method_label")},
             **{k: result[k] for k in ("model", "seed", "fingerprint")},
-            "panel": described,
+            "task_set": described,
             "temperature": run.evaluation.temperature,
             "episodes": len(episodes),
             "checkpoint": {"step": result["steps"], "sha256": result["checkpoint_sha256"]},
@@ -84,10 +88,10 @@ def play_all(
     console = Console(stderr=True)
     left = batches[len(lines) :]
     for batch in track(left, "evaluating", console=console, disable=not console.is_terminal):
-        arena = session.arena((run.seed, "evaluation"), run.evaluation.temperature)
-        trajectories = session.spread(arena, _one, batch)
+        ctx = session.rollout_context((run.seed, "evaluation"), run.evaluation.temperature)
+        trajectories = session.spread(ctx, _one, batch)
         rows = [episode_row(trajectory) for trajectory in trajectories]
-        generated = arena.counters["tokens/generated"]
+        generated = ctx.counters["tokens/generated"]
         lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
         append_jsonl(path, lines[-1])
         if not console.is_terminal:
@@ -96,9 +100,9 @@ def play_all(
     return lines
 
 
-async def _one(arena: Arena, wanted: tuple[Task, int]) -> Trajectory:
+async def _one(ctx: RolloutContext, wanted: tuple[Task, int]) -> Trajectory:
     task, member = wanted
-    episode: Episode = await play(arena, task, member)
+    episode: Episode = await play(ctx, task, member)
     await episode.close()
     return episode.trajectory
 

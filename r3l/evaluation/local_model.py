@@ -12,7 +12,7 @@ from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Completion, Sampling
 from r3l.core.seeds import Address
-from r3l.evaluation.exam import Reply
+from r3l.evaluation.benchmarks import Reply
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import compute_dtype, device_of, lower
@@ -44,7 +44,7 @@ class LocalModel:
     def respond(self, dialogs: Sequence[Sequence[Message]], addresses: Sequence[Address]) -> list[Reply]:
         """One reply each, sampled together."""
         asked = [self._one(dialog, address) for dialog, address in zip(dialogs, addresses, strict=True)]
-        completions = asyncio.run(self._policy.lockstep.gather(*asked))
+        completions = asyncio.run(self._policy.barrier.gather(*asked))
         return [Reply(c.text, c.stop_reason, len(c.response_ids)) for c in completions]
 
     async def _one(self, dialog: Sequence[Message], address: Address) -> Completion:

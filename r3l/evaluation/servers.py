@@ -19,7 +19,7 @@ from tenacity.wait import wait_base
 from r3l.core.environment import Message
 from r3l.core.errors import R3LError
 from r3l.core.seeds import Address, seed_of
-from r3l.evaluation.exam import Reply
+from r3l.evaluation.benchmarks import Reply
 
 log = logging.getLogger(__name__)
 KEY = "OPENAI_API_KEY"  # environment variable with the key, for servers that ask for one

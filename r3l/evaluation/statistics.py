@@ -3,7 +3,7 @@
 A mean carries Student's t-interval over seed means, whatever their number: in simulations with success rates of 50 to
 200 tasks and a level of their own a seed it covers 94 to 96 % at 3, 5, 10 and 20 seeds, where a hierarchical percentile
 bootstrap (seeds outside, tasks inside) covers anything from 90 to 99 %, by how much seeds differ.
-Scores come as a matrix scores_S_T: one row a seed, one column a task of the same panel.
+Scores come as a matrix scores_S_T: one row a seed, one column a task of the same task set.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from r3l.config import STORED_MODELS, find_model, locate, names
 from r3l.core.errors import CheckpointError
 from r3l.core.render import load_tokenizer
 from r3l.local.trainer import Trainer
-from r3l.tracking import write_json_atomic
+from r3l.runs.files import write_json_atomic
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
@@ -30,8 +30,8 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
             f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
-            f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l warmstart NAME` builds "
-            "what stands in configs/warmstart"
+            f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l sft NAME` builds "
+            "what stands in configs/sft"
         )
     described = find_model(model)
     if described and described.packaged and not Path(where).is_dir():
@@ -43,7 +43,7 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         raise CheckpointError(
             f"model {model!r} cannot be loaded from {where!r}: {str(error).splitlines()[0]}. Give a stored model's "
             f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
-            f"`r3l warmstart` builds the nano model"
+            f"`r3l sft` builds the nano model"
         ) from error
     network.to(device)  # type: ignore[arg-type]
     return network, tokenizer
@@ -67,7 +67,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         return final
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
-    trainer.model.save_pretrained(temporary, state_dict=trainer.masters.state_dict())
+    trainer.model.save_pretrained(temporary, state_dict=trainer.master_weights.state_dict())
     tokenizer.save_pretrained(temporary)
     save_file(_optimizer_tensors(trainer), temporary / OPTIMIZER)
     if trainer.sampler is not trainer.model:
@@ -99,7 +99,7 @@ def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     """Put the optimiser, and a sampler that lags behind, back exactly as they were after ``step`` updates."""
     tensors = load_file(checkpoint / OPTIMIZER)
-    for index, parameter in enumerate(trainer.masters.parameters):
+    for index, parameter in enumerate(trainer.master_weights.parameters):
         entry = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
         if entry:  # AdamW keeps its step count on the CPU, the moments beside the weights
             on_device = {k: v if k == "step" else v.to(parameter.device) for k, v in entry.items()}
@@ -111,7 +111,7 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
 
 def _optimizer_tensors(trainer: Trainer) -> dict[str, torch.Tensor]:
     tensors = {}
-    for index, parameter in enumerate(trainer.masters.parameters):
+    for index, parameter in enumerate(trainer.master_weights.parameters):
         for key, value in trainer.optimizer.state.get(parameter, {}).items():
             tensors[f"{index}.{key}"] = value.contiguous()
     return tensors

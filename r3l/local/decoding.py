@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from r3l.core.policy import Sampling
-from r3l.local.cache import BatchCache, Buffers, Column, FixedCache, LayerState
+from r3l.local.kv_cache import BatchCache, Buffers, Column, FixedCache, LayerState
 from r3l.local.precision import vocabulary_logits
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from r3l import memory
 from r3l.config import TierConfig, find_model
+from r3l.config import gpu_memory as memory
 from r3l.core.check import Check, verdict
 from r3l.core.method import MethodSettings
 
@@ -17,12 +17,13 @@ FIX = (
 
 
 def checks(config: TierConfig) -> Iterator[Check]:
-    """The memory plan of the tier's model by formula (r3l.memory); nothing for a nano model, which needs none."""
+    """The memory plan of the tier's model by formula (r3l.config.gpu_memory); nothing for a nano model, which needs
+    none."""
     model = find_model(config.model)
     if model is None:
         return
     dialogs = config.train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
-    rounding = 4 if config.sampling.decoding == "compiled" else 1  # fixed shapes at their largest: r3l.local.cache
+    rounding = 4 if config.sampling.decoding == "compiled" else 1  # fixed shapes at their largest: r3l.local.kv_cache
     plan = memory.in_turns(
         model.architecture,
         max(config.train.tokens_per_microbatch, config.sampling.max_context),

@@ -14,28 +14,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l import accounting, trajectories
 from r3l.config import Run, build_method, locate, start_of
 from r3l.core.batching import rows_of
 from r3l.core.method import Method
-from r3l.core.rollout import Arena
+from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint
 from r3l.local.precision import lower
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
-from r3l.preemption import Preempted, time_limit
-from r3l.tracking import append_jsonl, locked, write_json_atomic
-from r3l.training import METRICS, forget_after, manifest, recording, result, totals_of
+from r3l.runs import metrics as accounting
+from r3l.runs import trajectory_log as trajectories
+from r3l.runs.files import append_jsonl, locked, write_json_atomic
+from r3l.runs.preemption import Preempted, time_limit
+from r3l.runs.recorder import METRICS, forget_after, manifest, recording, result, totals_of
 
 log = logging.getLogger(__name__)
 
 
-def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
+def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
-    ``sinks``: viewers that get a copy of the metrics (r3l.sinks). After ``minutes`` an order to stop comes (Preempted).
+    ``loggers``: viewers that get a copy of the metrics (r3l.runs.loggers). After ``minutes`` an order to stop comes
+    (Preempted).
     """
     began = time.monotonic()
     with locked(run_dir):
@@ -50,11 +52,11 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | N
             for name in (METRICS, trajectories.FILE):
                 forget_after(run_dir / name, trainer.steps_done)
             if session.model.device.type == "cuda" and trainer.method.trains:
-                trainer.rehearse(run.sampling.max_context)
+                trainer.probe_memory(run.sampling.max_context)
             before = trainer.steps_done
             try:
                 with time_limit(None if minutes is None else began + 60 * minutes - time.monotonic()):
-                    _loop(run, run_dir, session, trainer, totals, sinks)
+                    _loop(run, run_dir, session, trainer, totals, loggers)
             except Preempted:
                 if trainer.steps_done > before:
                     _save(run, run_dir, session, trainer, totals)
@@ -74,18 +76,24 @@ def trainer_of(run: Run, session: Session) -> Trainer:
     session.policy.model = sampler
     reference = _reference(run, session, method)
     return Trainer(
-        session.model, method, run.train, reference, run.sampling.temperature, sampler, masters=session.masters
+        session.model,
+        method,
+        run.train,
+        reference,
+        run.sampling.temperature,
+        sampler,
+        master_weights=session.master_weights,
     )
 
 
 def _loop(
-    run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str], sinks: Sequence[str]
+    run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: Counter[str], loggers: Sequence[str]
 ) -> None:
     steps = run.train.steps if trainer.method.trains else 0
     if steps == 0:
         return
-    tasks = session.package.tasks(run.env_settings.train_panel)
-    with recording(run, run_dir, sinks, trainer.steps_done) as record:
+    tasks = session.package.tasks(run.env_settings.train_task_set)
+    with recording(run, run_dir, loggers, trainer.steps_done) as record:
         while trainer.steps_done < steps:
             metrics = _step(run, run_dir, session, trainer, tasks)
             totals.update(totals_of([metrics]))
@@ -100,11 +108,11 @@ def _save(run: Run, run_dir: Path, session: Session, trainer: Trainer, totals: C
 
 def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: list[Task]) -> dict[str, float]:
     number = trainer.steps_done + 1
-    arena = session.arena((run.seed, "train", number), run.sampling.temperature)
+    ctx = session.rollout_context((run.seed, "train", number), run.sampling.temperature)
     session.policy.meter.clear()
     session.pool.lost = 0
     began = time.perf_counter()
-    explored, dropped = explore(run, session, trainer.method, tasks, number, arena)
+    explored, dropped = explore(run, session, trainer.method, tasks, number, ctx)
     groups = [group for of_task in explored for group in of_task]
     middle = time.perf_counter()
     rows = rows_of(trainer.method, groups, run.samples)
@@ -113,7 +121,7 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
         trainer.sync()
     seconds = {"seconds/explore": middle - began, "seconds/train": time.perf_counter() - middle}
     if number in trajectories.kept_steps(run.train.steps):
-        for line in trajectories.lines(trainer.method, explored, arena.explored, session.tokenizer.decode):
+        for line in trajectories.lines(trainer.method, explored, ctx.explored, session.tokenizer.decode):
             append_jsonl(run_dir / trajectories.FILE, {"step": number, "method": run.method, **line})
     every = run.train.kl_metric_every
     if every and number % every == 0:
@@ -121,9 +129,9 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
     phases = {k: v for k, v in session.policy.meter.items() if k.startswith("seconds/")}
     metrics = {
         "step": number,
-        **accounting.of_groups(groups, arena.explored, len(dropped)),
+        **accounting.of_groups(groups, ctx.explored, len(dropped)),
         **accounting.of_rows(rows),
-        **arena.counters,
+        **ctx.counters,
         "dropped/workers": session.pool.lost,
         **trained,
         **seconds,
@@ -133,7 +141,7 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
 
 
 def explore(
-    run: Run, session: Session, method: Method, tasks: list[Task], number: int, arena: Arena
+    run: Run, session: Session, method: Method, tasks: list[Task], number: int, ctx: RolloutContext
 ) -> tuple[list[list[Group]], list[list[Group]]]:
     """The groups of each task of a step, and those that the method refused.
 
@@ -145,8 +153,8 @@ def explore(
     count = run.train.tasks_per_step
     for extra in range(method.max_rounds):
         chosen = tasks_of_step(tasks, run.seed, number, count, extra)[: count - len(kept)]
-        arena.counters["sampling_rounds"] += 1
-        explored = session.spread(arena, lambda lane, task: method.explore(task, lane), chosen)
+        ctx.counters["sampling_rounds"] += 1
+        explored = session.spread(ctx, lambda lane, task: method.explore(task, lane), chosen)
         for groups in explored:
             (kept if method.keep(groups) else dropped).append(groups)
         if len(kept) >= count:

@@ -2,7 +2,7 @@
 
 A dialog's cache is kept between turns and shared by its forks, so a token is encoded once. Each response's
 randomness is one Philox stream addressed by (run, step, task, member, turn), so a sample does not depend on who
-shares the batch (up to floating-point rounding, which ``Lockstep`` makes reproducible too).
+shares the batch (up to floating-point rounding, which ``Barrier`` makes reproducible too).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
+from r3l.core.barrier import Barrier
 from r3l.core.batching import packed
 from r3l.core.dialog import TokenDialog
-from r3l.core.lockstep import Lockstep
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of, uniforms
-from r3l.local.cache import LayerState
 from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, Job, tokens_in
+from r3l.local.kv_cache import LayerState
 from r3l.local.oom import SAMPLING_KNOBS, naming_the_knob
 
 
@@ -53,7 +53,7 @@ class LocalPolicy:
         self.samples = samples
         self.budget = budget
         self.step = step
-        self.lockstep = Lockstep(self._serve)
+        self.barrier = Barrier(self._serve)
         self.meter: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> LocalConversation:
@@ -80,7 +80,7 @@ class LocalPolicy:
         """This policy with a barrier of its own: dialogs opened here are sampled while those of other lanes wait for
         their environments, and in batches of their own. Model, buffers and meter are shared."""
         twin = copy.copy(self)
-        twin.lockstep = Lockstep(twin._serve)
+        twin.barrier = Barrier(twin._serve)
         return twin
 
 
@@ -113,7 +113,7 @@ class LocalConversation(TokenDialog):
         draws = uniforms(seed_of(*address), sampling.max_tokens)
         stops = self._policy.renderer.stops(sampling.stop)
         job = Job(self._state, self._ids[self.encoded :], sampling, stops, draws)
-        await self._policy.lockstep.request(sampling.phase, address, job)
+        await self._policy.barrier.request(sampling.phase, address, job)
         self._last_is_new = True
         self._state = job.state if self._policy.keep_cache else None
         return self._accept(prompt, job.ids, job.logprobs, job.stops)

@@ -1,7 +1,7 @@
 """The precision policy of the local engine, all of it.
 
 ========================  =============  ========================================================================
-weights of the optimiser  float32        masters; AdamW's moments and gradients summed over micro-batches as well
+weights of the optimiser  float32        master weights; AdamW's moments and gradients summed over micro-batches as well
 forward and backward      float32        ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU (a CPU computes in
                                          float32: bfloat16 decoded at a third of the speed on the EPYC it was tried on)
 vocabulary projection     float32        of the computed hidden states and weights, in sampling and training alike;
@@ -9,7 +9,8 @@ vocabulary projection     float32        of the computed hidden states and weigh
 key-value caches          as forward
 ========================  =============  ========================================================================
 
-One module both samples and is trained, so the two differ by the order of sums alone (``logprob_gap`` in the metrics).
+One module both samples and is trained, so the two differ by the order of sums alone (``logprob_mismatch`` in the
+metrics).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def vocabulary_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(hidden.float(), head.weight.float(), bias)
 
 
-class Masters:
+class MasterWeights:
     """The float32 weights that the optimiser updates; those of a float32 model are its own.
 
     Takes a float32 model and leaves it in ``dtype``. A step: ``collect`` after every backward pass, clip and update
@@ -78,7 +79,7 @@ class Masters:
             lower(model, dtype)
 
     def collect(self) -> None:
-        """Add a micro-batch's gradients to the masters'."""
+        """Add a micro-batch's gradients to the master_weights'."""
         for master, computed in self._pairs():
             if computed.grad is not None:
                 gradient = computed.grad.float()
@@ -86,13 +87,13 @@ class Masters:
                 computed.grad = None
 
     def publish(self) -> None:
-        """Round the masters into the model."""
+        """Round the master weights into the model."""
         with torch.no_grad():
             for master, computed in self._pairs():
                 computed.copy_(master)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The masters by the model's names."""
+        """The master weights by the model's names."""
         return {name: p.detach() for name, p in zip(self._names, self.parameters, strict=True)}
 
     def _pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:

@@ -29,14 +29,14 @@ def preflight(run: Run) -> dict[str, Any]:
         trainer = trainer_of(run, session)
         device, dtype = session.model.device, session.model.dtype
         if device.type == "cuda":
-            trainer.rehearse(run.sampling.max_context)
-        arena = session.arena((run.seed, "train", 1), run.sampling.temperature)
-        tasks = session.package.tasks(run.env_settings.train_panel)
+            trainer.probe_memory(run.sampling.max_context)
+        ctx = session.rollout_context((run.seed, "train", 1), run.sampling.temperature)
+        tasks = session.package.tasks(run.env_settings.train_task_set)
         began = time.perf_counter()
-        explored, dropped = explore(run, session, trainer.method, tasks, 1, arena)
+        explored, dropped = explore(run, session, trainer.method, tasks, 1, ctx)
         middle = time.perf_counter()
         groups = [group for of_task in [*explored, *dropped] for group in of_task]
-        gap = trainer.logprob_gap(rows_of(trainer.method, groups, run.samples))
+        gap = trainer.logprob_mismatch(rows_of(trainer.method, groups, run.samples))
         mean, most = LIMITS[dtype]
         report = {
             "cell": run.cell,
@@ -46,8 +46,8 @@ def preflight(run: Run) -> dict[str, Any]:
             **gap.metrics(),
             "limit/mean": mean,
             "limit/max": most,
-            "rollouts": arena.counters["rollouts"],
-            "tokens/generated": arena.counters["tokens/generated"],
+            "rollouts": ctx.counters["rollouts"],
+            "tokens/generated": ctx.counters["tokens/generated"],
             "seconds/explore": middle - began,
             "seconds/compare": time.perf_counter() - middle,
             "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None,

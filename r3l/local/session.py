@@ -13,14 +13,14 @@ import torch
 from r3l.config import Run, dialogue_of
 from r3l.core.environment import Dialogue, EnvironmentPackage, find_package
 from r3l.core.pool import EnvironmentPool
-from r3l.core.rollout import Arena
+from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
-from r3l.local.precision import Masters, compute_dtype, device_of, lower
-from r3l.preemption import Orders, orders
-from r3l.training import arena_of
+from r3l.local.precision import MasterWeights, compute_dtype, device_of, lower
+from r3l.runs.preemption import StopSignals, stop_signals
+from r3l.runs.recorder import rollout_context
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -28,38 +28,39 @@ Item = TypeVar("Item")
 
 @dataclass
 class Session:
-    """What exploring needs, alive for the length of a command. ``masters``: the weights to train, where it does."""
+    """What exploring needs, alive for the length of a command. ``master_weights``: the weights to train, where it
+    does."""
 
     run: Run
     model: Any
-    masters: Masters | None
+    master_weights: MasterWeights | None
     tokenizer: Any
     policy: LocalPolicy
     pool: EnvironmentPool
     package: EnvironmentPackage
     dialogue: Dialogue
     loop: asyncio.AbstractEventLoop
-    orders: Orders
+    stop_signals: StopSignals
 
-    def arena(self, address: Address, temperature: float) -> Arena:
-        """A fresh arena (its own budget meter) whose draws are seeded under ``address``."""
-        gather = self.policy.lockstep.gather
-        return arena_of(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
+    def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
+        """A fresh rollout context (its own budget meter) whose draws are seeded under ``address``."""
+        gather = self.policy.barrier.gather
+        return rollout_context(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
 
     def spread(
         self,
-        arena: Arena,
-        ask: Callable[[Arena, Item], Coroutine[Any, Any, T]],
+        ctx: RolloutContext,
+        ask: Callable[[RolloutContext, Item], Coroutine[Any, Any, T]],
         items: Sequence[Item],
         count: int | None = None,
     ) -> list[T]:
         """``ask`` about every item, concurrently; answers in their order.
 
         With several lanes (``count``, by default the run's) each takes a share of the items, with barriers of its own:
-        while one samples, the environments of the others step. The arena's counters are common to all.
+        while one samples, the environments of the others step. The ctx's counters are common to all.
         """
         count = count or self.run.sampling.lanes
-        lanes = [arena] if count == 1 else [self._lane(arena) for _ in range(count)]
+        lanes = [ctx] if count == 1 else [self._lane(ctx) for _ in range(count)]
 
         async def share(k: int) -> list[T]:
             found: list[T] = await lanes[k].gather(*[ask(lanes[k], item) for item in items[k::count]])
@@ -71,14 +72,14 @@ class Session:
         shares = self.wait(everyone())
         return [shares[i % count][i // count] for i in range(len(items))]
 
-    def _lane(self, arena: Arena) -> Arena:
+    def _lane(self, ctx: RolloutContext) -> RolloutContext:
         policy = self.policy.lane()
-        return replace(arena, policy=policy, gather=policy.lockstep.gather)
+        return replace(ctx, policy=policy, gather=policy.barrier.gather)
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
         task = self.loop.create_task(coroutine)
-        with self.orders.cancelling(task):
+        with self.stop_signals.cancelling(task):
             return self.loop.run_until_complete(task)
 
 
@@ -104,16 +105,16 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     package = find_package(run.env)
     network, tokenizer = load_model(model, device)
     dtype = compute_dtype(run.compute_dtype, device)
-    masters = Masters(network, dtype) if trains else None
+    master_weights = MasterWeights(network, dtype) if trains else None
     lower(network, dtype)
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     try:
-        with orders() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
+        with stop_signals() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
             step = FixedStep(device) if run.sampling.decoding == "compiled" else None
             policy = policy_of(run, network, tokenizer, step)
             dialogue = dialogue_of(run)
             yield Session(
-                run, network, masters, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received
+                run, network, master_weights, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received
             )
     finally:
         pool.close()

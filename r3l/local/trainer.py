@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from r3l import accounting
 from r3l.config import TrainConfig
 from r3l.core import losses
-from r3l.core.batching import Row, collate, microbatches, useful_rows
+from r3l.core.batching import Row, collate, microbatches, trainable_rows
 from r3l.core.method import Batch, Method
 from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
-from r3l.local.precision import Masters, keep_activations_out, vocabulary_logits
+from r3l.local.precision import MasterWeights, keep_activations_out, vocabulary_logits
+from r3l.runs import metrics as accounting
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -37,7 +37,7 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
     return out.masked_scatter(wanted, logprobs)
 
 
-class Gap:
+class LogprobMismatch:
     """How far the log-probs of training are from those of sampling, on tokens that the policy sampled in this context.
 
     The weights are the same until the step's one update, so all of it is numerical error; an importance ratio or a KL
@@ -61,15 +61,15 @@ class Gap:
         return self.sum / max(self.tokens, 1)
 
     def metrics(self) -> dict[str, float]:
-        """``logprob_gap/mean`` and ``/max`` (nats); {} where no token counted."""
-        return {"logprob_gap/mean": self.mean, "logprob_gap/max": self.max} if self.tokens else {}
+        """``logprob_mismatch/mean`` and ``/max`` (nats); {} where no token counted."""
+        return {"logprob_mismatch/mean": self.mean, "logprob_mismatch/max": self.max} if self.tokens else {}
 
 
 class Trainer:
     """Owns the model's optimiser. ``step`` is the only thing that changes the model.
 
     ``reference``: the frozen start model (for KL). ``sampler``: the model that samples, where it lags behind.
-    ``masters``: the float32 weights of a model that computes in another type (r3l.local.precision).
+    ``master_weights``: the float32 weights of a model that computes in another type (r3l.local.precision).
     """
 
     def __init__(
@@ -80,37 +80,37 @@ class Trainer:
         reference: Any | None,
         temperature: float = 1.0,
         sampler: Any | None = None,
-        masters: Masters | None = None,
+        master_weights: MasterWeights | None = None,
     ) -> None:
         self.model, self.method, self.config, self.reference = model, method, config, reference
         self.sampler = sampler or model
         self.temperature = temperature
-        self.masters = masters or Masters(model)
+        self.master_weights = master_weights or MasterWeights(model)
         if config.gradient_checkpointing:
             keep_activations_out(model)
         self.optimizer = torch.optim.AdamW(
-            self.masters.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
+            self.master_weights.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
         self.steps_done = 0
 
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
-        useful = useful_rows(self.method, rows)
+        useful = trainable_rows(self.method, rows)
         metrics: dict[str, float] = defaultdict(float, accounting.of_training(rows, useful))
         if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
         elif rows:  # nothing to learn, but every step says how far sampling and training are apart
-            metrics |= self.logprob_gap(microbatches(rows, self.config.tokens_per_microbatch)[0]).metrics()
+            metrics |= self.logprob_mismatch(microbatches(rows, self.config.tokens_per_microbatch)[0]).metrics()
         self.steps_done += 1
         return dict(metrics)
 
-    def descend(self, lr: float) -> float:
+    def optimizer_step(self, lr: float) -> float:
         """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping."""
-        norm = torch.nn.utils.clip_grad_norm_(self.masters.parameters, self.config.grad_clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.master_weights.parameters, self.config.grad_clip)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
-        self.masters.publish()
+        self.master_weights.publish()
         return norm.item()
 
     def sync(self) -> None:
@@ -130,16 +130,16 @@ class Trainer:
             count += float(batch.mask_B_T.sum())
         return total / max(count, 1.0)
 
-    def logprob_gap(self, rows: Sequence[Row]) -> Gap:
+    def logprob_mismatch(self, rows: Sequence[Row]) -> LogprobMismatch:
         """That of all sampled rows, by a forward pass like training's."""
-        gap = Gap()
+        gap = LogprobMismatch()
         for part in microbatches(rows, self.config.tokens_per_microbatch):
             batch = collate(part, self.model.device)
             with torch.no_grad():
                 gap.add(batch, token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature))
         return gap
 
-    def rehearse(self, longest: int) -> None:
+    def probe_memory(self, longest: int) -> None:
         """A forward and backward pass of the largest micro-batch there can be, so that memory runs out now or never.
 
         ``longest``: tokens of the longest row. Changes nothing.
@@ -149,7 +149,7 @@ class Trainer:
         self.model.train()
         with naming_the_knob(f"in rehearsing a micro-batch of {rows} x {longest} tokens", TRAINING_KNOBS):
             torch.autograd.backward(token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
-        self.masters.collect()
+        self.master_weights.collect()
         self.optimizer.zero_grad(set_to_none=True)
 
     def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
@@ -159,17 +159,17 @@ class Trainer:
     def _update(self, rows: Sequence[Row], metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        gap = Gap()
+        gap = LogprobMismatch()
         for part in microbatches(rows, self.config.tokens_per_microbatch, self.method.loss_agg):
             batch = collate(part, self.model.device)
             rows_tokens = " x ".join(map(str, batch.ids_B_T.shape))
             with naming_the_knob(f"in training a micro-batch of {rows_tokens} tokens", TRAINING_KNOBS):
                 self._backward(batch, part, gap, metrics)
-            self.masters.collect()
+            self.master_weights.collect()
         metrics |= gap.metrics()
-        metrics["grad_norm"] = self.descend(self.config.lr * self._warmup())
+        metrics["grad_norm"] = self.optimizer_step(self.config.lr * self._warmup())
 
-    def _backward(self, batch: Batch, rows: Sequence[Row], gap: Gap, metrics: dict[str, float]) -> None:
+    def _backward(self, batch: Batch, rows: Sequence[Row], gap: LogprobMismatch, metrics: dict[str, float]) -> None:
         if self.method.kl_coef > 0:
             batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
         logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from r3l.accounting import rates
 from r3l.report.layout import Blocks, Cell, Layout
 from r3l.report.records import Record, by_method
+from r3l.runs.metrics import rates
 
 Row = dict[str, Any]
 SUMS = {  # column: keys of result.json's budget
@@ -29,7 +29,7 @@ PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/explo
 def table(records: Sequence[Record]) -> list[Row]:
     """One row a (tier, env, model, method): budget and the rates that explain it.
 
-    ``relative_generated`` is against the cheapest method of the same bench; rates are those of r3l.accounting.
+    ``relative_generated`` is against the cheapest method of the same bench; rates are those of r3l.runs.metrics.
     """
     rows = []
     for bench in sorted({record.bench for record in records}):

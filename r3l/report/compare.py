@@ -1,6 +1,6 @@
 """A method against stored baselines: score, paired difference, probability of improvement, budget, verdict.
 
-Pairs are runs of the same seed on the same tasks of one panel. P-values are Holm-corrected over all comparisons of
+Pairs are runs of the same seed on the same tasks of one task set. P-values are Holm-corrected over all comparisons of
 one call; the probability of improvement is Mann-Whitney's, as rliable has it (Agarwal et al. 2021, section 4.3).
 """
 
@@ -15,7 +15,7 @@ from r3l.config import meaning
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
 from r3l.report.records import Record, by_method, groups, scores_S_T
-from r3l.tracking import read_json
+from r3l.runs.files import read_json
 
 Row = dict[str, Any]
 ALPHA = 0.05
@@ -32,8 +32,8 @@ INTERVAL = ("mean", "low", "high")
 def compare(records: Sequence[Record], method: str, against: Sequence[str], group: str = "all") -> list[Row]:
     """A row an environment and opponent: ``method`` minus opponent over the seeds that both have.
 
-    ``group``: of the panel's tasks (easy, hard, all). Raises DataError where there is no run of ``method``, and
-    where an environment's panel has no such group.
+    ``group``: of the task_set's tasks (easy, hard, all). Raises DataError where there is no run of ``method``, and
+    where an environment's task set has no such group.
     """
     rows: list[Row] = []
     for bench in sorted({record.bench for record in records if record["method"] == method}):
@@ -70,7 +70,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Ro
     place = {key: first[key] for key in ("tier", "env", "model", "method")} | {"group": group, "against": other}
     place |= {"label": theirs[0]["method_label"] if theirs else other, "seeds": len(common)}
     if not common:
-        return place | dict.fromkeys(_EMPTY) | {"verdict": "", "cautions": []}
+        return place | dict.fromkeys(_EMPTY) | {"verdict": "", "warnings": []}
     paired = [named[record["seed"]] for record in common]
     a, b = scores_S_T(common, group), scores_S_T(paired, group)
     return {
@@ -82,7 +82,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Ro
         "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
         "p_holm": None,
         **{f"budget_{name}": _ratio(common, paired, key) for name, key in BUDGET.items()},
-        "cautions": cautions(common[0], paired[0]),
+        "warnings": warnings(common[0], paired[0]),
     }
 
 
@@ -93,7 +93,7 @@ _EMPTY = (
 )
 
 
-def cautions(ours: Record, theirs: Record) -> list[str]:
+def warnings(ours: Record, theirs: Record) -> list[str]:
     """Settings beside the method in which the two runs differ: they would be compared too."""
     a, b = (meaning(read_json(record.path.parent / "manifest.json")["run"]) for record in (ours, theirs))
     found = [

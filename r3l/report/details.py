@@ -18,8 +18,10 @@ def render(rows: Sequence[Row]) -> Table:
     """One line a row, short numbers; what is the same in all rows stands outside."""
     labels = sorted({row["tier_label"] for row in rows})
     baseline = next((row["label"] for row in rows if row["method"] == row["baseline"]), rows[0]["baseline"])
-    panels = sorted({f"{row['env']} {row['panel']} ({row['panel_sha256'][:12]})" for row in rows if row["panel"]})
-    cautions = sorted({f"; {row['panel']}: {row['caution']}" for row in rows if row["caution"]})
+    task_sets = sorted(
+        {f"{row['env']} {row['task_set']} ({row['task_set_sha256'][:12]})" for row in rows if row["task_set"]}
+    )
+    warnings = sorted({f"; {row['task_set']}: {row['warning']}" for row in rows if row["warning"]})
     constants = sorted({f"; {r['env']}: {r['verdict_reason']}" for r in rows if r["method"] == CONSTANT})
     cells = [_cells(row) for row in rows]
     reasons = {r["verdict_reason"] for r in rows if r["verdict"] == "not comparable" and r["method"] != CONSTANT}
@@ -30,10 +32,10 @@ def render(rows: Sequence[Row]) -> Table:
         note = ""
     shown = Table(
         title=f"{rows[0]['table']}, tier {'; '.join(labels)}",
-        caption=f"success of the last checkpoint on {', '.join(panels)}; ± is the 95 % interval over training "
+        caption=f"success of the last checkpoint on {', '.join(task_sets)}; ± is the 95 % interval over training "
         f"seeds; difference is paired with {baseline}; unread: episodes ended by a response without a usable "
         "action; rollouts and tokens (generated, trained) are means of the training runs"
-        f"{note}{''.join([*cautions, *constants])}",
+        f"{note}{''.join([*warnings, *constants])}",
     )
     for column in cells[0]:
         shown.add_column(column, justify="left" if column in TEXT else "right", no_wrap=column in INTERVALS)

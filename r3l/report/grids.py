@@ -1,4 +1,4 @@
-"""The tables of the HTML report: rows of r3l.report.tables, budget and switches, and counts of runs, cell by cell."""
+"""The tables of the HTML report: rows of r3l.report.tables, budget and options, and counts of runs, cell by cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from r3l.config import EnvConfig, load, variant
-from r3l.report import budget, switches
+from r3l.report import budget, options
 from r3l.report.records import Record, by_method
 
 Row = Mapping[str, Any]
@@ -110,8 +110,8 @@ def settings(records: Sequence[Record], manifests: Sequence[Row | None]) -> Grid
 
     Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
     """
-    known = {row["method"]: row for tier in {r["tier"] for r in records} for row in switches.methods(tier)}
-    meanings = {row["switch"]: row["meaning"] for row in switches.switches()}
+    known = {row["method"]: row for tier in {r["tier"] for r in records} for row in options.methods(tier)}
+    meanings = {row["option"]: row["meaning"] for row in options.options()}
     found: dict[tuple[str, ...], dict[str, Cell]] = {}
     for record, manifest in zip(records, manifests, strict=True):
         if manifest is None:
@@ -131,7 +131,7 @@ def settings(records: Sequence[Record], manifests: Sequence[Row | None]) -> Grid
         row = found.setdefault(tuple(cell.text for cell in shown.values()), {"environment": Cell(""), **shown})
         environments = dict.fromkeys([*filter(None, row["environment"].text.split(", ")), env_label(record["env"])])
         row["environment"] = Cell(", ".join(environments))
-    note = "As the manifests have it. Complete settings of a run stand under Runs; what a switch means, below."
+    note = "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
     columns = ["environment", "method", "as", "but", "profile", "otherwise than paper", "engine"]
     return Grid("In force", note, columns, [[row[c] for c in columns] for row in found.values()], {})
 
@@ -150,11 +150,11 @@ def _as_json(values: Row) -> dict[str, Any]:
     return content
 
 
-def all_switches() -> Grid:
-    """Every switch of every method, in one line."""
-    rows = switches.switches()
+def all_options() -> Grid:
+    """Every option of every method, in one line."""
+    rows = options.options()
     cells = [[Cell(str(value)) for value in row.values()] for row in rows]
-    return Grid("Every switch", "Letters and numbers are ids of our audit of the release.", list(rows[0]), cells, {})
+    return Grid("Every option", "Letters and numbers are ids of our audit of the release.", list(rows[0]), cells, {})
 
 
 def env_label(env: str) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from r3l import workflow
 from r3l.core.errors import DataError
 from r3l.report import grids, make, trajectories
 from r3l.report.records import Record
-from r3l.tracking import read_json, writable, write_text_atomic
-from r3l.trajectories import FILE
+from r3l.runs.files import read_json, writable, write_text_atomic
+from r3l.runs.trajectory_log import FILE
+from r3l.workflow import plan as workflow
 
 EMBEDDED = (
     2_500_000  # characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most
@@ -61,7 +61,7 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
         "budget": grids.budgets(records),
         "endings": grids.endings(records),
         "settings": grids.settings(records, manifests),
-        "switches": grids.all_switches(),
+        "options": grids.all_options(),
         "viewer": viewer(records),
     }
 
@@ -90,8 +90,10 @@ def about(records: Sequence[Record], manifests: Sequence[Row | None], rows: Sequ
         "runs": len(records),
         "seeds": sorted({record["seed"] for record in records}),
         "episodes": sum(record["episodes"] for record in records),
-        "benches": sorted({(grids.env_label(r["env"]), r["model"], _panel(r)) for r in records}),
-        "cautions": sorted({f"{r['env']}: {r['panel']['caution']}" for r in records if r["panel"].get("caution")}),
+        "benches": sorted({(grids.env_label(r["env"]), r["model"], _task_set(r)) for r in records}),
+        "warnings": sorted(
+            {f"{r['env']}: {r['task_set']['warning']}" for r in records if r["task_set"].get("warning")}
+        ),
         "not_comparable": sorted({row["verdict_reason"] for row in ours if row["verdict"] == "not comparable"}),
         "comparable": sum(row["verdict"] in ("within interval", "outside") for row in ours),
         "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in known}),
@@ -100,9 +102,9 @@ def about(records: Sequence[Record], manifests: Sequence[Row | None], rows: Sequ
     }
 
 
-def _panel(record: Record) -> str:
-    panel = record.evaluation["panel"]
-    return f"{panel['tasks']} tasks of {panel['name']} ({panel['sha256'][:12]})"
+def _task_set(record: Record) -> str:
+    task_set = record.evaluation["task_set"]
+    return f"{task_set['tasks']} tasks of {task_set['name']} ({task_set['sha256'][:12]})"
 
 
 def viewer(records: Sequence[Record]) -> list[Row]:
@@ -134,7 +136,7 @@ def _run(record: Record, manifest: Row | None) -> Row:
         "id": run_id(record),
         "success": record["groups"]["all"]["success"],
         "fingerprint": record["fingerprint"],
-        "panel": f"{record['panel']['name']} {record['panel']['sha256']}",
+        "task_set": f"{record['task_set']['name']} {record['task_set']['sha256']}",
         "manifest": None if manifest is None else json.dumps(manifest, indent=2, sort_keys=True),
     }
 

@@ -161,13 +161,13 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
     reasons = Counter((row["verdict"], row["verdict_reason"]) for row in rows if row["method"] != CONSTANT)
     notes += [f"{count} x {verdict}: {reason}." for (verdict, reason), count in reasons.items()]
     constants = {f"{_benchmark(r['env'])}: {r['verdict_reason']}." for r in rows if r["method"] == CONSTANT}
-    panels = {f"{r['env']} {r['panel']} ({r['panel_sha256'][:12]})" for r in rows if r.get("panel")}
-    cautions = {f"{row['panel']}: {row['caution']}." for row in rows if row.get("caution")}
+    task_sets = {f"{r['env']} {r['task_set']} ({r['task_set_sha256'][:12]})" for r in rows if r.get("task_set")}
+    warnings = {f"{row['task_set']}: {row['warning']}." for row in rows if row.get("warning")}
     return [
         *notes,
-        *([f"Panels: {', '.join(sorted(panels))}."] if panels else []),
+        *([f"Task sets: {', '.join(sorted(task_sets))}."] if task_sets else []),
         *sorted(constants),
-        *sorted(cautions),
+        *sorted(warnings),
     ]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from r3l.report import details, exams, layout, measures, published, tables
+from r3l.report import benchmarks as benchmarks
+from r3l.report import details, layout, measures, published, tables
 from r3l.report.published import Reference
 from r3l.report.records import Bench, Record
-from r3l.workflow import TableConfig
+from r3l.workflow.plan import TableConfig
 
 Row = dict[str, Any]
 
@@ -54,15 +55,15 @@ def make(
 ) -> Made:
     """The table that ``config`` describes, from whatever runs there are. ``tier``: whose it is where there are none.
 
-    ``evaluations``: those of question sets, for tables of kind ``exams``. ``benches``: planned beside the records.
+    ``evaluations``: those of question sets, for tables of kind ``benchmarks``. ``benches``: planned beside the records.
     """
     beside = [row for name in config.published for row in published.of_table(name)]
     reference = Reference(beside, config.published_as)
     if config.kind == "measures":
         rows = measures.table(records, methods, config.measures, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in config.measures]
-    elif config.kind == "exams":
-        rows = exams.table(evaluations, reference, config.sets, tier, config.title, config.reason)
+    elif config.kind == "benchmarks":
+        rows = benchmarks.table(evaluations, reference, config.sets, tier, config.title, config.reason)
     elif config.kind == "published":
         rows = tables.published_table(records, reference, tier, seeds_planned, config.title, config.reason)
     else:

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from r3l.accounting import base_success, rates, summed
 from r3l.core.errors import ConfigError
 from r3l.evaluation import statistics
 from r3l.report import verdict
 from r3l.report.published import Reference
 from r3l.report.records import Bench, Record, by_method
 from r3l.report.tables import benchmark_of, label_of, nowhere
-from r3l.tracking import read_json
+from r3l.runs.files import read_json
+from r3l.runs.metrics import base_success, rates, summed
 
 Row = dict[str, Any]
 Unit = Literal["share", "turns", "tokens", "s"]

@@ -90,6 +90,6 @@ def render(rows: Sequence[Row]) -> Table:
         interval = row["interval"] if row["low"] is None else f"[{row['low']}, {row['high']}] {row['interval']}"
         place = f"{row['tier']}/{row['env']}/{row['model']}, {row['metric']}"
         seeds = "-".join(map(str, sorted({row["seeds_least"], row["seeds_most"]})))
-        orders = row["our_order"], row["paper_order"]
-        shown.add_row(place, str(row["methods"]), seeds, f"{row['tau']:+.2f}", interval, *orders)
+        stop_signals = row["our_order"], row["paper_order"]
+        shown.add_row(place, str(row["methods"]), seeds, f"{row['tau']:+.2f}", interval, *stop_signals)
     return shown

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from r3l.config import ROOT
 from r3l.core.errors import DataError
-from r3l.tracking import read_json, read_jsonl
+from r3l.runs.files import read_json, read_jsonl
 
-EXAMS = "evaluations"  # beside the tiers: what models scored on question sets (r3l.report.exams)
+EXAMS = "evaluations"  # beside the tiers: what models scored on question sets (r3l.report.benchmarks)
 STORED = ROOT / "results" / "stored"  # what this project has measured itself
-NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "panel", "groups", "stops")
+NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
 
@@ -64,16 +64,16 @@ def find(results: Path, may_be_none: bool = False) -> list[Path]:
 
 
 def load(paths: Iterable[Path]) -> list[Record]:
-    """Read runs by their evaluation.json; checks that what is compared was measured on one panel."""
+    """Read runs by their evaluation.json; checks that what is compared was measured on one task set."""
     records = [_load(path) for path in paths]
     first: dict[Bench, Record] = {}
     seen: dict[tuple[Any, ...], Path] = {}
     for record in records:
         other = first.setdefault(record.bench, record)
-        if record["panel"]["sha256"] != other["panel"]["sha256"]:
+        if record["task_set"]["sha256"] != other["task_set"]["sha256"]:
             raise DataError(
-                f"{record.path} was measured on panel {_panel(record)} and {other.path} on {_panel(other)}; "
-                "they cannot stand in one table: evaluate both on one panel"
+                f"{record.path} was measured on task set {_task_set(record)} and {other.path} on {_task_set(other)}; "
+                "they cannot stand in one table: evaluate both on one task set"
             )
         key = (*record.bench, record["method"], record["seed"])
         if key in seen:
@@ -98,8 +98,8 @@ def _load(path: Path) -> Record:
     return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"))
 
 
-def _panel(record: Record) -> str:
-    return f"{record['panel']['name']} ({record['panel']['sha256'][:12]})"
+def _task_set(record: Record) -> str:
+    return f"{record['task_set']['name']} ({record['task_set']['sha256'][:12]})"
 
 
 def by_method(records: Sequence[Record], methods: Sequence[str] = ()) -> dict[str, list[Record]]:
@@ -109,7 +109,8 @@ def by_method(records: Sequence[Record], methods: Sequence[str] = ()) -> dict[st
 
 
 def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "success") -> NDArray[np.float64]:
-    """One row a seed, one column a task: the panel is one (checked when loading), so every seed has the same tasks."""
+    """One row a seed, one column a task: the task set is one (checked when loading), so every seed has the same
+    tasks."""
     return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
 
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l import trajectories
-from r3l.accounting import is_total
 from r3l.core.errors import DataError
 from r3l.evaluation.evaluate import scores
-from r3l.tracking import read_json, read_jsonl
-from r3l.training import final_scores
+from r3l.runs import trajectory_log as trajectories
+from r3l.runs.files import read_json, read_jsonl
+from r3l.runs.metrics import is_total
+from r3l.runs.recorder import final_scores
 
 WHOLE = ("manifest.json", "result.json", "evaluation.json")
 LINES = ("metrics.jsonl", "episodes.jsonl")  # kept compressed

@@ -16,7 +16,7 @@ from r3l.evaluation.statistics import Interval
 from r3l.report import published, verdict
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, by_method, groups, scores_S_T
-from r3l.tracking import writable, write_text_atomic
+from r3l.runs.files import writable, write_text_atomic
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
 PARSE_FAILURES = ("format", "inadmissible", "truncated")
@@ -29,7 +29,7 @@ BUDGET = {  # column: key of result.json's budget
 }
 DIGITS = 4
 CONSTANT, CONSTANT_LABEL = "constant", "Constant answer"  # in place of a method
-PLACE = ("tier", "tier_label", "env", "model", "group", "panel", "panel_sha256", "caution")
+PLACE = ("tier", "tier_label", "env", "model", "group", "task_set", "task_set_sha256", "warning")
 INTERVAL = ("mean", "low", "high", "interval")
 COLUMNS = (
     *("table", "baseline", *PLACE, "method", "label", "provenance", "measure", *INTERVAL, "reward_mean"),
@@ -75,7 +75,7 @@ def scores_table(
                         bench[2], benchmark_of(bench[1]), reference.label(method, label_of(method))
                     )
                     rows.append(missing(place, method, label_of(method), seeds_planned, "no run", beside))
-            if chosen and "constant" in chosen[0]["panel"]:
+            if chosen and "constant" in chosen[0]["task_set"]:
                 rows.append(_constant(chosen[0], group))
     _correct(rows)
     return [row | {"table": title, "baseline": baseline} for row in rows]
@@ -130,7 +130,7 @@ def missing(place: Row, method: str, label: str, planned: int, reason: str, besi
 
 def _constant(record: Record, group: str) -> Row:
     """What the best answer scores that looks at no problem: a method means something only beside it."""
-    known = record["panel"]["constant"]
+    known = record["task_set"]["constant"]
     return dict.fromkeys(COLUMNS) | {
         **_place(record, group),
         "method": CONSTANT,
@@ -146,9 +146,9 @@ def _constant(record: Record, group: str) -> Row:
 
 
 def _place(record: Record, group: str) -> Row:
-    panel = record["panel"]
-    panel_columns = (panel["name"], panel["sha256"], panel.get("caution", ""))
-    values = (record["tier"], record["label"], record["env"], record["model"], group, *panel_columns)
+    task_set = record["task_set"]
+    task_set_columns = (task_set["name"], task_set["sha256"], task_set.get("warning", ""))
+    values = (record["tier"], record["label"], record["env"], record["model"], group, *task_set_columns)
     return dict(zip(PLACE, values, strict=True))
 
 

@@ -10,8 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from r3l.tracking import read_jsonl
-from r3l.trajectories import FILE
+from r3l.runs.files import read_jsonl
+from r3l.runs.trajectory_log import FILE
 
 Line = dict[str, Any]
 KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined")  # columns, from left to right

@@ -11,12 +11,13 @@ from trinity.algorithm.advantage_fn import AdvantageFn
 from trinity.buffer.operators import ExperienceOperator
 from trinity.common.experience import Experience
 
-from r3l import accounting, trajectories
 from r3l.config import Run, build_method, locate, validate
-from r3l.core.batching import Row, microbatches, rows_of, useful_rows
+from r3l.core.batching import Row, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError
 from r3l.core.render import load_tokenizer
-from r3l.tracking import append_jsonl
+from r3l.runs import metrics as accounting
+from r3l.runs import trajectory_log as trajectories
+from r3l.runs.files import append_jsonl
 from r3l.trinity.experience import Explored, training_batch, unpack
 
 
@@ -43,7 +44,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         kept = [f for f in found if self.method.keep(f.groups)]
         groups = [group for f in kept for group in f.groups]
         rows = rows_of(self.method, groups, self.run.samples)
-        useful = self._weighed(useful_rows(self.method, rows))
+        useful = self._weighed(trainable_rows(self.method, rows))
         step = int(exps[0].eid.batch)
         if step in trajectories.kept_steps(self.run.train.steps):
             self._keep(step, kept)

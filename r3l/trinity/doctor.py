@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from r3l import memory
 from r3l.config import EnvConfig, ModelConfig, locate, resolve
+from r3l.config import gpu_memory as memory
 from r3l.core.check import Check, verdict
 from r3l.core.errors import ConfigError
 from r3l.trinity.config import VERSION, planned_models, tokens_per_gpu

@@ -1,7 +1,7 @@
 """The trinity engine: `trinity run` on a Ray cluster, around the same methods; running it again resumes.
 
-A run leaves what a local one leaves (r3l.training, r3l.local.checkpoint); Trinity's own files lie in ``trinity/`` of
-its directory. Trinity lives in an environment of its own (`make trinity`) and is talked to through files. It exits
+A run leaves what a local one leaves (r3l.runs.recorder, r3l.local.checkpoint); Trinity's own files lie in ``trinity/``
+of its directory. Trinity lives in an environment of its own (`make trinity`) and is talked to through files. It exits
 with 0 after a crash, so what a step left decides, and its logs are read for errors. What differs between a CPU and
 GPUs is behind Backend.
 """
@@ -14,13 +14,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from r3l import accounting, trajectories
 from r3l.config import Run, gpu_cluster
 from r3l.core.errors import CheckpointError, EngineError
 from r3l.local import checkpoint
-from r3l.preemption import leaving, time_limit
-from r3l.tracking import locked, read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
-from r3l.training import METRICS, Record, forget_after, manifest, recording, result, totals_of
+from r3l.runs import metrics as accounting
+from r3l.runs import trajectory_log as trajectories
+from r3l.runs.files import locked, read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
+from r3l.runs.preemption import stop_at_once, time_limit
+from r3l.runs.recorder import METRICS, Record, forget_after, manifest, recording, result, totals_of
 from r3l.trinity import job as jobs
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray
@@ -59,7 +60,7 @@ class Backend(Protocol):
         """The last checkpoint, in Hugging Face layout."""
 
 
-def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
+def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
     After ``minutes``, or told to stop, it ends as Preempted; the newest checkpoint is what the next call goes on from.
@@ -78,9 +79,9 @@ def train(run: Run, run_dir: Path, sinks: Sequence[str] = (), minutes: float | N
         check_owner(run, run_dir)
         write_json_atomic(run_dir / "manifest.json", manifest(run))
         make_whole(run, run_dir, job, backend)
-        with leaving(), time_limit(None if minutes is None else 60 * minutes):
+        with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):
             if not backend.finished():
-                _train(run, run_dir, sinks, backend, environment, config, job)
+                _train(run, run_dir, loggers, backend, environment, config, job)
         last = backend.collect()
         if (folder / trajectories.FILE).is_file():
             shutil.copy(folder / trajectories.FILE, run_dir / trajectories.FILE)
@@ -105,7 +106,7 @@ def check_owner(run: Run, run_dir: Path) -> None:
 def _train(
     run: Run,
     run_dir: Path,
-    sinks: Sequence[str],
+    loggers: Sequence[str],
     backend: Backend,
     environment: Environment,
     config: Config,
@@ -118,7 +119,7 @@ def _train(
     if done:
         backend.set_back(done)
     write_tasksets(run, folder / "tasks")
-    with backend.cluster(environment, config, folder) as ray, recording(run, run_dir, sinks, done) as record:
+    with backend.cluster(environment, config, folder) as ray, recording(run, run_dir, loggers, done) as record:
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
         with ray.trinity(folder / "config.yaml") as trinity:
             for steps in jobs.follow(job, folder / "trinity.log", trinity):

@@ -35,7 +35,7 @@ class Explored:
     task: Task
     position: int
     groups: list[Group]
-    trajectories: list[Trajectory]  # all that were played or written (Arena.explored)
+    trajectories: list[Trajectory]  # all that were played or written (RolloutContext.explored)
     counters: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -20,8 +20,8 @@ from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
 from r3l.local import checkpoint
-from r3l.local.cache import LayerState
 from r3l.local.decoding import Decoder, Job, tokens_in
+from r3l.local.kv_cache import LayerState
 from r3l.local.trainer import Trainer, token_logprobs
 
 KEPT = 512  # dialogs whose caches are kept: more than are played at once in a step; our choice
@@ -114,7 +114,7 @@ class Learner:
     def step(self, lr: float) -> float:
         """An update with the accumulated gradient; its norm. Without any gradient the model stays as it is."""
         parameters = list(self.trainer.model.parameters())
-        norm = self.trainer.descend(lr) if any(p.grad is not None for p in parameters) else 0.0
+        norm = self.trainer.optimizer_step(lr) if any(p.grad is not None for p in parameters) else 0.0
         self.trainer.optimizer.zero_grad(set_to_none=True)
         self.trainer.steps_done += 1
         return norm

@@ -15,11 +15,11 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from r3l import gpus
 from r3l.config import ClusterConfig, Run
 from r3l.core.errors import ConfigError
 from r3l.local import checkpoint
-from r3l.tracking import write_json_atomic
+from r3l.runs import gpu_locks as gpus
+from r3l.runs.files import write_json_atomic
 from r3l.trinity import slurm
 from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Environment, Ray

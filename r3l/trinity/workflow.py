@@ -22,10 +22,10 @@ from r3l.core.errors import EngineError
 from r3l.core.method import Method
 from r3l.core.pool import EnvironmentPool
 from r3l.core.render import load_tokenizer
-from r3l.core.rollout import Arena, play_group
+from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Kind, Trajectory
-from r3l.training import arena_of
+from r3l.runs.recorder import rollout_context
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import Explored, pack
 from r3l.trinity.policy import TrinityPolicy
@@ -51,8 +51,8 @@ class Setting:
 @lru_cache(maxsize=1)
 def _setting(run_json: str) -> Setting:
     run = validate(Run, json.loads(run_json), "workflow_args.run")
-    package, panels = find_package(run.env), (run.env_settings.train_panel, run.env_settings.test_panel)
-    tasks = {task.id: task for panel in panels for task in package.tasks(panel)}
+    package, task_sets = find_package(run.env), (run.env_settings.train_task_set, run.env_settings.test_task_set)
+    tasks = {task.id: task for task_set in task_sets for task in package.tasks(task_set)}
     pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
     tokenizer = load_tokenizer(locate(run.model))
     return Setting(run, build_method(run), tasks, dialogue_of(run), pool, tokenizer)
@@ -78,28 +78,28 @@ class MethodWorkflow(Workflow):
         task = setting.tasks[self.task.raw_task[TASK_KEY]]
         position = int(self.task.task_id)
         if self.task.is_eval:
-            arena = self._arena(setting, ("evaluation",), setting.run.evaluation.temperature)
-            played = await play_group(arena, task, self.repeat_times, self.first)
+            ctx = self._arena(setting, ("evaluation",), setting.run.evaluation.temperature)
+            played = await play_group(ctx, task, self.repeat_times, self.first)
             return pack(Explored(task, position, [], played))
         step = int(self.task.batch_id)
         version = await fresh_weights(self.model, synchronised(step, setting.run.train.sync_interval))
-        arena = self._arena(setting, ("train", step), setting.run.sampling.temperature)
+        ctx = self._arena(setting, ("train", step), setting.run.sampling.temperature)
         lost = setting.pool.lost
-        groups = await setting.method.explore(task, arena)
-        arena.counters["dropped/workers"] += setting.pool.lost - lost
-        arena.counters["weights/behind"] += step - 1 - version
-        groups = await _rescored(groups, arena.policy, arena.sampling.temperature)  # type: ignore[arg-type]
-        explored = sorted(arena.explored, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
-        return pack(Explored(task, position, groups, explored, arena.counters))
+        groups = await setting.method.explore(task, ctx)
+        ctx.counters["dropped/workers"] += setting.pool.lost - lost
+        ctx.counters["weights/behind"] += step - 1 - version
+        groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
+        explored = sorted(ctx.explored, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
+        return pack(Explored(task, position, groups, explored, ctx.counters))
 
-    def _arena(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> Arena:
+    def _arena(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
         run = setting.run
         policy = TrinityPolicy(self.model, setting.tokenizer, run.sampling.max_context, run.samples)
-        arena = arena_of(
+        ctx = rollout_context(
             run, policy, setting.pool, setting.dialogue, together, address=(run.seed, *where), temperature=temperature
         )
-        policy.meter = arena.counters
-        return arena
+        policy.meter = ctx.counters
+        return ctx
 
 
 async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:

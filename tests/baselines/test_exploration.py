@@ -6,15 +6,15 @@ import json
 import numpy as np
 import pytest
 from conftest import make_trajectory
-from scripted import TASK, WALKTHROUGH, Scripted, arena, say
+from scripted import TASK, WALKTHROUGH, Scripted, ctx, say
 
-from baselines.rltf import RLTF
-from r3l import accounting
+from r3l.baselines.critique import Critique, SecondTry
+from r3l.baselines.rltf import RLTF
 from r3l.config import build_method, names, resolve
 from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group
-from r3l.critique import Critique, SecondTry
 from r3l.retry import Retry
+from r3l.runs import metrics as accounting
 
 WIN = [say(action) for action in WALKTHROUGH]
 LOSE = [say("look"), say("fly")]
@@ -41,11 +41,11 @@ def explore(name, script, **settings):
 
 
 def played(name, script, **settings):
-    """(method, groups, arena) of one task."""
+    """(method, groups, rollout context) of one task."""
     overrides = [f"method_settings.{key}={json.dumps(value)}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
     pool, policy = EnvironmentPool("alfworld", 0), Scripted(script)
-    a = arena(policy, pool)
+    a = ctx(policy, pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()
     return method, groups, a
@@ -172,7 +172,7 @@ def test_the_oracle_pivot_is_the_environments_review():
 def test_random_pivots_are_addressed_and_uniform():
     from r3l.retry import choose_pivot
 
-    a = arena(Scripted([]), None)
+    a = ctx(Scripted([]), None)
     found = []
     for member in range(400):
         base = make_trajectory(4)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from r3l.resources import requested
+from r3l.workflow.resources import requested
 
 
 class Resources(dict):

@@ -11,8 +11,8 @@ from cluster.plugin import sbatch_line
 
 from r3l.config import ROOT, resolve
 from r3l.local.engine import train
-from r3l.resources import Asked
-from r3l.tracking import read_jsonl
+from r3l.runs.files import read_jsonl
+from r3l.workflow.resources import Asked
 
 pytestmark = pytest.mark.slow
 

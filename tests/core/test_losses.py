@@ -8,8 +8,8 @@ import pytest
 import torch
 from conftest import make_trajectory
 
-from baselines.grpo import GRPO
 from r3l.algorithm import R3L
+from r3l.baselines.grpo import GRPO
 from r3l.core import losses
 from r3l.core.batching import collate, microbatches, packed, rows_of
 from r3l.core.environment import Message
@@ -80,12 +80,12 @@ def test_kl_estimators_by_hand():
 def groups():
     base, retry = make_trajectory(3, 0.0), make_trajectory(4, 1.0, "distilled", pivot=2)
     base.pivot = 2
-    lesson = make_trajectory(2, 0.0, "reflection", pivot=1)
-    return [Group(base.task, [base, retry]), Group(base.task, [lesson], "sft")]
+    example = make_trajectory(2, 0.0, "reflection", pivot=1)
+    return [Group(base.task, [base, retry]), Group(base.task, [example], "sft")]
 
 
 def test_r3l_loss_by_hand():
-    """A = -0.5 and alpha = 3; base trains 2 of 6 tokens, retry 4 of 8, the lesson 2 of 4 at log p = -1."""
+    """A = -0.5 and alpha = 3; base trains 2 of 6 tokens, retry 4 of 8, the SFT example 2 of 4 at log p = -1."""
     method = R3L({"sft_coef": 0.5})
     batch = collate(rows_of(method, groups()), CPU)
     loss, parts = method.loss(batch, torch.full(batch.ids_B_T.shape, -1.0))

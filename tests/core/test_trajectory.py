@@ -51,12 +51,12 @@ def test_pivotal_credit_on_base_and_retry(turns, data):
             at += len(turn.response_ids)
 
 
-def masks(pivot, **switches):
+def masks(pivot, **options):
     """Trained turns of a base, a distilled and a guided retry of five turns."""
     found = {}
     for kind in ("base", "distilled", "guided_retry"):
         trajectory = make_trajectory(5, kind=kind, pivot=pivot if kind == "guided_retry" else 0)
-        assign_pivotal_credit(trajectory, pivot, CreditSettings(**switches))
+        assign_pivotal_credit(trajectory, pivot, CreditSettings(**options))
         found[kind] = trained_turns(trajectory)
     return found
 

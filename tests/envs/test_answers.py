@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Scripted
 
-from envs.answers import WRONG, AnswerDialogue, AnswerEngine, AnswerOptions, Flaw, Judgement
-from r3l.core.environment import Ended, find_package
+from r3l.core.environment import Transcript, find_package
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import Completion, Sampling
 from r3l.core.pool import EnvironmentPool
-from r3l.core.rollout import Arena, play
+from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
-from r3l.core.worker import Recorded
+from r3l.core.worker import RecordedEnvironment
+from r3l.envs.single_answer.engine import WRONG, AnswerDialogue, AnswerEngine, AnswerOptions, Flaw, Judgement
 from r3l.retry import RetrySettings, retry
 
 TASK = Task("t", "math", "test", "", {"problem": "What is 2 + 3 + 4?", "answer": "9"})
@@ -58,8 +58,8 @@ def test_attempts_are_told_that_they_were_wrong():
 
 def test_a_response_without_an_answer_loses_the_penalty_and_so_does_a_cut_off_one():
     e = engine(format_penalty=0.1)
-    assert e.reset(TASK).forfeit == -0.1
-    assert e.step("a line\n").forfeit == -0.1
+    assert e.reset(TASK).invalid_action_reward == -0.1
+    assert e.step("a line\n").invalid_action_reward == -0.1
     e.reset(TASK)
     assert told(e.step("")) == ("", -0.1, True, False)
     e.reset(TASK)
@@ -75,7 +75,7 @@ def test_step_before_reset_is_refused_and_options_are_checked():
 
 @given(st.lists(st.sampled_from(["a\n", "9\n", "8", "9", ""]), max_size=8), st.integers(1, 3), st.data())
 def test_every_turn_is_restored_exactly(lines, attempts, data):
-    recorded = Recorded(engine(attempts=attempts, format_penalty=0.1))
+    recorded = RecordedEnvironment(engine(attempts=attempts, format_penalty=0.1))
     seen = [recorded.reset(TASK)]
     for line in lines:
         if seen[-1].done:
@@ -91,21 +91,21 @@ def dialogue(critic=lambda task, lines: None):
     return AnswerDialogue("sums", "Answer.", "compact", 6, AnswerOptions(), critic)
 
 
-def arena_of(policy):
+def rollout_context(policy):
     async def gather(*coroutines):
         return await asyncio.gather(*coroutines)
 
     pool = EnvironmentPool("math", 0, {"extraction": "flexible"})
-    return Arena(policy, pool, dialogue(), Sampling(stop="line"), Sampling(), ("t",), gather), pool
+    return RolloutContext(policy, pool, dialogue(), Sampling(stop="line"), Sampling(), ("t",), gather), pool
 
 
 def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_unbroken_response():
     policy = Scripted({"rollout": ["2 + 3 = 5\n", "5 + 4 = 8\n", "\\boxed{8}"], "retry": ["5 + 4 = 9\n", "\\boxed{9}"]})
-    arena, pool = arena_of(policy)
+    ctx, pool = rollout_context(policy)
 
     async def both():
-        base = await play(arena, TASK, 0)
-        return base.trajectory, await retry(arena, base, 1, "Hint: add 4.", RetrySettings())
+        base = await play(ctx, TASK, 0)
+        return base.trajectory, await retry(ctx, base, 1, "Hint: add 4.", RetrySettings())
 
     base, again = asyncio.run(both())
     pool.close()
@@ -139,15 +139,15 @@ def test_a_line_that_is_cut_off_ends_the_episode():
         return dialog
 
     policy.open = opened
-    arena, pool = arena_of(policy)
-    trajectory = asyncio.run(play(arena, TASK, 0)).trajectory
+    ctx, pool = rollout_context(policy)
+    trajectory = asyncio.run(play(ctx, TASK, 0)).trajectory
     pool.close()
     assert (trajectory.stop_reason, trajectory.success, len(trajectory.turns)) == ("truncated", False, 2)
 
 
 def test_the_critics_finding_is_a_review():
     found = dialogue(lambda task, lines: Flaw(1, "wrong result", "compute 5 + 4"))
-    review = found.review(Ended(TASK, "", (("2 + 3 = 5\n", ""), ("5 + 4 = 8\n", ""), ("8", "")), False, None))
+    review = found.review(Transcript(TASK, "", (("2 + 3 = 5\n", ""), ("5 + 4 = 8\n", ""), ("8", "")), False, None))
     assert review == {
         "trajectory_summary": "line 1 is wrong",
         "root_cause_analysis": "wrong result",
@@ -155,5 +155,5 @@ def test_the_critics_finding_is_a_review():
         "improvement_suggestion": "compute 5 + 4",
         "retry_from_step": 1,
     }
-    assert dialogue().review(Ended(TASK, "", (("8", ""),), False, None)) is None
-    assert found.review(Ended(TASK, "", (("9", ""),), True, None))["trajectory_outcome"] == "success"
+    assert dialogue().review(Transcript(TASK, "", (("8", ""),), False, None)) is None
+    assert found.review(Transcript(TASK, "", (("9", ""),), True, None))["trajectory_outcome"] == "success"

@@ -10,7 +10,7 @@ DIALOGS = [
     [Message("user", "see a mug 1")],
     [Message("system", "desk"), Message("user", "see"), Message("assistant", "you"), Message("user", "pen")],
 ]
-ADDRESSES = [(0, "exam", "a", 0), (0, "exam", "b", 1)]
+ADDRESSES = [(0, "benchmark", "a", 0), (0, "benchmark", "b", 1)]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_a_reply_depends_on_its_address_and_not_on_its_company(folder):
     alone = [model.respond([d], [a])[0] for d, a in zip(DIALOGS, ADDRESSES, strict=True)]
     assert together == alone and model.name == "tiny"
     assert all(reply.stop in ("end", "length") and 1 <= reply.tokens <= 8 for reply in together)
-    assert model.respond(DIALOGS[:1], [(1, "exam", "a", 0)]) != together[:1]
+    assert model.respond(DIALOGS[:1], [(1, "benchmark", "a", 0)]) != together[:1]
 
 
 def test_greedy_replies_need_no_seed(folder):

@@ -6,11 +6,11 @@ from tenacity import wait_none
 
 from r3l.core.environment import Message
 from r3l.core.seeds import seed_of
-from r3l.evaluation.exam import Reply
+from r3l.evaluation.benchmarks import Reply
 from r3l.evaluation.servers import ATTEMPTS, Server, ServerError
 
 DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]
-ADDRESS = (0, "exam", "q", 0)
+ADDRESS = (0, "benchmark", "q", 0)
 
 
 def ask(url, model="tiny"):

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer
 
 from r3l.config import STORED_MODELS
 from r3l.local.checkpoint import load_model
-from r3l.local.nano import build_model, build_tokenizer
+from r3l.sft.nano_model import build_model, build_tokenizer
 
 TEXTS = ["pick b0992 for $29.04", "go to drawer 12", "<think>find mug</think><action>click[b0992]</action>"]
 

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from r3l import accounting, trajectories
 from r3l.config import build_method, resolve, start_of
+from r3l.core.barrier import Barrier
 from r3l.core.errors import CheckpointError, RunDirectoryError
-from r3l.core.lockstep import Lockstep
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local.engine import train
 from r3l.local.session import open_session
-from r3l.preemption import Preempted
-from r3l.tracking import locked, read_jsonl
+from r3l.runs import metrics as accounting
+from r3l.runs import trajectory_log as trajectories
+from r3l.runs.files import locked, read_jsonl
+from r3l.runs.preemption import Preempted
 
 SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=1", "threads=1"]
 
@@ -50,11 +51,11 @@ def test_lanes_explore_the_same_and_sample_while_others_step(tmp_path):
     for lanes in (1, 2):
         run = resolve("nano", "alfworld", "r3l", 0, overrides=[*SMALL, f"sampling.lanes={lanes}"])
         with open_session(run, start_of(run)) as session:
-            method, tasks = build_method(run), session.package.tasks(run.env_settings.train_panel)[:4]
+            method, tasks = build_method(run), session.package.tasks(run.env_settings.train_task_set)[:4]
             served, waiting = [], []
             observed(session.policy, session.pool, served, waiting)
             found = session.spread(
-                session.arena((0, "lanes"), 1.0), lambda lane, task, m=method: m.explore(task, lane), tasks
+                session.rollout_context((0, "lanes"), 1.0), lambda lane, task, m=method: m.explore(task, lane), tasks
             )
         ids = [[t.token_ids().tolist() for g in groups for t in g.trajectories] for groups in found]
         assert [groups[0].task for groups in found] == tasks
@@ -74,7 +75,7 @@ def observed(policy, pool, served, waiting):
         return serve(self, jobs)
 
     policy.__class__ = type("Observed", (type(policy),), {"_serve": noting})
-    policy.lockstep = Lockstep(policy._serve)
+    policy.barrier = Barrier(policy._serve)
 
 
 def test_a_run_leaves_what_the_design_says(finished):
@@ -83,7 +84,7 @@ def test_a_run_leaves_what_the_design_says(finished):
     assert [row["step"] for row in rows] == [1, 2, 3]
     manifest = json.loads((run_dir / "manifest.json").read_text())
     assert manifest["fingerprint"] == result["fingerprint"] == small().fingerprint()
-    assert manifest["panel"]["test"]["tasks"] == 200
+    assert manifest["task_set"]["test"]["tasks"] == 200
     assert result["steps"] == 3 and (run_dir / result["checkpoint"]).is_dir()
     for row in rows:
         base = 2 * 2  # two tasks, N/2 base rollouts each
@@ -180,7 +181,7 @@ def test_evaluation_covers_the_panel_and_repeats_exactly(finished):
     run_dir, _ = finished
     first = evaluate_run(run_dir)
     episodes = (run_dir / "episodes.jsonl").read_bytes()
-    assert first["episodes"] == len(episodes.splitlines()) == first["panel"]["tasks"] == 200
+    assert first["episodes"] == len(episodes.splitlines()) == first["task_set"]["tasks"] == 200
     assert first["groups"]["easy"]["episodes"] == first["groups"]["hard"]["episodes"] == 100
     assert sum(first["stops"].values()) == 200
     assert evaluate_run(run_dir) == first

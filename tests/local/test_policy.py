@@ -29,7 +29,7 @@ def talk(policy, dialogs=5, turns=3):
         return found, conversation, twin
 
     async def everyone():
-        return await policy.lockstep.gather(*[one(i) for i in range(dialogs)])
+        return await policy.barrier.gather(*[one(i) for i in range(dialogs)])
 
     return asyncio.run(everyone())
 
@@ -91,7 +91,7 @@ def test_lanes_sample_the_same_and_share_the_meter(nano):
     expected = talk(whole, dialogs=4)
     encoded = whole.meter["encoded"]
     assert_same(expected, talk(lane, dialogs=4))
-    assert lane.lockstep is not whole.lockstep and whole.meter["encoded"] == 2 * encoded
+    assert lane.barrier is not whole.barrier and whole.meter["encoded"] == 2 * encoded
 
 
 def test_logprobs_are_those_of_a_plain_forward_pass(nano):

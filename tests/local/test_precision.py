@@ -7,7 +7,7 @@ import torch
 from conftest import make_trajectory
 from safetensors.torch import load_file
 
-from baselines.grpo import GRPO
+from r3l.baselines.grpo import GRPO
 from r3l.config import TrainConfig
 from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError, EngineError
@@ -15,8 +15,8 @@ from r3l.core.method import Batch
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint, precision
 from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
-from r3l.local.precision import Masters, vocabulary_logits
-from r3l.local.trainer import Gap, Trainer
+from r3l.local.precision import MasterWeights, vocabulary_logits
+from r3l.local.trainer import LogprobMismatch, Trainer
 
 METHOD = GRPO({})
 CONFIG = TrainConfig(steps=1, tasks_per_step=1, lr=1e-4, tokens_per_microbatch=16)
@@ -32,12 +32,12 @@ def weight(value):
 def test_updates_too_small_for_bfloat16_add_up_in_the_masters():
     """Near 1 bfloat16 steps by 2**-7 = 0.0078: one update of 0.001 is lost to it, four are not."""
     model = weight(1.0)
-    masters = Masters(model, torch.bfloat16)
-    (master,) = masters.parameters
+    master_weights = MasterWeights(model, torch.bfloat16)
+    (master,) = master_weights.parameters
     for updates, seen in ((1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0078125)):
         with torch.no_grad():
             master += 0.001
-        masters.publish()
+        master_weights.publish()
         assert master.item() == pytest.approx(1 + updates / 1000)
         assert model.weight.dtype == torch.bfloat16 and model.weight.item() == seen
 
@@ -45,21 +45,21 @@ def test_updates_too_small_for_bfloat16_add_up_in_the_masters():
 def test_gradients_of_micro_batches_are_added_in_float32():
     """256 + 1 is 256 in bfloat16, which has 8 bits."""
     model = weight(1.0)
-    masters = Masters(model, torch.bfloat16)
+    master_weights = MasterWeights(model, torch.bfloat16)
     for gradient in (256.0, 1.0):
         model.weight.grad = torch.full((1, 1), gradient, dtype=torch.bfloat16)
-        masters.collect()
+        master_weights.collect()
         assert model.weight.grad is None
-    assert masters.parameters[0].grad.item() == 257.0
+    assert master_weights.parameters[0].grad.item() == 257.0
 
 
 def test_a_float32_model_is_its_own_master():
     model = weight(0.1)
-    masters = Masters(model)
-    assert masters.parameters[0] is model.weight
+    master_weights = MasterWeights(model)
+    assert master_weights.parameters[0] is model.weight
     model.weight.grad = torch.ones(1, 1)
-    masters.collect()
-    masters.publish()
+    master_weights.collect()
+    master_weights.publish()
     assert model.weight.grad.item() == 1.0 and model.weight.item() == pytest.approx(0.1)
 
 
@@ -97,23 +97,28 @@ def test_a_gpu_that_is_not_there_is_an_error():
 def test_a_step_computed_in_bfloat16_moves_the_masters_and_resumes_exactly(nano, tmp_path):
     model = copy.deepcopy(nano[0])
     start = copy.deepcopy(model.state_dict())
-    trainer = Trainer(model, METHOD, CONFIG, None, masters=Masters(model, torch.bfloat16))
+    trainer = Trainer(model, METHOD, CONFIG, None, master_weights=MasterWeights(model, torch.bfloat16))
     rows = rows_of(METHOD, [Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])])
     metrics = trainer.step(rows)
-    masters = trainer.masters.state_dict()
-    assert metrics["grad_norm"] > 0 and any(not torch.equal(masters[name], start[name]) for name in masters)
+    master_weights = trainer.master_weights.state_dict()
+    assert metrics["grad_norm"] > 0 and any(
+        not torch.equal(master_weights[name], start[name]) for name in master_weights
+    )
     for name, computed in model.named_parameters():
-        assert torch.equal(computed, masters[name].bfloat16())
+        assert torch.equal(computed, master_weights[name].bfloat16())
 
     saved = checkpoint.save(tmp_path, trainer, nano[1], "f", {})
     kept = load_file(saved / "model.safetensors")
-    assert all(torch.equal(kept[name], masters[name]) for name in masters)
+    assert all(torch.equal(kept[name], master_weights[name]) for name in master_weights)
     again, _ = checkpoint.load_model(str(saved), torch.device("cpu"))
-    resumed = Trainer(again, METHOD, CONFIG, None, masters=Masters(again, torch.bfloat16))
+    resumed = Trainer(again, METHOD, CONFIG, None, master_weights=MasterWeights(again, torch.bfloat16))
     checkpoint.load_trainer(saved, resumed, 1)
     for one in (trainer, resumed):
         one.step(rows)
-    assert all(torch.equal(a, b) for a, b in zip(trainer.masters.parameters, resumed.masters.parameters, strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(trainer.master_weights.parameters, resumed.master_weights.parameters, strict=True)
+    )
 
 
 def test_the_gap_counts_what_was_sampled_in_this_context():
@@ -123,16 +128,16 @@ def test_the_gap_counts_what_was_sampled_in_this_context():
     mask_B_T = torch.tensor([[0.0, 1.0, 1.0, 0.0]] * 3)
     sft_B, off_policy_B = torch.tensor([False, True, False]), torch.tensor([False, False, True])
     batch = Batch(mask_B_T.long(), mask_B_T, mask_B_T, old_B_T, torch.ones(3), sft_B, off_policy_B)
-    gap = Gap()
+    gap = LogprobMismatch()
     gap.add(batch, new)
-    assert gap.metrics() == {"logprob_gap/mean": 0.375, "logprob_gap/max": 0.5}
-    assert Gap().metrics() == {}
+    assert gap.metrics() == {"logprob_mismatch/mean": 0.375, "logprob_mismatch/max": 0.5}
+    assert LogprobMismatch().metrics() == {}
 
 
 def test_a_rehearsal_changes_nothing(nano):
     model = copy.deepcopy(nano[0])
     trainer = Trainer(model, METHOD, CONFIG, None)
-    trainer.rehearse(8)
+    trainer.probe_memory(8)
     assert all(p.grad is None for p in model.parameters())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), nano[0].parameters(), strict=True))
 

@@ -13,7 +13,7 @@ RUN = resolve("nano", "alfworld", "grpo", 0, overrides=["train.tasks_per_step=1"
 def test_they_agree_in_float32():
     report = preflight(RUN)
     assert report["tokens"] > 50 and report["dtype"] == "torch.float32"
-    assert 0 < report["logprob_gap/max"] < 1e-4 < report["limit/max"]
+    assert 0 < report["logprob_mismatch/max"] < 1e-4 < report["limit/max"]
     assert (report["limit/mean"], report["limit/max"]) == LIMITS[module.torch.float32]
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from conftest import make_trajectory
 
-from baselines.gspo import GSPO
 from r3l.algorithm import R3L
+from r3l.baselines.gspo import GSPO
 from r3l.core.batching import collate, rows_of
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling

@@ -49,7 +49,7 @@ def write_run(
     metrics = usual if steps is None else steps
     budget = {"rollouts": 640, "env_steps": 5000, "tokens/generated": 40000 + seed, "tokens/trained": 30000}
     evaluation = common | {
-        "panel": {"name": "nano/test", "sha256": "ab" * 32, "tasks": len(episodes)},
+        "task_set": {"name": "nano/test", "sha256": "ab" * 32, "tasks": len(episodes)},
         "episodes": len(episodes),
         "groups": groups,
         "stops": {},

@@ -76,7 +76,7 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     manifest["run"]["prompts"] = "released"
     (grpo.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert row["cautions"] == ["prompts is 'compact' here and 'released' there", "train.steps is 10 here and 5 there"]
+    assert row["warnings"] == ["prompts is 'compact' here and 'released' there", "train.steps is 10 here and 5 there"]
 
 
 def test_a_run_from_before_a_setting_existed_is_compared_with_a_caution(tmp_path):
@@ -85,7 +85,7 @@ def test_a_run_from_before_a_setting_existed_is_compared_with_a_caution(tmp_path
     prompts = manifest["run"].pop("prompts")
     (mine.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert row["cautions"] == [f"prompts is None here and {prompts!r} there"]
+    assert row["warnings"] == [f"prompts is None here and {prompts!r} there"]
 
 
 def test_settings_that_change_no_result_or_came_later_are_no_caution(tmp_path):
@@ -95,4 +95,4 @@ def test_settings_that_change_no_result_or_came_later_are_no_caution(tmp_path):
     manifest["run"]["sampling"] |= {"lanes": 1, "decoding": "compiled"}
     (mine.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert row["cautions"] == ["sampling.decoding is 'compiled' here and None there"]
+    assert row["warnings"] == ["sampling.decoding is 'compiled' here and None there"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from r3l import workflow
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.report import expected_cost
+from r3l.workflow import plan as workflow
 
 
 def cost(env, method, model="qwen2.5-1.5b", steps=100):

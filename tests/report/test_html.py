@@ -20,8 +20,8 @@ from r3l.core.errors import DataError, RunDirectoryError
 from r3l.report import grids, records
 from r3l.report import html as report
 from r3l.report.trajectories import pack, unpack
-from r3l.tracking import read_jsonl
-from r3l.trajectories import FILE
+from r3l.runs.files import read_jsonl
+from r3l.runs.trajectory_log import FILE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 RUN = "nano/alfworld/nano/r3l/seed0"

@@ -10,8 +10,8 @@ import pytest
 from report.runs import write_run
 from rich.console import Console
 
-from r3l import workflow
 from r3l.report import layout, make, records
+from r3l.workflow import plan as workflow
 
 TABLES = workflow.tables()
 

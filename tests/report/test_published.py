@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.math.exam import Prompt
-from r3l import workflow
 from r3l.config import variant
 from r3l.core.errors import ConfigError, DataError
+from r3l.envs.math.benchmarks import Prompt
 from r3l.report import audit, published
 from r3l.report.measures import MEASURES
 from r3l.report.tables import label_of
+from r3l.workflow import plan as workflow
 
 PAPER_TABLE_1 = ("table1", "llama")  # 28 cells a benchmark: four backbones, seven methods
 
@@ -224,7 +224,7 @@ def test_what_a_table_calls_published_is_published(table, rows):
     labels = {row.label for name in table.published for row in published.of_table(name, rows)}
     methods = {variant(method)[0] for method in table.methods} | set(table.methods)
     assert set(table.published_as.values()) <= {row.method for row in rows} | labels
-    assert set(table.published_as) <= (set(get_args(Prompt)) if table.kind == "exams" else methods)
+    assert set(table.published_as) <= (set(get_args(Prompt)) if table.kind == "benchmarks" else methods)
     assert set(table.measures) <= set(MEASURES)
     if table.table in ("table1", "alpha", "retries", "sync_interval", "group_size"):  # every number has a row of ours
         reference = published.Reference([], table.published_as)

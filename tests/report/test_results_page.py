@@ -6,10 +6,10 @@ import csv
 
 import pytest
 
-from r3l import workflow
 from r3l.config import ROOT
 from r3l.report.grids import env_label
 from r3l.report.measures import MEASURES
+from r3l.workflow import plan as workflow
 
 PAGES = ("README.md", "docs/results.md")
 OURS = "nano tier, ours"

@@ -4,10 +4,11 @@ import csv
 
 import pytest
 
-from r3l import accounting, workflow
 from r3l.config import ROOT
 from r3l.report import budget, make, records
-from r3l.tracking import read_json, read_jsonl
+from r3l.runs import metrics as accounting
+from r3l.runs.files import read_json, read_jsonl
+from r3l.workflow import plan as workflow
 
 STORED = ROOT / "results" / "stored"
 

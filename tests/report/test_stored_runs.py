@@ -8,7 +8,7 @@ import pytest
 
 from r3l.core.errors import DataError
 from r3l.report import records, stored
-from r3l.tracking import read_jsonl
+from r3l.runs.files import read_jsonl
 
 PATHS = [*records.find(records.STORED), *records.find(records.STORED / "smol" / "cpu")]
 

@@ -99,7 +99,7 @@ def test_csv_is_whole_and_repeatable(three_seeds, tmp_path):
     with one.open(newline="") as file:
         read = list(csv.DictReader(file))
     assert len(read) == 9
-    assert {row["panel_sha256"] for row in read} == {"ab" * 32}
+    assert {row["task_set_sha256"] for row in read} == {"ab" * 32}
 
 
 def test_csv_into_a_file_as_folder_is_a_typed_error(three_seeds, tmp_path):
@@ -119,10 +119,10 @@ def test_terminal_table_names_tier_and_panel(three_seeds):
 def test_a_panels_caution_stands_under_the_table(three_seeds):
     for path in three_seeds.glob("*/*/*/*/seed*/evaluation.json"):
         content = json.loads(path.read_text())
-        content["panel"]["caution"] = "seen in training"
+        content["task_set"]["warning"] = "seen in training"
         path.write_text(json.dumps(content))
     rows = rows_of(three_seeds)
-    assert {row["caution"] for row in rows} == {"seen in training"}
+    assert {row["warning"] for row in rows} == {"seen in training"}
     console = Console(width=200, record=True)
     console.print(details.render(rows))
     assert "nano/test: seen in training" in " ".join(console.export_text().split())
@@ -131,7 +131,7 @@ def test_a_panels_caution_stands_under_the_table(three_seeds):
 def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
     for path in three_seeds.glob("*/*/*/*/seed*/evaluation.json"):
         content = json.loads(path.read_text())
-        content["panel"]["constant"] = {"answer": "infeasible", "success": {"all": 0.25, "easy": 0.0, "hard": 0.5}}
+        content["task_set"]["constant"] = {"answer": "infeasible", "success": {"all": 0.25, "easy": 0.0, "hard": 0.5}}
         path.write_text(json.dumps(content))
     rows = [row for row in rows_of(three_seeds) if row["method"] == "constant"]
     assert [(row["group"], row["mean"], row["low"], row["provenance"]) for row in rows] == [
@@ -153,7 +153,7 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
 def test_mixed_panels_are_refused(three_seeds):
     path = three_seeds / "nano/alfworld/nano/r3l/seed2/evaluation.json"
     path.write_text(path.read_text().replace("ab" * 32, "cd" * 32))
-    with pytest.raises(DataError, match="one panel"):
+    with pytest.raises(DataError, match="one task set"):
         records.load(records.find(three_seeds))
 
 

@@ -226,10 +226,10 @@ def test_panels_are_those_of_the_release_where_it_has_any(env):
         ("scienceworld", "r3l/train"): 2294,
         ("scienceworld", "r3l/test"): 1308,
     }
-    from envs.panels import committed
+    from r3l.envs.base.task_sets import committed
 
-    for panel in (run.env_settings.train_panel, run.env_settings.test_panel):
-        if (env, panel) in counts:
-            name, _, split = panel.partition("/")
+    for task_set in (run.env_settings.train_task_set, run.env_settings.test_task_set):
+        if (env, task_set) in counts:
+            name, _, split = task_set.partition("/")
             content = committed(env, name)
-            assert (content["splits"][split] if split else content)["count"] == counts[env, panel]
+            assert (content["splits"][split] if split else content)["count"] == counts[env, task_set]

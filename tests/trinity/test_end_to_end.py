@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from r3l.config import ROOT
-from r3l.preemption import EXIT_CODE
-from r3l.tracking import read_jsonl
+from r3l.runs.files import read_jsonl
+from r3l.runs.preemption import EXIT_CODE
 from r3l.trinity.processes import Environment
 
 SETTINGS = ["train.tasks_per_step=2", "train.save_every=1", "workers=1", "method_settings.group_size=4"]
@@ -71,7 +71,7 @@ def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(local, tm
     assert code == 0, errors
     ours, theirs = read_jsonl(local / "metrics.jsonl"), read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in theirs] == [1, 2, 3, 4]
-    local_alone = ("seconds/", "kl_to_start", "logprob_gap/")
+    local_alone = ("seconds/", "kl_to_start", "logprob_mismatch/")
     for a, b in zip(ours, theirs, strict=True):
         for key in a:
             if not key.startswith(local_alone):

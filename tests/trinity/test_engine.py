@@ -17,7 +17,7 @@ from r3l.config import ROOT, resolve
 from r3l.core.environment import find_package
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.task import tasks_of_step
-from r3l.tracking import append_jsonl, read_jsonl
+from r3l.runs.files import append_jsonl, read_jsonl
 from r3l.trinity import job
 from r3l.trinity.engine import make_whole, metrics_of, train
 from r3l.trinity.job import reported, set_back
@@ -174,9 +174,9 @@ def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
     program = f"""
 import os, time
 from pathlib import Path
-from r3l.preemption import leaving
+from r3l.runs.preemption import stop_at_once
 from r3l.trinity.processes import _running
-with leaving(), _running([{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!r}), os.environ) as process:
+with stop_at_once(), _running([{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!r}), os.environ) as process:
     print(process.pid, flush=True)
     time.sleep(600)
 """

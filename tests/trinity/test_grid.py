@@ -6,10 +6,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from r3l import workflow
 from r3l.cli import app
 from r3l.core.errors import ConfigError
 from r3l.report import make
+from r3l.workflow import plan as workflow
 
 
 def paper(table):
@@ -63,7 +63,7 @@ def test_a_model_twice_is_an_error():
 
 
 def test_tasksets_are_written_with_the_configuration(tmp_path):
-    """ScienceWorld's panels need no download: every step's tasks in order, and the whole test panel."""
+    """ScienceWorld's task sets need no download: every step's tasks in order, and the whole test task set."""
     out = tmp_path / "run.yaml"
     given = ["--env", "scienceworld", "--set", "train.steps=2", "--folder", str(tmp_path), "--out", str(out)]
     done = program("trinity-config", *given, "--write-tasks")

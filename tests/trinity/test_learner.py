@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from r3l.config import build_method, resolve
-from r3l.core.batching import collate, rows_of, useful_rows
+from r3l.core.batching import collate, rows_of, trainable_rows
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling
 from r3l.core.seeds import seed_of
@@ -45,7 +45,7 @@ def talk(policy, dialogs=3, turns=3):
         return found
 
     async def everyone():
-        return await policy.lockstep.gather(*[one(i) for i in range(dialogs)])
+        return await policy.barrier.gather(*[one(i) for i in range(dialogs)])
 
     return asyncio.run(everyone())
 
@@ -77,7 +77,7 @@ def test_a_step_is_the_local_trainers(learner):
         Task("t", "alfworld", "train"),
         [trajectory(rng.integers(5, 200, n).tolist(), float(k % 2)) for k, n in enumerate(lengths)],
     )
-    rows = useful_rows(method, rows_of(method, [group]))
+    rows = trainable_rows(method, rows_of(method, [group]))
     local = Trainer(copy.deepcopy(learner.trainer.model), method, run.train, None, 0.7)
     metrics = local.step(rows)
 

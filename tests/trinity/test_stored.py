@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.report import records, stored
-from r3l.tracking import read_jsonl
+from r3l.runs.files import read_jsonl
 
 CELL = "nano/alfworld/nano/r3l"
 LOCAL = records.STORED / CELL / "seed0"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from r3l import gpus
 from r3l.config import ClusterConfig, resolve
 from r3l.core.errors import CheckpointError, ConfigError, EngineError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local import checkpoint
-from r3l.tracking import read_jsonl, sha256_of
+from r3l.runs import gpu_locks as gpus
+from r3l.runs.files import read_jsonl, sha256_of
 from r3l.trinity import slurm
 from r3l.trinity.engine import train
 from r3l.trinity.verl import Verl
@@ -72,7 +72,7 @@ def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
     assert "--num-gpus=8" in (run_dir / "trinity/ray.log").read_text()
     assert "--node-ip-address=127.0.0.1" in (run_dir / "trinity/ray.log").read_text()
 
-    evaluation = evaluate_run(run_dir, panel="nano/test")
+    evaluation = evaluate_run(run_dir, task_set="nano/test")
     assert evaluation["checkpoint"] == {"step": 5, "sha256": result["checkpoint_sha256"]}
     assert evaluation["episodes"] == len(read_jsonl(run_dir / "episodes.jsonl")) > 0
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from envs.math import datasets
-from envs.math.exam import MathExam
-from r3l.evaluation.exam import Question, Reply
+from r3l.envs.math import datasets
+from r3l.envs.math.benchmarks import MathBenchmark
+from r3l.evaluation.benchmarks import BenchmarkItem, Reply
 
 
 def load(set_name: str, **_: Any) -> dict[str, Any]:
@@ -32,11 +32,11 @@ def marks(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
     return {rule: float(mark.correct) for rule, mark in judged.marks.items()}
 
 
-def _question(doc: dict[str, Any]) -> Question:
-    return Question(doc["id"], doc["source"], doc["problem"], doc["gold"], doc["sha256"])
+def _question(doc: dict[str, Any]) -> BenchmarkItem:
+    return BenchmarkItem(doc["id"], doc["source"], doc["problem"], doc["gold"], doc["sha256"])
 
 
 @cache
-def _exam() -> MathExam:
+def _exam() -> MathBenchmark:
     """One for the process: it keeps a grading process, which ends with this one."""
-    return MathExam()
+    return MathBenchmark()

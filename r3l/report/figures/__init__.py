@@ -12,7 +12,7 @@ from pathlib import Path
 from r3l.report.figures import bars, forest, profile, scores, sensitivity, style, training
 from r3l.report.figures.data import Shown, select
 from r3l.report.records import Record
-from r3l.workflow import TableConfig, tables
+from r3l.workflow.plan import TableConfig, tables
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def cost(shown: Shown) -> Drawn:
         raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: none of them was trained; add runs")
     heights = [len(bench.runs) + 1.2 for bench in trained.benches]
     size = (style.PAGE, 0.15 * sum(heights) + 0.35 * len(heights) + 0.7)
-    figure, axes = style.panels(len(heights), 2, *size, sharey="row", height_ratios=heights)
+    figure, axes = style.subplots(len(heights), 2, *size, sharey="row", height_ratios=heights)
     for row, bench in zip(axes, trained.benches, strict=True):
         spent = [_mean([_spent(record) for record in seeds]) for seeds in bench.runs.values()]
         _stack(row[0], spent, SECONDS, 60, "not recorded")
@@ -79,20 +79,22 @@ def _spent(record: Record) -> Amounts:
 
 
 def stops(shown: Shown) -> Drawn:
-    """Share of test episodes by the reason that ended them, seeds together; a panel an environment."""
+    """Share of test episodes by the reason that ended them, seeds together; a subplot an environment."""
     across = min(3, len(shown.benches))
     down = -(-len(shown.benches) // across)
     labels = shown.labels()
     width = style.PAGE if across > 1 else 4.5
-    figure, axes = style.panels(down, across, width, (0.16 * len(labels) + 0.5) * down + 0.9, sharex=True, sharey=True)
-    for panel, bench in zip(axes.flat, shown.benches, strict=False):
+    figure, axes = style.subplots(
+        down, across, width, (0.16 * len(labels) + 0.5) * down + 0.9, sharex=True, sharey=True
+    )
+    for axis, bench in zip(axes.flat, shown.benches, strict=False):
         shares = {method: _shares(seeds) for method, seeds in bench.runs.items()}
-        _stack(panel, [shares.get(method, {}) for method in labels], STOPS | {"other": OTHER}, 1, "no run")
-        panel.set_title(bench.label, loc="left", fontweight="bold")
-        panel.set(xlim=(0, 1), xlabel="share of test episodes")
-        panel.tick_params(labelbottom=True)
-    for panel in axes.flat[len(shown.benches) :]:
-        panel.set_axis_off()
+        _stack(axis, [shares.get(method, {}) for method in labels], STOPS | {"other": OTHER}, 1, "no run")
+        axis.set_title(bench.label, loc="left", fontweight="bold")
+        axis.set(xlim=(0, 1), xlabel="share of test episodes")
+        axis.tick_params(labelbottom=True)
+    for axis in axes.flat[len(shown.benches) :]:
+        axis.set_axis_off()
     for row in axes:
         style.method_rows(row, labels)
     found = {reason for record in shown.records() for reason in _shares([record])}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from r3l.config import EnvConfig, load
 from r3l.core.errors import DataError
 from r3l.report.records import Record, by_method
-from r3l.workflow import TableConfig
+from r3l.workflow.plan import TableConfig
 
 
 @dataclass(frozen=True)

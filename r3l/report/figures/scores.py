@@ -1,4 +1,4 @@
-"""Test success of a table's methods: a row an environment, a panel a task group."""
+"""Test success of a table's methods: a row an environment, a subplot a task group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scores(shown: Shown) -> Drawn:
     """
     columns = max(len(groups(bench.records())) for bench in shown.benches)
     heights = [len(bench.runs) + 1.2 for bench in shown.benches]
-    figure, axes = style.panels(
+    figure, axes = style.subplots(
         *(len(heights), columns, style.PAGE if columns > 1 else 4.5, 0.14 * sum(heights) + 0.35 * len(heights) + 0.6),
         sharex=True,
         sharey="row",
@@ -31,17 +31,17 @@ def scores(shown: Shown) -> Drawn:
     )
     for row, bench in zip(axes, shown.benches, strict=True):
         names = groups(bench.records())
-        for panel, group in zip(row, names, strict=False):
-            _group(panel, bench, group)
-        for panel in row[len(names) :]:  # an environment may have fewer groups than another
-            panel.set_axis_off()
+        for axis, group in zip(row, names, strict=False):
+            _group(axis, bench, group)
+        for axis in row[len(names) :]:  # an environment may have fewer groups than another
+            axis.set_axis_off()
         style.method_rows(row, bench.labels())
-    for panel in axes[-1]:
+    for axis in axes[-1]:
         # an interval of few seeds may leave [0, 1], where no success rate is: it is cut there
-        panel.set(xlabel="test success", xlim=(-0.02, min(1.02, panel.get_xlim()[1])))
-    constant = any("constant" in record["panel"] for record in shown.records())
+        axis.set(xlabel="test success", xlim=(-0.02, min(1.02, axis.get_xlim()[1])))
+    constant = any("constant" in record["task_set"] for record in shown.records())
     note = style.interval_note(shown, "Wilson interval over its test episodes")
-    text = f"Success of the last checkpoint on the test panel. {note}"
+    text = f"Success of the last checkpoint on the test task set. {note}"
     return figure, shown, text + (" Dotted: best constant answer." if constant else "")
 
 
@@ -51,7 +51,7 @@ def _group(axes: Axes, bench: Bench, group: str) -> None:
         several = len(seeds) > 1
         found = interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
         style.interval(axes, y, method, found, values)
-    constant = bench.records()[0]["panel"].get("constant")
+    constant = bench.records()[0]["task_set"].get("constant")
     if constant:
         axes.axvline(constant["success"][group], color=style.GREY, linestyle=":", linewidth=1)
     axes.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")

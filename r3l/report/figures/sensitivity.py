@@ -15,7 +15,7 @@ from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.palette import look
 from r3l.report.figures.series import BAND_FROM
 from r3l.report.records import Record
-from r3l.tracking import read_json
+from r3l.runs.files import read_json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in
 
 
 def sensitivity(shown: Shown) -> Drawn:
-    """A line a method over the values of the table's setting, a panel an environment.
+    """A line a method over the values of the table's setting, a subplot an environment.
 
     Raises DataError where no method has two values.
     """
@@ -56,20 +56,20 @@ def sensitivity(shown: Shown) -> Drawn:
     names = {variant(m)[0]: text.partition(" (")[0] for m, text in drawn.labels().items()}
     across = len(drawn.benches)
     width = style.COLUMN if across == 1 else max(style.PAGE, 1.75 * across)
-    figure, axes = style.panels(1, across, width, 2.6)
-    for panel, bench in zip(axes[0], drawn.benches, strict=True):
+    figure, axes = style.subplots(1, across, width, 2.6)
+    for axis, bench in zip(axes[0], drawn.benches, strict=True):
         found = {name: points for name, points in lines[bench.env].items() if len(points) > 1}
         values = sorted({x for points in found.values() for x in points})
         apart = 0.012 * (values[-1] - values[0])  # beside each other, not one over the other
         for place, (name, points) in enumerate(found.items()):
-            _line(panel, name, points, apart * (place - (len(found) - 1) / 2))
-        panel.set_title(bench.label, loc="left", fontweight="bold")
-        panel.set(xlabel=label, xticks=values, xticklabels=[f"{x:g}" for x in values])
-        panel.grid(True)
+            _line(axis, name, points, apart * (place - (len(found) - 1) / 2))
+        axis.set_title(bench.label, loc="left", fontweight="bold")
+        axis.set(xlabel=label, xticks=values, xticklabels=[f"{x:g}" for x in values])
+        axis.grid(True)
     axes[0, 0].set_ylabel("test success")
     style.method_legend(figure, names)
     text = (
-        "Success of the last checkpoint on the test panel. Lines: means over seeds; small dots: seeds; bars: 95 % "
+        "Success of the last checkpoint on the test task set. Lines: means over seeds; small dots: seeds; bars: 95 % "
         f"t-interval over seeds, from {BAND_FROM} on."
     )
     if any(len(seeds) == 1 for bench in drawn.benches for seeds in bench.runs.values()):

@@ -9,9 +9,9 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.accounting import rates, summed
 from r3l.evaluation.statistics import t_interval, wilson_bounds
 from r3l.report.records import Record
+from r3l.runs.metrics import rates, summed
 
 WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
 BAND_FROM = 3  # seeds; the interval of two is 12.7 standard errors wide and hides the rest
@@ -78,7 +78,7 @@ def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
 
 
 def rate_of(name: str) -> Value:
-    """A rate of r3l.accounting, of the counts of the window."""
+    """A rate of r3l.runs.metrics, of the counts of the window."""
     return of_counts(lambda total: rates(total)[name])
 
 

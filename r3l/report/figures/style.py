@@ -1,4 +1,4 @@
-"""The house style: sizes of a printed page, legends and captions outside the panels, files that repeat."""
+"""The house style: sizes of a printed page, legends and captions outside the subplots, files that repeat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from r3l.report.figures.data import Shown
 from r3l.report.figures.palette import ABLATIONS, METHODS, look
-from r3l.tracking import writable
+from r3l.runs.files import writable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ RC: dict[Any, Any] = {
 }
 
 
-def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
+def subplots(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
     """A figure of ``width`` x ``height`` inches and its array of axes, always of two dimensions."""
     from matplotlib.figure import Figure  # a canvas of its own: no display, no state shared between figures
 
@@ -60,7 +60,7 @@ def panels(rows: int, columns: int, width: float, height: float, **options: Any)
 
 
 def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
-    """Above the panels: what each method looks like."""
+    """Above the subplots: what each method looks like."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -71,7 +71,7 @@ def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """Above the panels, in as few rows as the width allows."""
+    """Above the subplots, in as few rows as the width allows."""
     widths = [0.055 * len(str(handle.get_label())) + 0.45 for handle in handles]  # inches
     rows = math.ceil(sum(widths) / (0.92 * figure.get_figwidth()))
     columns = -(-len(handles) // rows)
@@ -79,11 +79,11 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
 
 
 def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
-    """Methods as the rows of panels with one y axis, the first on top, each label beside the method's marker."""
+    """Methods as the rows of subplots with one y axis, the first on top, each label beside the method's marker."""
     from matplotlib.transforms import offset_copy
 
-    for panel in row:
-        panel.tick_params(axis="y", length=0)
+    for axis in row:
+        axis.tick_params(axis="y", length=0)
     axes = row[0]
     axes.set_yticks(range(len(labels)), list(labels.values()))
     axes.set_ylim(len(labels) - 0.4, -0.6)
@@ -120,8 +120,8 @@ def interval_note(shown: Shown, one_seed: str) -> str:
 
 
 def caption(figure: Figure, shown: Shown, text: str) -> None:
-    """Below the panels: what is drawn, then tier, seeds and panels, wrapped to the figure's width."""
-    whole = f"{text} Tier {next(shown.records())['label']}; {seeds(shown)}; test panels {_test_panels(shown)}."
+    """Below the subplots: what is drawn, then tier, seeds and subplots, wrapped to the figure's width."""
+    whole = f"{text} Tier {next(shown.records())['label']}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
     unbroken = whole.replace(" %", "\u00a0%")
     wrapped = textwrap.fill(unbroken, round(figure.get_figwidth() * 22))
     figure.align_labels()
@@ -136,10 +136,8 @@ def seeds(shown: Shown) -> str:
     return listed if len(counts) == 1 else f"{listed} ({counts[0]} to {counts[-1]} a method and environment)"
 
 
-def _test_panels(shown: Shown) -> str:
-    return ", ".join(
-        sorted({f"{r['env']} {r['panel']['name']} ({r['panel']['sha256'][:12]})" for r in shown.records()})
-    )
+def _test_task_sets(shown: Shown) -> str:
+    return ", ".join(sorted({f"{r['env']} {r['axis']['name']} ({r['axis']['sha256'][:12]})" for r in shown.records()}))
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r3l.accounting import base_success
 from r3l.core.errors import DataError
 from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.palette import look
 from r3l.report.figures.series import BAND_FROM, WINDOW, mean_of, rate_of
 from r3l.report.records import Record
+from r3l.runs.metrics import base_success
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,7 @@ def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lackin
     figure, cells = _cells(chosen.benches, columns)
     missing: dict[str, dict[str, None]] = {}
     for axes, bench, column in cells:
-        for method in _panel(axes, bench, column):
+        for method in _task_set(axes, bench, column):
             missing.setdefault(column.label, {})[labels[method]] = None
     style.method_legend(figure, labels)
     left_out = [label for method, label in trained.labels().items() if method not in labels]
@@ -150,7 +150,7 @@ def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure,
     by_row = len(benches) == 1 or len(columns) <= WIDE
     rows, across = len(cells), len(cells[0])
     height = 1.9 if by_row and any(map(_crowded, benches)) else 1.35
-    figure, axes = style.panels(rows, across, max(style.PAGE, 1.75 * across), height * rows + 0.9)
+    figure, axes = style.subplots(rows, across, max(style.PAGE, 1.75 * across), height * rows + 0.9)
     found = []
     for i, row in enumerate(cells):
         for k, (bench, column) in enumerate(row):
@@ -162,7 +162,7 @@ def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure,
     return figure, found
 
 
-def _panel(axes: Axes, bench: Bench, column: Column) -> list[str]:
+def _task_set(axes: Axes, bench: Bench, column: Column) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
     for place, (method, seeds) in enumerate(bench.runs.items()):
@@ -181,7 +181,7 @@ def _panel(axes: Axes, bench: Bench, column: Column) -> list[str]:
 
 
 def _limits(axes: Axes, column: Column) -> None:
-    """The range of the lines: a wide band may leave the panel, a line does not."""
+    """The range of the lines: a wide band may leave the axis, a line does not."""
     heights = np.concatenate([line.get_ydata() for line in axes.lines])
     if column.log and heights.min() > 0:
         low, high = np.floor(np.log10(heights.min())), np.ceil(np.log10(heights.max()))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.alfworld import PACKAGE
-from envs.alfworld.dialogue import AlfworldDialogue, task_sentence
-from envs.alfworld.houses import generate
-from r3l.core.environment import Ended, Observation, Parsed
+from r3l.core.environment import Observation, Parsed, Transcript
 from r3l.core.errors import ConfigError
+from r3l.envs.alfworld import PACKAGE
+from r3l.envs.alfworld.dialogue import AlfworldDialogue, task_sentence
+from r3l.envs.alfworld.houses import generate
 
 FIRST = Observation(
     "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. You see a desk 1.\n\n"
@@ -142,7 +142,7 @@ def test_the_dialogue_reviews_only_what_it_can_read():
     task = generate("pick_heat_then_place_in_recep", 3, 7, 8)
     dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 15})
     first = PACKAGE.create({}).reset(task).text
-    ended = Ended(task, first, (("fly", ""),), False, "inadmissible")
+    ended = Transcript(task, first, (("fly", ""),), False, "inadmissible")
     assert dialogue.review(ended)["retry_from_step"] == 0
     crowd = replace(ended, task=replace(task, payload={"goal_text": "warm the cup up, please"}))
     assert dialogue.review(crowd) is None

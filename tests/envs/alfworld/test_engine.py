@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from envs.alfworld import translate
-from envs.alfworld.bench import bench
-from envs.alfworld.engine import AlfworldEngine
-from envs.alfworld.games import load_packed
-from envs.alfworld.houses import generate
-from envs.alfworld.official import OfficialEnvironment
+from r3l.bench.alfworld import bench
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
+from r3l.envs.alfworld import translate
+from r3l.envs.alfworld.engine import AlfworldEngine
+from r3l.envs.alfworld.games import load_packed
+from r3l.envs.alfworld.houses import generate
+from r3l.envs.alfworld.official import OfficialEnvironment
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "data" / "alfworld"
@@ -154,7 +154,7 @@ def test_the_same_text_under_every_hash_seed(cache: Path) -> None:
     """Texts hang on no hash order, translation included (each process translates afresh)."""
     script = (
         "import hashlib\nfrom envs.alfworld.engine import AlfworldEngine\n"
-        "from envs.alfworld.houses import generate\n"
+        "from r3l.envs.alfworld.houses import generate\n"
         "e = AlfworldEngine(); task = generate('pick_cool_then_place_in_recep', seed=5)\n"
         "out = [e.reset(task)] + [e.step(a) for a in task.payload['walkthrough']]\n"
         "print(hashlib.sha256(repr(out).encode()).hexdigest())"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.alfworld.engine import AlfworldEngine
-from envs.alfworld.goals import FAMILIES, Goal, parse_goal
-from envs.alfworld.houses import House, generate, prove
-from envs.alfworld.rooms import _OBJECTS, _ROOMS, holds
 from r3l.core.errors import ConfigError, DataError
+from r3l.envs.alfworld.engine import AlfworldEngine
+from r3l.envs.alfworld.goals import FAMILIES, Goal, parse_goal
+from r3l.envs.alfworld.houses import House, generate, prove
+from r3l.envs.alfworld.rooms import _OBJECTS, _ROOMS, holds
 
 SENTENCES = {
     "put a mug in desk": Goal("pick_and_place_simple", "mug", destination="desk"),
@@ -87,7 +87,7 @@ def test_a_walkthrough_that_does_not_win_is_refused(engine):
 
 def test_the_same_house_in_another_process_with_another_hash_seed():
     code = (
-        "import json; from envs.alfworld.houses import generate, FAMILIES;"
+        "import json; from r3l.envs.alfworld.houses import generate, FAMILIES;"
         "print(json.dumps([dict(generate(f, 7).payload) for f in FAMILIES]))"
     )
     found = set()

@@ -6,15 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.demonstrator import Temperament
-from envs.math import PACKAGE
-from envs.math.arithmetic import BUCKETS, LARGEST, Operation, critic, next_line, operations, problem, solution, write
-from envs.math.proof import prove
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.envs.math import PACKAGE
+from r3l.envs.math.arithmetic import (
+    BUCKETS,
+    LARGEST,
+    Operation,
+    critic,
+    next_line,
+    operations,
+    problem,
+    solution,
+    write,
+)
+from r3l.envs.math.validate import prove
+from r3l.envs.scripted.expert import ErrorModel
 
-CAREFUL = Temperament(0.0, 0.0, forgets=False)
+CAREFUL = ErrorModel(0.0, 0.0, forgets=False)
 ANN = Task(
     "ann",
     "math",
@@ -50,10 +60,10 @@ def test_problems_are_solved_by_reading_them_and_stay_in_range(split, number, co
 
 def test_no_problem_is_in_two_splits():
     texts = {split: {problem(split, k, 2).payload["problem"] for k in range(400)} for split in BUCKETS}
-    assert not texts["test"] & texts["train"] and not texts["test"] & texts["warmstart"]
-    panels = {split: PACKAGE.tasks(f"nano/{split}") for split in ("test", "train")}
-    assert [len(tasks) for tasks in panels.values()] == [200, 256]
-    assert len({task.id for tasks in panels.values() for task in tasks}) == 456
+    assert not texts["test"] & texts["train"] and not texts["test"] & texts["sft"]
+    task_sets = {split: PACKAGE.tasks(f"nano/{split}") for split in ("test", "train")}
+    assert [len(tasks) for tasks in task_sets.values()] == [200, 256]
+    assert len({task.id for tasks in task_sets.values() for task in tasks}) == 456
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,7 @@ def test_slips_are_what_the_critic_sees():
     for k in range(300):
         rng = generator("slips", k)
         task = problem("train", k, 3)
-        who = Temperament(0.5, 0.5, forgets=bool(k % 2))
+        who = ErrorModel(0.5, 0.5, forgets=bool(k % 2))
         lines = write(task, [], who, rng)
         right, flaw = solution(task), critic(task, lines)
         first = next((i for i, line in enumerate(lines) if line != right[i]), None)

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from envs.extraction import boxed, extract
-from envs.math import grader_bench
-from envs.math.grader import LONGEST, grade
-from envs.math.grading import GRACE, Grader
+from r3l.bench import grader as grader_bench
+from r3l.envs.math.grader import LONGEST, grade
+from r3l.envs.math.grading import GRACE, Grader
+from r3l.envs.single_answer.extraction import boxed, extract
 
 
 @pytest.mark.parametrize(

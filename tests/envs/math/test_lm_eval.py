@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.math.exam import MathExam
-from r3l.evaluation.exam import Reply
+from r3l.envs.math.benchmarks import MathBenchmark
+from r3l.evaluation.benchmarks import Reply
 
 pytest.importorskip("lm_eval", reason="pip install -e '.[eval]'")
 FOLDER = Path(__file__).resolve().parents[3] / "envs" / "math" / "lm_eval"
@@ -18,13 +18,13 @@ def test_the_same_items_prompts_and_marks():
     assert {"r3l_gsm8k", "r3l_math500", "r3l_olympiadbench", "r3l_amc23"} <= set(manager.all_tasks)
     task = manager.load(["r3l_math500"])["tasks"]["r3l_math500"]
     docs = list(task.test_docs())
-    with MathExam() as exam:
-        questions = exam.questions("math500")
+    with MathBenchmark() as benchmark:
+        questions = benchmark.questions("math500")
         assert [doc["sha256"] for doc in docs] == [q.sha256 for q in questions]
         for k, (doc, question) in enumerate(zip(docs[:24], questions, strict=False)):
-            assert task.doc_to_text(doc) == exam.opening(question)[0].content
+            assert task.doc_to_text(doc) == benchmark.opening(question)[0].content
             said = question.gold if k % 3 else questions[k + 1].gold
             response = f"It is {said}" if k % 4 == 0 else f"So \\boxed{{{said}}}."
-            ours = exam.judge(question, [Reply(response, "end", None)]).marks
+            ours = benchmark.judge(question, [Reply(response, "end", None)]).marks
             theirs = task.process_results(doc, [response])
             assert theirs == {rule: float(mark.correct) for rule, mark in ours.items()}

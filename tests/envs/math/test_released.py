@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from envs.math.datasets import load
-from envs.math.grader import grade
-from envs.math.released import check, check_in_actor
+from r3l.envs.math.datasets import load
+from r3l.envs.math.grader import grade
+from r3l.envs.math.released import check, check_in_actor
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ def explored(method, tasks=6, **changes):
     run = resolve("nano", "math", method, 0, overrides=overrides)
     with open_session(run, run.model) as session:
         chosen = session.package.tasks("nano/train")[:tasks]
-        arena = session.arena(("test",), run.sampling.temperature)
+        ctx = session.rollout_context(("test",), run.sampling.temperature)
 
         async def everything():
-            return await arena.gather(*[build_method(run).explore(task, arena) for task in chosen])
+            return await ctx.gather(*[build_method(run).explore(task, ctx) for task in chosen])
 
         groups = [group for found in session.wait(everything()) for group in found]
-    return groups, arena.counters
+    return groups, ctx.counters
 
 
 def test_a_retry_shares_the_kept_lines_with_its_base_and_only_those_carry_no_gradient():

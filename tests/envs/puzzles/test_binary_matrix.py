@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import made
 
-from envs.puzzles.base import CORRECT
-from envs.puzzles.binary_matrix import distances
-from envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.base import CORRECT
+from r3l.envs.puzzles.binary_matrix import distances
+from r3l.envs.puzzles.registry import PUZZLES
 
 KIND = PUZZLES["binary_matrix"]
 BY_HAND = {"matrix": [[0, 1, 1], [1, 1, 1], [1, 1, 0]], "style": "released"}

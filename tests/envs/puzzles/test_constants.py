@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
-from envs.panels import committed
-from envs.puzzles import panels
-from envs.puzzles.constants import baseline, of
-from envs.puzzles.registry import PUZZLES
 from r3l.core.task import Task
+from r3l.envs.base.task_sets import committed
+from r3l.envs.puzzles import task_sets
+from r3l.envs.puzzles.constants import baseline, of
+from r3l.envs.puzzles.registry import PUZZLES
 
 
 def path_task(grid):
@@ -34,13 +34,13 @@ def test_always_infeasible_at_nano_scores_a_quarter_and_nothing_on_feasible_grid
 
 
 def test_always_infeasible_at_rltfs_size_is_the_share_of_infeasible_grids():
-    tasks = panels.tasks("shortest_path_rltf/test")
+    tasks = task_sets.tasks("shortest_path_rltf/test")
     count = sum(task.payload["answer"] == "infeasible" for task in tasks)
     assert baseline("shortest_path_rltf/test")["policies"]["infeasible"]["all"] == count / 200 == 0.34
 
 
 def test_the_best_fixed_roles_are_the_most_frequent_solution():
-    tasks = panels.tasks("knights_knaves_rltf/test")
+    tasks = task_sets.tasks("knights_knaves_rltf/test")
     solutions = Counter(KnightsKnavesDataset.find_solution(t.payload["data"]["statements"])[0] for t in tasks)
     found, most = baseline("knights_knaves_rltf/test"), solutions.most_common(1)[0][1]
     assert found["policies"][found["best"]]["all"] == most / 200
@@ -52,7 +52,7 @@ def test_copying_the_matrix_is_right_where_every_one_is_beside_a_zero():
         near = [(r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
         return any(matrix[x][y] == 0 for x, y in near if 0 <= x < len(matrix) and 0 <= y < len(matrix))
 
-    tasks = panels.tasks("binary_matrix_nano/test")
+    tasks = task_sets.tasks("binary_matrix_nano/test")
     matrices = [task.payload["data"]["matrix"] for task in tasks]
     count = sum(all(m[r][c] == 0 or beside(m, r, c) for r in range(len(m)) for c in range(len(m))) for m in matrices)
     found = baseline("binary_matrix_nano/test")
@@ -61,7 +61,7 @@ def test_copying_the_matrix_is_right_where_every_one_is_beside_a_zero():
 
 
 def test_adding_all_numbers_is_right_where_the_target_is_their_sum():
-    tasks = panels.tasks("countdown_nano/test")
+    tasks = task_sets.tasks("countdown_nano/test")
     count = sum(sum(task.payload["data"]["numbers"]) == task.payload["data"]["target"] for task in tasks)
     assert baseline("countdown_nano/test")["policies"]["sum"]["all"] == count / 200 == 0.295
 

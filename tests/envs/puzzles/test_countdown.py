@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from puzzle_problems import made
 
-from envs.puzzles.base import CORRECT
-from envs.puzzles.expressions import MAX_TOKENS, numbers, parse, worth
-from envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.base import CORRECT
+from r3l.envs.puzzles.expressions import MAX_TOKENS, numbers, parse, worth
+from r3l.envs.puzzles.registry import PUZZLES
 
 KIND = PUZZLES["countdown"]
 BY_HAND = {"numbers": [6, 2, 3], "target": 7, "expression": "6 + 3 - 2", "style": "compact"}

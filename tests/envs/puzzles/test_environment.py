@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from envs.puzzles import PACKAGE
-from envs.puzzles.dialogue import critic, solution
-from envs.puzzles.lessons import TAUGHT
-from r3l.core.environment import Ended, find_package
+from r3l.core.environment import Transcript, find_package
+from r3l.envs.puzzles import PACKAGE
+from r3l.envs.puzzles.demonstrations import TAUGHT
+from r3l.envs.puzzles.dialogue import critic, solution
 from r3l.reflection import Report, parse_reflection
 
 ERRING = {"slip_low": 0.6, "slip_high": 0.8, "habit": 0.5, "forget": 0.0}
@@ -22,9 +22,9 @@ def played(task, lines, **options):
     return now
 
 
-@pytest.mark.parametrize("panel", [f"{name}/test" for name in TAUGHT])
-def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(panel):
-    for task in PACKAGE.tasks(panel)[:20]:
+@pytest.mark.parametrize("task_set", [f"{name}/test" for name in TAUGHT])
+def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(task_set):
+    for task in PACKAGE.tasks(task_set)[:20]:
         lines = solution(task)
         assert played(task, lines).success
         assert not played(task, [*lines[:-1], "\\boxed{}"]).success
@@ -54,7 +54,7 @@ def test_demonstrations_are_reviewed_and_retried_from_the_first_wrong_line():
         report = parse_reflection(json.dumps(dict(d.review)), len(d.steps))
         assert isinstance(report, Report) and report.perfect == d.success
         answers = tuple((step.action, "") for step in d.steps)
-        assert dialogue.review(Ended(d.task, d.first.text, answers, d.success, None)) == d.review
+        assert dialogue.review(Transcript(d.task, d.first.text, answers, d.success, None)) == d.review
     for d in failed:
         pivot, right = d.review["retry_from_step"], solution(d.task)
         assert [step.action for step in d.steps[:pivot]] == right[:pivot]

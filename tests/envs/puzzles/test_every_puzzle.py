@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import SIZES, made
 
-from envs.puzzles.base import CORRECT
-from envs.puzzles.registry import PUZZLES, puzzle
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import generator
+from r3l.envs.puzzles.base import CORRECT
+from r3l.envs.puzzles.registry import PUZZLES, puzzle
 
 HOSTILE = [
     "",

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from puzzle_problems import made
 from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
-from envs.puzzles.base import CORRECT
-from envs.puzzles.knights_knaves import holds, render, solve
-from envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.base import CORRECT
+from r3l.envs.puzzles.knights_knaves import holds, render, solve
+from r3l.envs.puzzles.registry import PUZZLES
 
 KIND = PUZZLES["knights_knaves"]
 # Zoey: "Riley is a sinner." Riley: "Zoey is a saint and I am a saint." If Zoey lies, Riley is a saint, so Zoey is one:

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import made
 
-from envs.puzzles.base import CORRECT
-from envs.puzzles.registry import PUZZLES
-from envs.puzzles.shortest_path import MOVES
+from r3l.envs.puzzles.base import CORRECT
+from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.shortest_path import MOVES
 
 KIND = PUZZLES["shortest_path"]
 # * O O     the goal is two rows down: the blocked cell below the start costs two more moves

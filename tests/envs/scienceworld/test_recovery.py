@@ -8,11 +8,11 @@ import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
 
-from envs.scienceworld import jvm
-from envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
-from envs.scienceworld.selection import problem
 from r3l.core.errors import EngineError
 from r3l.core.pool import EnvironmentPool
+from r3l.envs.scienceworld import jvm
+from r3l.envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
+from r3l.envs.scienceworld.selection import problem
 
 OTHER = problem("find-living-thing", 1, "test")
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.scienceworld import engine as engines
-from envs.scienceworld import panels
-from envs.scienceworld.engine import ScienceWorldEngine
-from envs.scienceworld.memory import Memory, RememberingEngine
-from envs.scienceworld.options import ScienceWorldOptions
-from envs.scienceworld.store import Store, open_store
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError, ReplayMismatch
+from r3l.envs.scienceworld import engine as engines
+from r3l.envs.scienceworld import task_sets
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
+from r3l.envs.scienceworld.memory import Memory, RememberingEngine
+from r3l.envs.scienceworld.options import ScienceWorldOptions
+from r3l.envs.scienceworld.store import Store, open_store
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def nobody():
 
 
 def test_a_second_process_needs_no_simulator(store, tmp_path):
-    task = panels.tasks("nano/test")[0]
+    task = task_sets.tasks("nano/test")[0]
     bare = ScienceWorldEngine()
     first = RememberingEngine(Memory(lambda: bare, store=store))
     said = [first.reset(task), *map(first.step, task.payload["solution"])]
@@ -40,7 +40,7 @@ def test_a_second_process_needs_no_simulator(store, tmp_path):
 
 
 def test_a_replay_that_differs_from_what_was_kept_is_an_error(store, tmp_path):
-    task = panels.tasks("nano/test")[0]
+    task = task_sets.tasks("nano/test")[0]
     bare = ScienceWorldEngine()
     engine = RememberingEngine(Memory(lambda: bare, store=store))
     engine.reset(task)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from envs.webshop.catalogue import Catalogue, build
-from envs.webshop.synthetic import records, sources
 from r3l.core.task import Task
+from r3l.envs.webshop.catalogue import Catalogue, build
+from r3l.envs.webshop.synthetic import records, sources
 
 
 @pytest.fixture(scope="session")

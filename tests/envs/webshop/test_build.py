@@ -14,10 +14,10 @@ import pytest
 from filelock import FileLock
 from program import run
 
-from envs.webshop.build import locate, make
-from envs.webshop.catalogue import Catalogue, read_meta
-from envs.webshop.synthetic import records, sources
 from r3l.core.errors import DataError
+from r3l.envs.webshop.build import locate, make
+from r3l.envs.webshop.catalogue import Catalogue, read_meta
+from r3l.envs.webshop.synthetic import records, sources
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -83,9 +83,9 @@ def test_a_goal_outside_the_catalogue_is_a_clear_error_of_a_run(monkeypatch, cap
     """As with the 1,000 products of the original, which have 13 goals, under its split of 12,087."""
     run(monkeypatch, capsys, *command(files, tmp_path / "shop"))
     monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
-    panels = ["--set", "env_settings.train_panel=r3l/train", "--set", "env_settings.test_panel=official/test"]
+    task_sets = ["--set", "env_settings.train_task_set=r3l/train", "--set", "env_settings.test_task_set=official/test"]
     run_dir = tmp_path / "run"
-    arguments = ["train", "--env", "webshop", "--method", "grpo", "--model", "nano", "--run-dir", run_dir, *panels]
+    arguments = ["train", "--env", "webshop", "--method", "grpo", "--model", "nano", "--run-dir", run_dir, *task_sets]
     code, _, err = run(monkeypatch, capsys, *arguments)
     assert code == 2 and "is outside catalogue original-60-" in err and "goals 0 to 179" in err
 
@@ -155,8 +155,8 @@ def test_a_disk_that_fills_up_anywhere_leaves_no_catalogue(tmp_path):
     In a process of its own, since writing to a map of a full disk would kill it.
     """
     script = (
-        "import sys; from pathlib import Path; from envs.webshop.build import make\n"
-        "from envs.webshop.synthetic import sources\nfrom r3l.core.errors import DataError\n"
+        "import sys; from pathlib import Path; from r3l.envs.webshop.build import make\n"
+        "from r3l.envs.webshop.synthetic import sources\nfrom r3l.core.errors import DataError\n"
         "try: make(sources(400, 1), Path(sys.argv[1]), 'nano')\n"
         "except DataError as error: print(error)\n"
     )

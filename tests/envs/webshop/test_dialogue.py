@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.webshop.dialogue import WebshopDialogue, compact
-from envs.webshop.engine import WebshopEngine
-from envs.webshop.pages import instruction
 from r3l.core.environment import Observation, Parsed
 from r3l.core.errors import ConfigError
+from r3l.envs.webshop.dialogue import WebshopDialogue, compact
+from r3l.envs.webshop.engine import WebshopEngine
+from r3l.envs.webshop.pages import instruction
 
 RELEASED, COMPACT = WebshopDialogue("released", 15), WebshopDialogue("compact", 10)
 ANYWHERE = Observation("", ())

@@ -9,17 +9,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from envs.webshop import PACKAGE
-from envs.webshop.bench import bench, memory_of, random_action
-from envs.webshop.catalogue import Catalogue, Source, build
-from envs.webshop.engine import SEARCH_ACTION, WebshopEngine
-from envs.webshop.goals import human_goals
-from envs.webshop.products import product
+from r3l.bench.webshop import bench, memory_of, random_action
 from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.core.pool import EnvironmentPool
 from r3l.core.task import Task
-from r3l.core.worker import Recorded
+from r3l.core.worker import RecordedEnvironment
+from r3l.envs.webshop import PACKAGE
+from r3l.envs.webshop.catalogue import Catalogue, Source, build
+from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
+from r3l.envs.webshop.goals import human_goals
+from r3l.envs.webshop.products import product
 
 TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
 
@@ -193,7 +193,7 @@ def test_every_pivot_of_random_episodes_replays_identically(task, shop):
     """By snapshot, through the pool's recorder; and by replaying the actions from the start."""
     compared = 0
     for number in range(40):
-        rng, recorded = random.Random(number), Recorded(WebshopEngine())
+        rng, recorded = random.Random(number), RecordedEnvironment(WebshopEngine())
         seen, actions = [recorded.reset(task(number))], []
         while not seen[-1].done and len(actions) < 15:
             actions.append(random_action(seen[-1], rng))
@@ -271,14 +271,14 @@ def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(ta
     """B-20: a page's missing button costs 0.1 where it ends the episode; by default it costs nothing."""
     engine = PACKAGE.create({"penalty": 0.1})
     first = engine.reset(task(0))
-    assert (first.reward, first.forfeit) == (0.0, -0.1)
+    assert (first.reward, first.invalid_action_reward) == (0.0, -0.1)
     assert engine.step("click[nothing]").reward == -0.1
     valid = engine.step("search[gift]")
-    assert (valid.reward, valid.forfeit) == (0.0, -0.1)
+    assert (valid.reward, valid.invalid_action_reward) == (0.0, -0.1)
     plain = PACKAGE.create({})
     plain.reset(task(0))
     after = plain.step("click[nothing]")
-    assert (after.reward, after.forfeit) == (0.0, 0.0)
+    assert (after.reward, after.invalid_action_reward) == (0.0, 0.0)
 
 
 def test_bad_options_name_key_value_and_what_is_known():

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.webshop.analysis import terms
-from envs.webshop.index import Index, IndexWriter, length_byte, length_of
 from r3l.core.errors import DataError
+from r3l.envs.webshop.analysis import terms
+from r3l.envs.webshop.index import Index, IndexWriter, length_byte, length_of
 
 LUCENE = json.loads((Path(__file__).parent / "data" / "lucene.json").read_text(encoding="utf-8"))
 
@@ -100,7 +100,7 @@ def test_the_order_is_the_oracles(tmp_path_factory, texts, query):
 
 def test_chunks_do_not_change_the_index(tmp_path, monkeypatch):
     whole = written(LUCENE["documents"], tmp_path / "whole")
-    monkeypatch.setattr("envs.webshop.index._CHUNK", 500)
+    monkeypatch.setattr("r3l.envs.webshop.index._CHUNK", 500)
     parts = written(LUCENE["documents"], tmp_path / "parts")
     assert not list((tmp_path / "parts").glob("chunk*"))
     for query, _ in LUCENE["queries"]:

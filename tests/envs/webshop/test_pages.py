@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.webshop import pages
-from envs.webshop.goals import Goal
-from envs.webshop.pages import Page, String, text_rich
-from envs.webshop.products import Product
+from r3l.envs.webshop import pages
+from r3l.envs.webshop.goals import Goal
+from r3l.envs.webshop.pages import Page, String, text_rich
+from r3l.envs.webshop.products import Product
 
 # The original's rendered pages: its licence (academic use only) does not let us pass them on.
 RENDERED = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "fixtures"

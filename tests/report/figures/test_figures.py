@@ -15,8 +15,8 @@ from r3l.report import figures, records
 from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.palette import look
 from r3l.report.figures.sensitivity import SETTINGS
-from r3l.tracking import read_json
-from r3l.workflow import tables
+from r3l.runs.files import read_json
+from r3l.workflow.plan import tables
 
 
 def drawn(name, root):
@@ -138,9 +138,11 @@ def test_what_no_run_recorded_is_said_and_not_drawn(tmp_path):
     write_run(tmp_path, "r3l", 0, [1], [0], steps=[step(1, entropy=0.5)])
     write_run(tmp_path, "grpo", 0, [1], [0], steps=[step(1, entropy=0.5, clip_fraction=0.1)])
     figure, text = drawn("dynamics", tmp_path)
-    panels = {ax.get_ylabel(): ax for ax in figure.axes}
-    assert [t.get_text() for t in panels["loss"].texts] == ["not recorded"] and not panels["loss"].lines
-    assert lines(panels["clip fraction"], "grpo")[0].get_ydata() == [0.1] and not lines(panels["clip fraction"], "r3l")
+    subplots = {ax.get_ylabel(): ax for ax in figure.axes}
+    assert [t.get_text() for t in subplots["loss"].texts] == ["not recorded"] and not subplots["loss"].lines
+    assert lines(subplots["clip fraction"], "grpo")[0].get_ydata() == [0.1] and not lines(
+        subplots["clip fraction"], "r3l"
+    )
     assert text.endswith("updates. Not recorded: clip fraction of R3L.")
 
 
@@ -172,13 +174,13 @@ def test_differences_are_paired_with_the_baseline_by_seed(tmp_path):
     write_run(tmp_path, "r3l_kl", 9, [1] * 4, [1] * 4)  # no such seed of the baseline
     write_run(tmp_path, "r3l_is", 0, [1, 1, 1, 1], [0, 0, 0, 0])
     figure, text = drawn("ablations", tmp_path)
-    (panel,) = figure.axes
-    assert [t.get_text() for t in panel.get_yticklabels()] == ["r3l_kl", "r3l_is"]
-    bar, seeds, mean, _ = lines(panel, "r3l_kl")
+    (axis,) = figure.axes
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["r3l_kl", "r3l_is"]
+    bar, seeds, mean, _ = lines(axis, "r3l_kl")
     half = 4.302653 * 0.125 / 3  # deviations -1/24, -1/24, 1/12: sd 0.125 / sqrt 3
     assert bar.get_xdata() == pytest.approx([1 / 6 - half, 1 / 6 + half], abs=1e-5)
     assert seeds.get_xdata().tolist() == [0.125, 0.125, 0.25] and mean.get_xdata()[0] == pytest.approx(1 / 6)
-    dashed, alone, _ = lines(panel, "r3l_is")
+    dashed, alone, _ = lines(axis, "r3l_is")
     assert alone.get_xdata()[0] == 0.25 and dashed.get_linestyle() == "--" and "dashed bars: one seed" in text
 
 
@@ -264,7 +266,7 @@ def test_scores_of_environments_with_other_groups_and_a_constant_answer(three_se
     path = write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="shortest_path")
     content = json.loads(path.read_text())
     content["groups"] = {"all": content["groups"]["all"]}
-    content["panel"] |= {"constant": {"answer": "infeasible", "success": {"all": 0.25}}}
+    content["task_set"] |= {"constant": {"answer": "infeasible", "success": {"all": 0.25}}}
     path.write_text(json.dumps(content))
     figure, text = drawn("table1", three_seeds)
     shown = [ax.get_title(loc="left") for ax in figure.axes if ax.axison]
@@ -281,7 +283,7 @@ def test_the_caption_says_tier_seeds_and_panels(three_seeds):
     style.caption(figure, shown, text)
     said = " ".join(figure.get_supxlabel().split())
     assert "Tier nano (test); seeds 0, 1, 2, 7 (3 to 4 a method and environment)" in said
-    assert "test panels alfworld nano/test (abababababab)." in said
+    assert "test task sets alfworld nano/test (abababababab)." in said
 
 
 def test_own_methods_stand_after_those_of_the_table(three_seeds):

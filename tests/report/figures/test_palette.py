@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r3l import workflow
 from r3l.config import names
 from r3l.report.figures.palette import ABLATIONS, METHODS, look, tint
+from r3l.workflow import plan as workflow
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
 BLIND = {

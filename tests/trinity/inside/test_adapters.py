@@ -18,7 +18,7 @@ from trinity.common.experience import Experience, group_by
 from trinity.trainer.tinker.utils import to_tinker_input
 
 from r3l.config import build_method, names, resolve
-from r3l.core.batching import collate, microbatches, rows_of, useful_rows
+from r3l.core.batching import collate, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError
 from r3l.local.session import open_session
 from r3l.local.trainer import token_logprobs
@@ -40,12 +40,12 @@ def explored(request):
     run = run_of(request.param)
     method = build_method(run)
     with open_session(run, run.model) as session:
-        tasks = {task.id: task for task in session.package.tasks(run.env_settings.train_panel)}
+        tasks = {task.id: task for task in session.package.tasks(run.env_settings.train_task_set)}
         found = []
         for position, task in enumerate(tasks[name] for name in TASKS):
-            arena = session.arena((0, "train", 1), 0.7)
-            groups = session.wait(arena.gather(method.explore(task, arena)))[0]
-            found.append(Explored(task, position, groups, arena.explored, dict(arena.counters)))
+            ctx = session.rollout_context((0, "train", 1), 0.7)
+            groups = session.wait(ctx.gather(method.explore(task, ctx)))[0]
+            found.append(Explored(task, position, groups, ctx.explored, dict(ctx.counters)))
         return run, session.model, found
 
 
@@ -97,7 +97,7 @@ def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(explor
     run, _, found = explored
     method = build_method(run)
     kept = [f for f in found if method.keep(f.groups)]
-    rows = useful_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
+    rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
     trained, metrics = through_the_pipeline(run, found)
     assert len(trained) == experiences_per_step(run, method) >= len(rows)
     ours = sorted((tuple(r.ids), r.advantage, r.sft, r.mask.sum()) for r in rows)
@@ -116,7 +116,7 @@ def local_loss(run, model, found):
     """Loss and the gradient of each token's log-prob, by row, as the local trainer has them."""
     method = build_method(run)
     kept = [f for f in found if method.keep(f.groups)]
-    rows = useful_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
+    rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
     total, gradients = 0.0, Counter()
     budget = 0 if method.loss_agg == "microbatch_released" else 4096
     for part in microbatches(rows, budget, method.loss_agg):

@@ -65,9 +65,9 @@ def experiences(run, run_dir, task, step, evaluates=False):
 def test_a_task_is_explored_as_in_the_local_engine(env, tmp_path):
     run = run_of(env)
     with open_session(run, run.model) as session:
-        task = session.package.tasks(run.env_settings.train_panel)[0]
-        arena = session.arena((0, "train", 3), run.sampling.temperature)
-        (groups,) = session.wait(arena.gather(build_method(run).explore(task, arena)))
+        task = session.package.tasks(run.env_settings.train_task_set)[0]
+        ctx = session.rollout_context((0, "train", 3), run.sampling.temperature)
+        (groups,) = session.wait(ctx.gather(build_method(run).explore(task, ctx)))
     (found,) = unpack(experiences(run, tmp_path, task, step=3))
     assert found.position == 3 and found.task.id == task.id
     for ours, theirs in zip(found.groups, groups, strict=True):
@@ -80,15 +80,15 @@ def test_a_task_is_explored_as_in_the_local_engine(env, tmp_path):
     counted = dict(found.counters)
     assert counted.pop("weights/behind") == 0  # step 3 samples with the weights after two updates
     counted.pop("tokens/cut", None), counted.pop("dropped/workers")
-    assert counted == {key: value for key, value in arena.counters.items() if key != "sampling_rounds"}
+    assert counted == {key: value for key, value in ctx.counters.items() if key != "sampling_rounds"}
 
 
 def test_an_evaluation_plays_the_episodes_that_r3l_evaluate_plays(tmp_path):
     run = run_of("alfworld")
     with open_session(run, run.model) as session:
-        task = session.package.tasks(run.env_settings.test_panel)[5]
-        arena = session.arena((0, "evaluation"), run.evaluation.temperature)
-        (expected,) = session.wait(arena.gather(play_group(arena, task, 2)))
+        task = session.package.tasks(run.env_settings.test_task_set)[5]
+        ctx = session.rollout_context((0, "evaluation"), run.evaluation.temperature)
+        (expected,) = session.wait(ctx.gather(play_group(ctx, task, 2)))
     found = experiences(run, tmp_path, task, step="0/alfworld-test", evaluates=True)
     assert [e.tokens.tolist() for e in found] == [t.token_ids().tolist() for t in expected]
     assert [e.metrics["success"] for e in found] == [t.success for t in expected]

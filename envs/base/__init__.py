@@ -1,0 +1,1 @@
+"""What every environment shares: the package template, options, committed task sets."""

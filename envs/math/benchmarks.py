@@ -1,0 +1,137 @@
+"""The problem sets as an benchmark: prompts, the two protocols, and every rule's mark for a reply.
+
+``standard``: one attempt; gold and answer are boxed before they are read, in a process that is killed at a deadline.
+``r3l_released``: what the release calls accuracy: up to three attempts, each wrong one answered with "not correct" by
+an oracle that knows the gold answer (``oracle``: the released grader, or ours), ``<think>`` mandatory. The two are not
+on one scale and never mixed; the wording of both prompts is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any, Literal, get_args
+
+from r3l.core.environment import Message
+from r3l.core.errors import ConfigError
+from r3l.envs.math import datasets
+from r3l.envs.math.grading import Grader
+from r3l.envs.math.released import check_in_actor
+from r3l.envs.single_answer.extraction import boxed, extract
+from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply
+
+ProtocolName = Literal["standard", "r3l_released"]
+Prompt = Literal["boxed", "tags"]
+Oracle = Literal["ours", "released"]
+ATTEMPTS = 3  # of r3l_released (audit B-26)
+TEMPERATURES = {
+    "standard": 0.0,
+    "r3l_released": 0.4,
+}  # the release: zero-shot greedy, in-training evaluation 0.4 (B-36)
+MAX_TOKENS = 4096  # of a reply, in both (audit 3.5 and 5)
+
+_PROMPTS = Path(__file__).parent / "prompts"
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_ANSWER_LINE = re.compile(r"^\s*Answer:\s*(.+)$", re.MULTILINE)
+
+
+class MathBenchmark:
+    """See ``r3l.evaluation.benchmarks.Benchmark``. Close it, or use it as a context manager: it has grading processes.
+
+    ``prompt`` is of ``standard``: how the answer is asked for. ``data`` is the folder of problem sets.
+    """
+
+    def __init__(
+        self,
+        protocol: str = "standard",
+        prompt: str = "boxed",
+        oracle: str = "ours",
+        data: Path | None = None,
+        graders: int = 1,
+    ) -> None:
+        _one_of("--protocol", protocol, get_args(ProtocolName))
+        _one_of("--prompt", prompt, get_args(Prompt))
+        _one_of("--oracle", oracle, get_args(Oracle))
+        self.released, self._prompt, self._oracle, self._data = protocol == "r3l_released", prompt, oracle, data
+        own = {"oracle": oracle} if self.released else {"prompt": prompt}
+        self.settings: Mapping[str, Any] = {"protocol": protocol, **own}
+        self._grader = Grader(graders)
+
+    def questions(self, name: str) -> list[BenchmarkItem]:
+        """A set of ``r3l.envs.math.datasets``."""
+        seen = datasets.contaminated(name)
+        return [
+            BenchmarkItem(p.id, name, p.problem, p.gold, p.sha256, overlaps=p.id in seen)
+            for p in datasets.load(name, self._data)
+        ]
+
+    def opening(self, question: BenchmarkItem) -> list[Message]:
+        """System and user message of the protocol."""
+        if self.released:
+            asked = _text("released").substitute(problem=question.text)
+            return [Message("system", _text("released_system").template), Message("user", asked)]
+        if self._prompt == "tags":
+            return [Message("system", _text("tags_system").template), Message("user", question.text)]
+        return [Message("user", _text("boxed").substitute(problem=question.text))]
+
+    def judge(self, question: BenchmarkItem, replies: Sequence[Reply]) -> Grading:
+        """Marks ``strict`` and ``flexible`` of the last reply; r3l_released: the oracle's and the first reply's too."""
+        marks = self._marks(question, replies[-1].text)
+        if not self.released:
+            return Grading(marks)
+        answer = released_answer(replies[-1].text)
+        mark = self._consult(question, answer)
+        if mark.correct or len(replies) == ATTEMPTS or replies[-1].stop == "context":
+            first = self._marks(question, replies[0].text)["strict"] if len(replies) > 1 else marks["strict"]
+            return Grading({"oracle": mark, **marks, "first_attempt": first})
+        said = (
+            _text("released_format").template if answer is None else _text("released_wrong").substitute(answer=answer)
+        )
+        return Grading({"oracle": mark, **marks}, Message("user", said))
+
+    def close(self) -> None:
+        """End the grading processes."""
+        self._grader.close()
+
+    def __enter__(self) -> MathBenchmark:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _marks(self, question: BenchmarkItem, text: str) -> dict[str, Grade]:
+        strict, flexible = extract(text, "strict"), extract(text, "flexible")
+        graded = {answer: self._grade(question.gold, answer) for answer in {strict, flexible}}
+        return {"strict": graded[strict], "flexible": graded[flexible]}
+
+    def _consult(self, question: BenchmarkItem, answer: str | None) -> Grade:
+        if answer is not None and self._oracle == "released":
+            return Grade(check_in_actor(question.gold, answer), "graded", answer)
+        return self._grade(question.gold, None if answer is None else boxed(answer) or answer)
+
+    def _grade(self, gold: str, answer: str | None) -> Grade:
+        verdict = self._grader.grade(gold, answer)
+        return Grade(verdict.correct, verdict.status, answer)
+
+
+open_benchmark = MathBenchmark  # the name under which `r3l evaluate` finds an environment's benchmark
+
+
+def released_answer(response: str) -> str | None:
+    """The released rule: thinking is mandatory; the answer stands in its tags, else on a line ``Answer: ...``."""
+    if not _THOUGHT.search(response):
+        return None
+    found = _ANSWER.findall(response) or _ANSWER_LINE.findall(response)
+    return (found[-1].strip() or None) if found else None
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigError(f"{option} is {value!r}; known: {', '.join(known)}")
+
+
+def _text(name: str) -> Template:
+    return Template((_PROMPTS / f"evaluate_{name}.txt").read_text(encoding="utf-8").strip())

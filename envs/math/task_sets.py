@@ -1,0 +1,72 @@
+"""The task sets of mathematics: templated problems that are generated, and real data sets that are frozen by hash.
+
+``NAME/SPLIT`` of configs/task_sets/math_NAME.yaml; ``SET/test`` and ``SET/train`` of ``r3l.envs.math.datasets``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+from r3l.core.errors import ConfigError
+from r3l.core.task import Task
+from r3l.envs.base.task_sets import check, sha256_of, split_hash
+from r3l.envs.math import datasets
+from r3l.envs.math.arithmetic import problem
+from r3l.envs.math.definitions import ENV, definition
+
+
+def tasks(task_set: str) -> list[Task]:
+    """The problems of a task set, sorted by id. Raises DataError where they are not those that were committed."""
+    name, split = _parts(task_set)
+    if name in datasets.frozen():
+        return _records(name, split)
+    found = list(generated(name, split))
+    check(ENV, name, split, sha256_of(found))
+    return found
+
+
+def committed_hash(task_set: str) -> str:
+    """The sha256 committed for a task set; generates and reads nothing."""
+    name, split = _parts(task_set)
+    if name in datasets.frozen():
+        return str(datasets.frozen()[name]["sha256"])
+    return split_hash(ENV, name, split)
+
+
+def constant(task_set: str) -> dict[str, Any]:
+    """The most frequent answer and what always giving it would score, by group."""
+    answers = [(task.group, str(task.payload["answer"])) for task in tasks(task_set)]
+    ((best, _),) = Counter(answer for _, answer in answers).most_common(1)
+    groups: dict[str, list[bool]] = {"all": [answer == best for _, answer in answers]}
+    for group, answer in answers:
+        groups.setdefault(group, []).append(answer == best)
+    return {"answer": best, "success": {group: sum(right) / len(right) for group, right in groups.items()}}
+
+
+@lru_cache(maxsize=8)
+def generated(name: str, split: str) -> tuple[Task, ...]:
+    """The problems of a split of a generated task set, no two alike, sorted by id."""
+    defined = definition(name)
+    found: dict[str, Task] = {}
+    for group, count in defined.splits[split].items():
+        number, wanted = 0, len(found) + count
+        while len(found) < wanted:
+            task = problem(split, number, defined.operations[group])
+            found.setdefault(task.id, task)
+            number += 1
+    return tuple(sorted(found.values(), key=lambda task: task.id))
+
+
+def _records(name: str, split: str) -> list[Task]:
+    return [Task(r.id, ENV, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in datasets.load(name)]
+
+
+def _parts(task_set: str) -> tuple[str, str]:
+    name, slash, split = task_set.partition("/")
+    if not slash:
+        raise ConfigError(f"{ENV} task set {task_set!r} must look like NAME/SPLIT, e.g. nano/test or math500/test")
+    if name not in datasets.frozen() and split not in definition(name).splits:
+        raise ConfigError(f"{ENV} task set {name} has no split {split!r}; it has {', '.join(definition(name).splits)}")
+    return name, split

@@ -1,0 +1,46 @@
+"""What puzzles bring to scripted demonstrations: the problems that no split of a task set has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+from r3l.envs.puzzles.dialogue import create, response, solution
+from r3l.envs.puzzles.engine import judge
+from r3l.envs.puzzles.options import PuzzleOptions
+from r3l.envs.puzzles.registry import puzzle
+from r3l.envs.puzzles.task_sets import sft_task
+from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.single_answer.demonstrations import AnswerCurriculum
+
+TAUGHT = ("knights_knaves_nano", "shortest_path_nano")  # task sets whose spare problems take turns
+
+
+def _task(index: int) -> Task:
+    return sft_task(index // len(TAUGHT), TAUGHT[index % len(TAUGHT)])
+
+
+def write(task: Task, kept: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> list[str]:
+    """A whole response that begins with ``kept``: careful, or with probability ``slip`` a misreading.
+
+    A slip of habit (share ``habit``) is the same one whenever the problem comes up.
+    """
+    if rng.random() < who.slip:
+        draws = generator("habit", task.id) if rng.random() < who.habit else rng
+        tried = puzzle(task.payload["puzzle"]).attempt(task.payload["data"], draws, skill=0)
+        lines = response(tried.lines, tried.answer)
+        if lines[: len(kept)] == list(kept):
+            return lines
+    return solution(task)
+
+
+CURRICULUM = AnswerCurriculum(
+    dialogue=lambda max_turns: create("compact", max_turns, PuzzleOptions()),
+    judge=judge(PuzzleOptions()),
+    task=_task,
+    solution=solution,
+    write=write,
+)

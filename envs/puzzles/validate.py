@@ -1,0 +1,49 @@
+"""Proves a task set: its answers verify, its critics do not tell them; then the file to commit is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+from r3l.envs.base.task_sets import commit, summary
+from r3l.envs.puzzles import constants
+from r3l.envs.puzzles.base import CORRECT
+from r3l.envs.puzzles.registry import puzzle
+from r3l.envs.puzzles.task_sets import ENV, definition, regenerate
+
+_LISTED = 1000  # ids of larger splits are not written out: they are numbered without choice
+
+
+def build(name: str) -> Path:
+    """Prove every task of a task set and write the file that is committed; its path."""
+    content: dict[str, Any] = {"task_set": name, "splits": {}}
+    for split in definition(name).splits:
+        found = regenerate(name, split)
+        for task in found:
+            prove(task)
+        scores = constants.of(found)
+        content["splits"][split] = {**summary(found), "constant": {scores["best"]: scores["policies"][scores["best"]]}}
+        if len(found) <= _LISTED:
+            content["splits"][split]["ids"] = [task.id for task in found]
+    return commit(ENV, name, content)
+
+
+def prove(task: Task) -> None:
+    """Raise DataError unless answer and worked solution verify, a careless attempt does not, and the critic is silent
+    about the answer.
+    """
+    kind, data, answer = puzzle(task.payload["puzzle"]), task.payload["data"], task.payload["answer"]
+    wrong = kind.attempt(data, generator("proof", task.id), skill=0)
+    told = kind.critique(data, wrong.answer)
+    facts = {
+        "its answer does not verify": not kind.verify(data, answer) or kind.critique(data, answer) != CORRECT,
+        "its worked solution does not verify": not kind.verify(data, kind.work(data).answer),
+        "a careless attempt verifies": kind.verify(data, wrong.answer) or told == CORRECT,
+        "the critic tells the answer": answer in told,
+    }
+    failed = [fact for fact, holds in facts.items() if holds]
+    if failed:
+        raise DataError(f"task {task.id}: {'; '.join(failed)}")

@@ -1,0 +1,176 @@
+"""ScienceWorld's task sets: which problems results are measured on, committed as counts, ids and hashes.
+
+``NAME/SPLIT`` of configs/task_sets/scienceworld_NAME.yaml are short problems with a stored solution; ``r3l/SPLIT`` and
+``official/SPLIT`` are the selections of the paper's code and of ScienceWorld itself. No task set needs the simulator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from r3l.core.errors import ConfigError
+from r3l.core.seeds import seed_of
+from r3l.core.task import Task
+from r3l.envs.base.task_sets import Strict, check, definition_path, read_definition, split_hash
+from r3l.envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
+from r3l.envs.scienceworld.solutions import solution, solved
+
+ENV = "scienceworld"
+OfficialSplit = Literal["train", "dev", "test"]
+
+
+class Group(Strict):
+    """A stratum of task types that results are reported by."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+
+
+class Split(Strict):
+    """``counts`` problems of each group, its task types taking turns, out of ScienceWorld's own splits ``from``."""
+
+    source: tuple[OfficialSplit, ...] = Field(alias="from")
+    counts: Mapping[str, int]
+
+
+class Definition(Strict):
+    """configs/task_sets/scienceworld_NAME.yaml.
+
+    ``solve``: how many problems of each task type are solved, by official split. ``max_actions``: the longest
+    solution that is let in.
+    """
+
+    name: str
+    groups: Mapping[str, Group]
+    solve: Mapping[OfficialSplit, int]
+    max_actions: int = Field(ge=1)
+    splits: Mapping[str, Split]
+    sft_from: tuple[OfficialSplit, ...]
+    sources: Mapping[str, str]
+
+
+def tasks(task_set: str) -> list[Task]:
+    """The problems of ``NAME/SPLIT``, sorted by id.
+
+    Raises DataError where they are not those that were committed, ConfigError for an unknown task set or split.
+    """
+    name, split = _parts(task_set)
+    found = chosen(name, split)
+    check(ENV, name, split, sha256_of(found))
+    return found
+
+
+def committed_hash(task_set: str) -> str:
+    """The sha256 committed for ``NAME/SPLIT``; selects nothing."""
+    name, split = _parts(task_set)
+    return split_hash(ENV, name, split)
+
+
+def sft_task(index: int, task_set: str = "nano") -> Task:
+    """Problem ``index`` of those that pretraining demonstrates, over and over; in no split of the task set."""
+    if index < 0:
+        raise ConfigError(f"warm-start task {index}: indices start at 0")
+    found = _sft(task_set)
+    return found[index % len(found)]
+
+
+def sha256_of(tasks: Iterable[Task]) -> str:
+    """A hash of ids, groups and payloads: of all that a problem is made of."""
+    digest = hashlib.sha256()
+    for task in sorted(tasks, key=lambda task: task.id):
+        digest.update(json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def definition(task_set: str) -> Definition:
+    """Read a task_set's definition. Raises ConfigError where it is unknown or malformed, or its splits overlap."""
+    others = ", ".join(f"{key}/{split}" for key, splits in SPLITS.items() for split in splits)
+    defined = read_definition(Definition, ENV, task_set, others)
+    _check(defined, definition_path(ENV, task_set))
+    return defined
+
+
+def _check(defined: Definition, path: Path) -> None:
+    for name, group in defined.groups.items():
+        unknown = sorted(set(group.tasks) - set(VARIATIONS))
+        if unknown:
+            raise ConfigError(f"{path}: groups.{name}.tasks names unknown task types {', '.join(unknown)}")
+    used: dict[str, str] = {}
+    for name, split in defined.splits.items():
+        unknown = sorted(set(split.counts) - set(defined.groups))
+        if unknown:
+            raise ConfigError(f"{path}: splits.{name}.counts names unknown groups {', '.join(unknown)}")
+        for source in split.source:
+            if used.setdefault(source, name) != name:
+                raise ConfigError(f"{path}: splits {used[source]} and {name} both draw from {source!r}; separate them")
+    if "test" in defined.splits and set(defined.sft_from) & set(defined.splits["test"].source):
+        raise ConfigError(f"{path}: sft_from shares a split with splits.test; separate them")
+
+
+def chosen(name: str, split: str) -> list[Task]:
+    """The problems that a split selects now, whatever was committed."""
+    if name in SPLITS:
+        return select(name, split)
+    defined = definition(name)
+    if split not in defined.splits:
+        known = ", ".join(f"{name}/{key}" for key in defined.splits)
+        raise ConfigError(f"ScienceWorld task set {name} has no split {split!r}; it has {known}")
+    wanted = defined.splits[split]
+    found = []
+    for group, count in wanted.counts.items():
+        queues = [_candidates(defined, task_type, wanted.source) for task_type in defined.groups[group].tasks]
+        turns = [queue[k] for k in range(max(map(len, queues))) for queue in queues if k < len(queue)]
+        if len(turns) < count:
+            raise ConfigError(
+                f"ScienceWorld task set {name}/{split}: {group} asks for {count} of {len(turns)} problems"
+            )
+        found += [_with_solution(problem_id, split, group) for problem_id in turns[:count]]
+    return sorted(found, key=lambda task: task.id)
+
+
+def _candidates(defined: Definition, task_type: str, sources: Sequence[str]) -> list[str]:
+    """Ids of the type's problems out of ``sources`` that have a short enough solution."""
+    ids = [key for source in sources for key in to_solve(defined, task_type, source)]
+    return [key for key in ids if key in solved() and len(solution(key)) <= defined.max_actions]
+
+
+def to_solve(defined: Definition, task_type: str, source: str) -> list[str]:
+    """Ids of the problems of an official split that get a solution, in an order drawn by address."""
+    ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
+    return sorted(ids, key=lambda key: seed_of("task_set", defined.name, key))[: defined.solve.get(source, 0)]  # type: ignore[call-overload]
+
+
+@lru_cache(maxsize=8)
+def _sft(task_set: str) -> list[Task]:
+    defined = definition(task_set)
+    taken = {task.id for split in defined.splits for task in chosen(task_set, split)}
+    found = [
+        _with_solution(key, "sft", group)
+        for group, members in defined.groups.items()
+        for task_type in members.tasks
+        for key in _candidates(defined, task_type, defined.sft_from)
+        if key not in taken
+    ]
+    return sorted(found, key=lambda task: seed_of("sft", task_set, task.id))
+
+
+def _with_solution(problem_id: str, split: str, group: str) -> Task:
+    task = problem_of(problem_id, split, group)
+    return replace(task, payload={**task.payload, "solution": solution(problem_id)})
+
+
+def _parts(task_set: str) -> tuple[str, str]:
+    name, slash, split = task_set.partition("/")
+    if not slash:
+        raise ConfigError(f"ScienceWorld task set {task_set!r} must look like NAME/SPLIT, e.g. nano/test or r3l/test")
+    if name in SPLITS and split not in SPLITS[name]:
+        raise ConfigError(f"ScienceWorld task set {name} has no split {split!r}; it has {', '.join(SPLITS[name])}")
+    return name, split

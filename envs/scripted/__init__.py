@@ -1,0 +1,1 @@
+"""Scripted experts with an error model, and the demonstrations that they give."""

@@ -1,0 +1,1 @@
+"""Problems that end with one answer: what mathematics and puzzles share."""

@@ -1,0 +1,1 @@
+"""Responses with one thought and one action in tags: what the agentic environments share."""

@@ -1,0 +1,74 @@
+"""What the text sides of the agentic environments share: two styles, a turn limit, the closing words, prompt files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from string import Template
+
+from r3l.core.environment import Stop
+from r3l.core.errors import ConfigError
+from r3l.envs.tagged_text.responses import FORMAT, REPEATS, REPETITION
+
+STYLES = ("released", "compact")
+
+
+class TaggedDialogue:
+    """Base of a ``Dialogue`` whose responses hold one thought and one action in tags. Stateless.
+
+    ``max_turns`` counts actions; by default the released code's limit. Subclasses say what they are about and add
+    reasons of their own; prompt texts lie in ``envs/<package>/prompts``. Raises ConfigError for an unknown style or a
+    turn limit below 1.
+    """
+
+    stop: Stop = "end"
+    package: str
+    label: str
+    domain: str
+    released_turns: int  # the released code's limit (audit 3.1)
+    undertaking = "task"
+    reasons: Mapping[str, str] = {}
+    _REASONS: Mapping[str, str] = {
+        FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",
+        REPETITION: f"the same action was given {REPEATS} times in a row",
+        "truncated": "a response was longer than allowed and was cut off",
+        "context": "the dialog outgrew the model's context",
+    }
+
+    def __init__(self, style: str, max_turns: int | None = None) -> None:
+        max_turns = self.released_turns if max_turns is None else max_turns
+        check_style(self.label, style, max_turns)
+        self.style = style
+        self.max_turns = max_turns
+
+    def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
+        """The final feedback on an ended episode."""
+        # The rollout stops at the limit, so using it up without success is how an episode exceeds it.
+        exceeded = turns > self.max_turns or (turns == self.max_turns and not success and error is None)
+        limit = f"{'exceeded' if exceeded else 'within'} the limit of {self.max_turns}"
+        outcome = "completed" if success else "not completed"
+        if self.style == "compact":
+            ended = f" ({error})" if error is not None else ""
+            return f"{outcome}{ended}. reward {reward:.3g}. {turns} steps, {limit}."
+        reasons = {**self._REASONS, **self.reasons}
+        early = f" The episode was ended early: {reasons.get(error, error)}." if error is not None else ""
+        return f"The {self.undertaking} was {outcome}.{early} Reward: {reward:.3g}. Steps: {turns}, {limit}."
+
+    def fill(self, name: str, **values: object) -> str:
+        """The prompt file ``name`` with its placeholders filled."""
+        return _template(self.package, name).substitute(values)
+
+
+def check_style(label: str, style: str, max_turns: int) -> None:
+    """Raise ConfigError for an unknown style or a turn limit below 1."""
+    if style not in STYLES:
+        raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(STYLES)}")
+    if max_turns < 1:
+        raise ConfigError(f"{label} max_turns is {max_turns}; it must be at least 1")
+
+
+@cache
+def _template(package: str, name: str) -> Template:
+    source = resources.files(f"r3l.envs.{package}").joinpath("prompts", f"{name}.txt")
+    return Template(source.read_text(encoding="utf-8").rstrip("\n"))

@@ -1,0 +1,110 @@
+"""WebShop's task sets: which goals results are measured on, committed as counts, ids and hashes.
+
+``NAME/SPLIT``: goals of a synthetic catalogue, defined in ``configs/task_sets/webshop_NAME.yaml`` and regenerated;
+``task_sets/NAME.json`` is the proof that the same ones came out. ``official/SPLIT`` and ``r3l/SPLIT``: goals of the
+original catalogue by session number; the catalogue is the user's own, its size and hash are in every task id.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from r3l.core.errors import ConfigError
+from r3l.core.task import Task
+from r3l.envs.base.task_sets import check, definition_path, sha256_of, split_hash
+from r3l.envs.webshop.build import original, synthetic
+from r3l.envs.webshop.catalogue import Catalogue, Meta
+from r3l.envs.webshop.definitions import ENV, ORIGINAL_SPLITS, definition
+from r3l.envs.webshop.goals import Goal
+from r3l.envs.webshop.synthetic import is_hard
+
+_FIRST_TRAIN = 1500
+WARNINGS: Mapping[str, str] = {
+    "r3l/train": "trains on all of official/test and official/dev",
+    "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
+}
+
+
+def tasks(task_set: str) -> list[Task]:
+    """The tasks of ``NAME/SPLIT``, sorted by id. Raises DataError where they are not those that were committed."""
+    name, split = _names(task_set)
+    if name in ORIGINAL_SPLITS:
+        return _original_tasks(name, split)
+    found = regenerate(name)[split]
+    check(ENV, name, split, sha256_of(found))
+    return found
+
+
+def committed_hash(task_set: str) -> str:
+    """The sha256 of a task set: committed for synthetic ones, that of the user's catalogue for the original's."""
+    name, split = _names(task_set)
+    if name in ORIGINAL_SPLITS:
+        return sha256_of(_original_tasks(name, split))
+    return split_hash(ENV, name, split)
+
+
+def sft_task(index: int, name: str = "nano") -> Task:
+    """A goal that is in no split; numbered from 0, starting again at the end."""
+    spare = regenerate(name)["sft"]
+    return spare[index % len(spare)]
+
+
+@lru_cache(maxsize=2)
+def regenerate(name: str) -> dict[str, list[Task]]:
+    """Every split's tasks and, under ``sft``, all goals that are left."""
+    shop, wanted = catalogue(name), definition(name)
+    waiting: dict[str, Iterator[int]] = {}
+    numbers: dict[str, list[int]] = {"easy": [], "hard": []}
+    for number in range(shop.meta.goals):
+        numbers["hard" if is_hard(shop.goal(number).options) else "easy"].append(number)
+    waiting = {group: iter(found) for group, found in numbers.items()}
+    splits: dict[str, list[Task]] = {}
+    for split, counts in wanted.splits.items():
+        splits[split] = sorted(
+            (
+                _task(shop.meta, shop.goal(number), number, split, group)
+                for group, count in counts.items()
+                for number in _take(waiting[group], count, f"{definition_path(ENV, name)}: splits.{split}.{group}")
+            ),
+            key=lambda task: task.id,
+        )
+    splits["sft"] = [
+        _task(shop.meta, shop.goal(number), number, "sft", group) for group, rest in waiting.items() for number in rest
+    ]
+    splits["sft"].sort(key=lambda task: int(task.payload["goal"]))  # the groups mixed
+    return splits
+
+
+def _take(numbers: Iterator[int], count: int, where: str) -> list[int]:
+    taken = list(itertools.islice(numbers, count))
+    if len(taken) < count:
+        raise ConfigError(f"{where} is {count}, but the catalogue has only {len(taken)} such goals left")
+    return taken
+
+
+def catalogue(name: str) -> Catalogue:
+    """The catalogue of a synthetic task set."""
+    wanted = definition(name).catalogue
+    return Catalogue.at(synthetic(name, wanted.products, wanted.seed, wanted.page_size)[0])
+
+
+def _original_tasks(name: str, split: str) -> list[Task]:
+    folder, meta = original()
+    shop = Catalogue.at(folder)
+    numbers = ORIGINAL_SPLITS[name][split] or range(_FIRST_TRAIN, meta.goals)
+    return [_task(meta, shop.goal(number), number, split, "") for number in numbers]
+
+
+def _task(meta: Meta, goal: Goal, number: int, split: str, group: str) -> Task:
+    payload = {"catalogue": meta.id, "goal": number, "instruction": goal.instruction}
+    return Task(f"{meta.id}/{number:05d}", "webshop", split, group or goal.category, payload)
+
+
+def _names(task_set: str) -> tuple[str, str]:
+    name, _, split = task_set.partition("/")
+    known = list(ORIGINAL_SPLITS[name]) if name in ORIGINAL_SPLITS else list(definition(name).splits)
+    if split not in known:
+        raise ConfigError(f"WebShop task set {name!r} has no split {split!r}; it has {', '.join(known)}")
+    return name, split

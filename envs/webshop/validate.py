@@ -1,0 +1,40 @@
+"""Proves a task set: a careful customer succeeds in every task, then the file to commit is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError
+from r3l.core.task import Task
+from r3l.core.worker import RecordedEnvironment
+from r3l.envs.base.task_sets import commit, summary
+from r3l.envs.scripted.demonstrations import CAREFUL, demonstrate
+from r3l.envs.webshop.definitions import ENV, definition
+from r3l.envs.webshop.demonstrations import CURRICULUM
+from r3l.envs.webshop.engine import WebshopEngine
+from r3l.envs.webshop.task_sets import catalogue, regenerate
+
+_PROOF_TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)
+
+
+def build(name: str) -> Path:
+    """Prove every task of a task set solvable and write the file that is committed."""
+    content: dict[str, Any] = {"task_set": name, "catalogue": catalogue(name).meta.id, "splits": {}}
+    for split in definition(name).splits:
+        found = regenerate(name)[split]
+        for task in found:
+            prove(task)
+        content["splits"][split] = {**summary(found), "ids": [task.id for task in found]}
+    return commit(ENV, name, content)
+
+
+def prove(task: Task) -> int:
+    """Play ``task`` with a careful customer; its number of turns. Raises DataError where that does not succeed."""
+    played = demonstrate(CURRICULUM, RecordedEnvironment(WebshopEngine()), task, 0, CAREFUL, _PROOF_TURNS)
+    if not played.success:
+        raise DataError(
+            f"task {task.id} is not solved in {_PROOF_TURNS} turns by a careful customer, reward {played.reward:g}: "
+            f"{[step.action for step in played.steps]}; change the catalogue in configs/task_sets"
+        )
+    return len(played.steps)

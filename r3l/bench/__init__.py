@@ -1,0 +1,2 @@
+"""Speed and memory: of environment engines, rollouts, training, the grader. May import everything but report and
+cli."""

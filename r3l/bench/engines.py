@@ -1,0 +1,115 @@
+"""What the bench of every environment reports in the same words: speed, and memory of all the processes it takes.
+
+``steps_per_s`` (starting tasks included), ``reset_ms`` and ``step_ms`` (means), and ``rss_mb``: resident megabytes
+(10^6 bytes) of the Python process and the processes it started, pages that these share counted once.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeVar
+
+import psutil
+
+from r3l.core.environment import Observation
+from r3l.core.errors import ConfigError
+from r3l.core.task import Task
+
+T = TypeVar("T")
+HEADLINE = ("steps_per_s", "reset_ms", "step_ms", "rss_mb")
+Script = tuple[Task, Sequence[str]]  # a task and the actions to play in it
+
+
+def spread(tasks: Sequence[Task], count: int) -> list[Task]:
+    """``count`` of ``tasks``, evenly spread over them; 0: all. Raises ConfigError where there are fewer."""
+    if count > len(tasks):
+        raise ConfigError(f"--tasks is {count}, but the task set has {len(tasks)} tasks; ask for at most that many")
+    return [tasks[k * len(tasks) // count] for k in range(count)] if count else list(tasks)
+
+
+def alone(call: Callable[..., T], *arguments: Any) -> T:
+    """``call(*arguments)`` in a fresh process, so that its memory and its caches are nobody else's."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(call, arguments)
+
+
+def play(create: Callable[[], Any], scripts: Sequence[Script], engines: int = 1) -> dict[str, Any]:
+    """Play ``scripts`` on so many engines, which advance in turn; for ``alone``, since it measures this process.
+
+    Returns the headline, seconds of opening the engines, ``outcomes`` (reward, done, success of every observation),
+    and ``children``: number, threads, resident and unshared megabytes of the processes that the engines started.
+    """
+    began = perf_counter()
+    opened = [create() for _ in range(engines)]
+    opened[0].reset(scripts[0][0])  # what is imported or started with the first task is part of opening
+    open_s = perf_counter() - began
+    starting = stepping = 0.0
+    outcomes: list[tuple[float, bool, bool]] = []
+    for first in range(0, len(scripts), engines):
+        batch = list(zip(opened, scripts[first : first + engines], strict=False))
+        began = perf_counter()
+        outcomes += [_outcome(engine.reset(task)) for engine, (task, _) in batch]
+        starting += perf_counter() - began
+        began = perf_counter()
+        for turn in range(max(len(actions) for _, (_, actions) in batch)):
+            outcomes += [_outcome(engine.step(actions[turn])) for engine, (_, actions) in batch if turn < len(actions)]
+        stepping += perf_counter() - began
+    processes = _children()
+    for engine in opened:
+        engine.close()
+    steps = len(outcomes) - len(scripts)
+    return {
+        **headline(
+            len(scripts), starting, steps, stepping, psutil.Process().memory_info().rss / 1e6 + processes["rss_mb"]
+        ),
+        "open_s": open_s,
+        "observations": len(outcomes),
+        "outcomes": outcomes,
+        "children": processes,
+    }
+
+
+def headline(resets: int, starting: float, steps: int, stepping: float, rss_mb: float) -> dict[str, float]:
+    """The words of ``HEADLINE`` from counts of resets and steps and the seconds that they took."""
+    speed = steps / (starting + stepping)
+    return dict(zip(HEADLINE, (speed, 1e3 * starting / resets, 1e3 * stepping / steps, rss_mb), strict=True))
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured, and how busy that machine was."""
+    return {
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "load_1m": os.getloadavg()[0],
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def _outcome(now: Observation) -> tuple[float, bool, bool]:
+    return now.reward, now.done, now.success
+
+
+def _children() -> dict[str, float]:
+    found = psutil.Process().children(recursive=True)
+    sizes = [process.memory_full_info() for process in found]
+    return {
+        "processes": len(found),
+        "threads": sum(process.num_threads() for process in found),
+        "rss_mb": sum(size.rss for size in sizes) / 1e6,
+        "uss_mb": sum(size.uss for size in sizes) / 1e6,
+    }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

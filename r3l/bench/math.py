@@ -1,0 +1,36 @@
+"""How fast problems are started and answers judged on the engine; ``r3l bench grader`` measures the grading itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from r3l.bench.engines import HEADLINE, Script, alone, machine, play, spread
+from r3l.core.task import Task
+from r3l.envs.math.arithmetic import solution
+from r3l.envs.math.engine import judge
+from r3l.envs.math.options import MathOptions
+from r3l.envs.math.task_sets import tasks as tasks_of
+from r3l.envs.single_answer.engine import AnswerEngine
+
+
+def run(task_set: str, *, tasks: int = 0, seed: int = 0) -> dict[str, Any]:
+    """Play the worked solutions of so many tasks of ``task_set`` (0: all). Called by ``r3l bench env``."""
+    chosen = spread(tasks_of(task_set), tasks)
+    found = alone(_play, [(task, _lines(task)) for task in chosen])
+    outcomes = found.pop("outcomes")
+    return {
+        **{name: found[name] for name in HEADLINE},
+        "tasks": len(chosen),
+        "seed": seed,
+        "solved": sum(bool(success) for _, _, success in outcomes),
+        "machine": machine(),
+    }
+
+
+def _lines(task: Task) -> list[str]:
+    """The worked solution of a templated problem; of others the boxed answer alone."""
+    return solution(task) if "operations" in task.payload else [f"\\boxed{{{task.payload['answer']}}}"]
+
+
+def _play(scripts: list[Script]) -> dict[str, Any]:
+    return play(lambda: AnswerEngine(MathOptions(), judge(MathOptions())), scripts)

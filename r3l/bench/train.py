@@ -1,0 +1,202 @@
+"""``r3l bench train``: a step (sample groups, then update) by this engine and by others, on the same prompts.
+
+``ours``: LocalPolicy's decoder and Trainer. ``plain``: ``generate`` of transformers, then all rows padded to the
+longest and logits at every position. ``trl``: a step of GRPOTrainer. All sample exactly ``length`` tokens a response,
+so tokens are compared like for like; the first step of each arm warms up and is not counted.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+
+from r3l.bench.rollout import clock, forget_peak, peak_gib
+from r3l.bench.roofline import roofline
+from r3l.config import Run, start_of
+from r3l.core.batching import rows_of
+from r3l.core.environment import Message
+from r3l.core.policy import Sampling
+from r3l.core.render import ChatRenderer
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.local.decoding import Decoder, Job
+from r3l.local.engine import trainer_of
+from r3l.local.precision import lower
+from r3l.local.session import Session, open_session
+
+Arm = dict[str, Any]
+
+
+def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
+    """Time ``tasks`` groups of ``group`` first responses of ``length`` tokens. Seconds are medians of ``repeats``."""
+    with open_session(run, start_of(run), trains=True) as session:
+        chosen = session.package.tasks(run.env_settings.train_task_set)[:tasks]
+        dialogs = [_opening(session, task) for task in chosen]
+        renderer = ChatRenderer(session.tokenizer)
+        prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
+        report: dict[str, Any] = {
+            "cell": run.cell,
+            "device": str(session.model.device),
+            "dtype": str(session.model.dtype),
+            "responses": len(prompts),
+            "prompt_tokens": sum(map(len, prompts)),
+            "response_tokens": len(prompts) * length,
+            "repeats": repeats,
+        }
+        trainer = trainer_of(run, session)
+        report["ours"] = _timed(lambda number: _ours(session, trainer, chosen, prompts, length, number), repeats)
+        report["plain"] = _timed(lambda number: _plain(session, prompts, length), repeats)
+        report["trl"] = _trl(session, dialogs, group, length, repeats)
+        _rates(report)
+        if session.model.device.type == "cuda":
+            report["roofline"] = roofline(session.model, report)
+    return report
+
+
+def _rates(report: dict[str, Any]) -> None:
+    """Tokens a second (sampled; trained, with their prompts), shares of the step, each arm's seconds to ours."""
+    ours, tokens = report["ours"]["seconds/step"], report["response_tokens"]
+    each = {"sample": tokens, "train": report["prompt_tokens"] + tokens}
+    for name in ("ours", "plain", "trl"):
+        arm = report[name]
+        if isinstance(arm, str):  # not installed
+            continue
+        for phase in [phase for phase in each if f"seconds/{phase}" in arm]:
+            arm[f"tokens_per_s/{phase}"] = each[phase] / arm[f"seconds/{phase}"]
+            arm[f"share/{phase}"] = arm[f"seconds/{phase}"] / arm["seconds/step"]
+        arm["seconds_ratio"] = arm["seconds/step"] / ours
+
+
+def _opening(session: Session, task: Task) -> list[Message]:
+    engine = session.package.create(session.run.env_settings.options)
+    try:
+        return session.dialogue.opening(task, engine.reset(task))
+    finally:
+        engine.close()
+
+
+def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> Arm:
+    """``step`` gives seconds of sampling and of training; the medians, and the most memory taken."""
+    forget_peak()
+    sample, train = zip(*[step(number) for number in range(repeats + 1)][1:], strict=True)
+    arm = {"seconds/sample": float(np.median(sample)), "seconds/train": float(np.median(train))}
+    return arm | {"seconds/step": sum(arm.values()), "peak_gib": peak_gib()}
+
+
+def _ours(
+    session: Session, trainer: Any, tasks: Sequence[Task], prompts: Sequence[list[int]], length: int, number: int
+) -> tuple[float, float]:
+    sampling = Sampling(session.run.sampling.temperature, length)
+    draws = [generator("bench", number, k).random(length) for k in range(len(prompts))]
+    jobs = [Job(None, list(ids), sampling, frozenset(), u) for ids, u in zip(prompts, draws, strict=True)]
+    began = clock()
+    with torch.inference_mode():
+        session.model.eval()
+        Decoder(session.model, jobs, session.tokenizer.eos_token_id, defaultdict(float)).run()
+    middle = clock()
+    size = len(prompts) // len(tasks)
+    groups = [Group(t, [_sampled(t, job, k) for k, job in enumerate(_of(jobs, i, size))]) for i, t in enumerate(tasks)]
+    trainer.step(rows_of(trainer.method, groups))
+    return middle - began, clock() - middle
+
+
+def _of(jobs: Sequence[Job], index: int, size: int) -> Sequence[Job]:
+    return jobs[index * size : (index + 1) * size]
+
+
+def _sampled(task: Task, job: Job, member: int) -> Trajectory:
+    """A trajectory of one response; every other member is rewarded, so that every row trains."""
+    turn = Turn("", "", tuple(job.pending), tuple(job.ids), tuple(job.logprobs), "length")
+    return Trajectory(task, member, "base", [turn], reward=float(member % 2))
+
+
+def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:
+    model, device = session.model, session.model.device
+    end = session.tokenizer.eos_token_id
+    width = max(map(len, prompts))
+    ids_B_T = torch.tensor([[end] * (width - len(p)) + p for p in prompts], device=device)
+    mask_B_T = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
+    began = clock()
+    model.eval()
+    out_B_T = model.generate(
+        input_ids=ids_B_T,
+        attention_mask=mask_B_T,
+        do_sample=True,
+        temperature=session.run.sampling.temperature,
+        top_k=0,
+        top_p=1.0,
+        min_new_tokens=length,
+        max_new_tokens=length,
+        pad_token_id=end,
+    )
+    middle = clock()
+    model.train()
+    whole_B_T = torch.cat([mask_B_T, torch.ones_like(out_B_T[:, width:])], dim=1)
+    logp_B_T = torch.log_softmax(model(input_ids=out_B_T, attention_mask=whole_B_T).logits[:, :-1].float(), dim=-1)
+    chosen_B_T = logp_B_T.gather(2, out_B_T[:, 1:, None]).squeeze(2)[:, width - 1 :]
+    advantages_B = torch.where(torch.arange(len(prompts), device=device) % 2 == 0, -1.0, 1.0)
+    torch.autograd.backward(-(advantages_B[:, None] * chosen_B_T).mean())
+    model.zero_grad(set_to_none=True)  # no update: the other arms sample with the same weights
+    return middle - began, clock() - middle
+
+
+def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, length: int, repeats: int) -> Arm | str:
+    """Whole steps: GRPOTrainer does not tell sampling from training."""
+    if find_spec("trl") is None:
+        return "not installed: pip install '.[bench]'"
+    from datasets import Dataset
+    from transformers import PrinterCallback, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    seconds: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            seconds.append(-clock())
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            seconds[-1] += clock()
+
+    model = copy.deepcopy(session.model)
+    lower(model, torch.float32)  # TRL has its own autocast
+    rows = [{"prompt": [{"role": m.role, "content": m.content} for m in dialog]} for dialog in dialogs]
+    cuda = session.model.device.type == "cuda"
+    with tempfile.TemporaryDirectory() as folder:
+        config = GRPOConfig(
+            output_dir=folder,
+            max_steps=repeats + 1,
+            per_device_train_batch_size=len(dialogs) * group,
+            num_generations=group,
+            max_completion_length=length,
+            generation_kwargs={"min_new_tokens": length},
+            temperature=session.run.sampling.temperature,
+            learning_rate=session.run.train.lr,
+            gradient_checkpointing=session.run.train.gradient_checkpointing,
+            bf16=cuda and session.model.dtype == torch.bfloat16,
+            use_cpu=not cuda,
+            beta=0.0,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            shuffle_dataset=False,
+        )
+        trainer = GRPOTrainer(
+            model=model,
+            reward_funcs=lambda completions, **_: [float(k % 2) for k in range(len(completions))],
+            args=config,
+            train_dataset=Dataset.from_list(rows * (repeats + 1)),
+            processing_class=session.tokenizer,
+            callbacks=[Clock()],
+        )
+        trainer.remove_callback(PrinterCallback)  # stdout is for the report
+        forget_peak()
+        trainer.train()
+    return {"seconds/step": float(np.median(seconds[1:])), "peak_gib": peak_gib()}

@@ -1,0 +1,118 @@
+"""How much GPU memory a language model needs: in training, and in sampling. Formulas, not measurements.
+
+Sources: mixed-precision Adam keeps 16 bytes a parameter (ZeRO, arXiv 1910.02054, section 3.1); activations with
+gradient checkpointing as Trinity-RFT 0.6.0 estimates them (config_validator.py, _calc_fsdp_activation_memory).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from r3l.config import ArchitectureConfig
+
+BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Training:
+    """Bytes on each of the GPUs that train one model."""
+
+    weights: float
+    gradients: float
+    optimiser: float
+    gathered: float
+    reference: float
+    activations: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return float(sum(asdict(self).values()))
+
+
+def training(
+    a: ArchitectureConfig, tokens: int, gpus: int = 1, dtype: str = "bfloat16", reference: bool = False
+) -> Training:
+    """Training with Adam, everything sharded over ``gpus`` (FSDP), micro-batches of ``tokens`` a GPU.
+
+    Weights, gradients and both moments are float32; forward and backward passes compute in ``dtype`` and gather, with
+    several GPUs, two layers at once. ``reference``: a frozen copy of the start model for a KL.
+    """
+    share, size = a.parameters / gpus, BYTES[dtype]
+    layer = (a.parameters - a.vocabulary * a.hidden) / a.layers
+    gathered = size * (2 * layer + a.vocabulary * a.hidden) if gpus > 1 else size * a.parameters * (size < 4)
+    return Training(
+        weights=4 * share,
+        gradients=4 * share,
+        optimiser=8 * share,
+        gathered=gathered,
+        reference=4 * share if reference else 0.0,
+        activations=activations(a, tokens, dtype),
+    )
+
+
+def activations(a: ArchitectureConfig, tokens: int, dtype: str = "bfloat16") -> float:
+    """Bytes of a forward and backward pass of ``tokens`` with gradient checkpointing, logits included.
+
+    2 t h (L + 4) for what is kept between layers, then the larger of 10 t V (logits without an entropy term) and
+    4 V h + 80 t h (one layer's backward pass); all that twice in float32.
+    """
+    kept = 2 * tokens * a.hidden * (a.layers + 4)
+    peak = max(10 * tokens * a.vocabulary, 4 * a.vocabulary * a.hidden + 80 * tokens * a.hidden)
+    return float((kept + peak) * (BYTES[dtype] // 2))
+
+
+def cache_per_token(a: ArchitectureConfig, dtype: str = "bfloat16") -> int:
+    """Bytes of keys and values that one token of a dialog keeps."""
+    return 2 * a.layers * a.kv_heads * a.head_dim * BYTES[dtype]
+
+
+@dataclass(frozen=True)
+class InTurns:
+    """Bytes on the one GPU of a process that samples and trains in turn (the local engine)."""
+
+    weights: float
+    optimiser: float
+    training: float
+    caches: float
+
+    @property
+    def total(self) -> float:
+        """What stays, and the larger of the two phases."""
+        return self.weights + self.optimiser + max(self.training, self.caches)
+
+
+def in_turns(
+    a: ArchitectureConfig, tokens: int, cached: int, dtype: str = "bfloat16", reference: bool = False
+) -> InTurns:
+    """Micro-batches of ``tokens``; ``cached`` tokens of dialogs hold keys and values at most.
+
+    ``weights``: float32 master weights, their copy in ``dtype``, and the reference's; ``optimiser``: both moments;
+    ``training``: the gradients (summed in float32, and one micro-batch's) and :func:`activations`.
+    """
+    size, lower = BYTES[dtype], BYTES[dtype] < 4
+    return InTurns(
+        weights=a.parameters * (4 + size * lower + size * reference),
+        optimiser=a.parameters * 8,
+        training=a.parameters * (4 + size * lower) + activations(a, tokens, dtype),
+        caches=cached * cache_per_token(a, dtype),
+    )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Bytes on each GPU of one inference engine; ``dialogs`` of full length fit into the engine's cache at once."""
+
+    weights: float
+    cache: float
+    dialogs: float
+
+
+def sampling(
+    a: ArchitectureConfig, card: float, share: float, context: int, tensor_parallel: int = 1, dtype: str = "bfloat16"
+) -> Sampling:
+    """An engine that takes ``share`` of cards of ``card`` bytes: the weights, and the rest as cache."""
+    weights = a.parameters * BYTES[dtype] / tensor_parallel
+    cache = card * share - weights
+    return Sampling(weights, cache, cache * tensor_parallel / (context * cache_per_token(a, dtype)))

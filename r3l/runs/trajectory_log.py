@@ -1,0 +1,139 @@
+"""What training leaves for a reader: trajectories of three steps of a run, with text, credit and advantages.
+
+``trajectories.jsonl.gz`` in the run's directory holds one line a task::
+
+    step, method, task, group (easy, hard), why (first | taught)
+    groups: objective (policy | sft | none), and its trajectories:
+        kind, member, attempt, reward, success, stop_reason, advantage, kept, pivot, until, feedback, report
+        turns: prompt, prompt_tokens, response, stop_reason, action, error
+
+A turn's ``response`` is a list of [text, tokens, trained]: runs of sampled tokens that all carry gradient or all do
+not. What was explored but is not learnt from stands in a last group with the objective ``none``. Nothing here draws,
+trains or counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from r3l.core.method import Method
+from r3l.core.trajectory import Group, Trajectory
+
+FILE = "trajectories.jsonl.gz"
+FIRST, TAUGHT = 1, 2  # tasks of a step: the first ones, and further ones that training learns from; our choice
+Decode = Callable[[list[int]], str]
+Line = dict[str, Any]
+
+
+def kept_steps(steps: int) -> set[int]:
+    """Which of ``steps`` are kept: the first, the middle and the last."""
+    return {1, (steps + 1) // 2, steps}
+
+
+def lines(
+    method: Method, tasks: Sequence[Sequence[Group]], explored: Sequence[Trajectory], decode: Decode
+) -> list[Line]:
+    """The lines of a step: its first task, and the next two that teach (an advantage that is not zero, or imitation).
+
+    ``tasks``: the groups of each task of the batch; ``explored``: everything that was sampled for them
+    (``RolloutContext.explored``); ``decode``: token ids to text.
+    """
+    advantages = [[_advantages(method, group) for group in groups] for groups in tasks]
+    further = [k for k in range(FIRST, len(tasks)) if _teaches(tasks[k], advantages[k])][:TAUGHT]
+    chosen = [*range(min(FIRST, len(tasks))), *further]
+    return [_line(tasks[k], advantages[k], explored, decode, "first" if k < FIRST else "taught") for k in chosen]
+
+
+def _teaches(groups: Sequence[Group], advantages: Sequence[Sequence[float | None]]) -> bool:
+    return any(group.objective == "sft" or any(values) for group, values in zip(groups, advantages, strict=True))
+
+
+def _advantages(method: Method, group: Group) -> list[float | None]:
+    """One a trajectory; None where the objective has none."""
+    if group.objective != "policy":
+        return [None] * len(group.trajectories)
+    return [float(a) for a in method.advantages(group)]
+
+
+def _line(
+    groups: Sequence[Group],
+    advantages: Sequence[Sequence[float | None]],
+    explored: Sequence[Trajectory],
+    decode: Decode,
+    why: str,
+) -> Line:
+    task = groups[0].task
+    learnt = {id(t) for group in groups for t in group.trajectories}
+    own = [t for t in explored if t.task.id == task.id]
+    rest = Group(task, [t for t in own if id(t) not in learnt], "none")
+    bases = {t.member: t for t in own if t.kind == "base"}
+
+    def described(group: Group, values: Sequence[float | None]) -> Line:
+        learns = group.objective != "none"
+        pairs = zip(group.trajectories, values, strict=True)
+        members = [_trajectory(t, a, learns, bases.get(t.member), decode) for t, a in pairs]
+        return {"objective": group.objective, "trajectories": members}
+
+    found = [described(group, values) for group, values in zip(groups, advantages, strict=True)]
+    if rest.trajectories:
+        found.append(described(rest, [None] * len(rest.trajectories)))
+    return {"task": task.id, "group": task.group, "why": why, "groups": found}
+
+
+def _trajectory(t: Trajectory, advantage: float | None, learnt: bool, base: Trajectory | None, decode: Decode) -> Line:
+    mask = t.credit_mask() * learnt
+    return {
+        "kind": t.kind,
+        "member": t.member,
+        "attempt": t.attempt[0] if t.attempt else 0,
+        "reward": t.reward,
+        "success": t.success,
+        "stop_reason": t.stop_reason,
+        "advantage": advantage,
+        "kept": _kept(t, base),
+        "pivot": t.pivot,
+        "until": t.until,
+        "feedback": t.feedback,
+        "report": t.report,
+        "turns": _turns(t, mask, decode),
+    }
+
+
+def _kept(t: Trajectory, base: Trajectory | None) -> int:
+    """How many leading turns are the base's own: where a retry starts, whatever of it is trained."""
+    if base is None or base is t:
+        return 0
+    same = [ours is theirs for ours, theirs in zip(t.turns, base.turns, strict=False)]
+    return same.index(False) if False in same else len(same)
+
+
+def _turns(t: Trajectory, mask: np.ndarray, decode: Decode) -> list[Line]:
+    found, at = [], 0
+    for turn in t.turns:
+        at += len(turn.prompt_ids)
+        end = at + len(turn.response_ids)
+        found.append(
+            {
+                "prompt": decode(list(turn.prompt_ids)),
+                "prompt_tokens": len(turn.prompt_ids),
+                "response": _runs(turn.response_ids, mask[at:end], decode),
+                "stop_reason": turn.stop_reason,
+                "action": turn.action,
+                "error": turn.error,
+            }
+        )
+        at = end
+    return found
+
+
+def _runs(ids: Sequence[int], mask: np.ndarray, decode: Decode) -> list[tuple[str, int, bool]]:
+    """(text, tokens, trained) of each run of tokens with one mask."""
+    runs = []
+    for trained, pairs in groupby(zip(ids, mask, strict=True), key=lambda pair: bool(pair[1])):
+        tokens = [token for token, _ in pairs]
+        runs.append((decode(tokens), len(tokens), trained))
+    return runs

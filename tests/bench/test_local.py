@@ -1,0 +1,92 @@
+"""The benches of the local engine: arithmetic of the roofline by hand; every arm really steps."""
+
+import json
+import re
+
+import pytest
+
+from r3l.bench.roofline import least_seconds
+from r3l.cli import app
+from r3l.config import ArchitectureConfig, TierConfig, load
+from r3l.config.gpu_memory import in_turns
+from r3l.core.errors import ConfigError
+from r3l.local import doctor
+
+
+def test_least_seconds_by_hand(nano):
+    """Two rows, prompts of 4 and 6 tokens, 3 sampled tokens each, at 1 MB/s and 1 MFLOP/s.
+
+    A token caches 2 x 5 layers x 2 heads x 32 x 4 bytes = 2,560 bytes. The three tokens of a row read its prompt three
+    times and 0 + 1 + 2 tokens of the response: 3 x 10 + 2 x 3 = 36 cached tokens in all.
+    """
+    model = nano[0]
+    parameters = sum(p.numel() for p in model.parameters())
+    report = {"responses": 2, "prompt_tokens": 10, "response_tokens": 6}
+    least = least_seconds(model, report, bandwidth=1e6, rate=1e6)
+    assert least["sample"] == pytest.approx((3 * parameters * 4 + 36 * 2560 + 2 * parameters * 10) / 1e6)
+    assert least["train"] == pytest.approx(6 * parameters * 16 / 1e6)
+
+
+def test_memory_of_a_process_that_samples_and_trains_by_hand():
+    """1,000 parameters; bfloat16; 2 layers of 4, 16 words; 10 tokens trained, 100 cached; with a reference."""
+    sizes = {"parameters": 1000, "layers": 2, "hidden": 4, "intermediate": 8, "heads": 2, "kv_heads": 1}
+    a = ArchitectureConfig(**sizes, head_dim=2, vocabulary=16)
+    plan = in_turns(a, tokens=10, cached=100, dtype="bfloat16", reference=True)
+    assert plan.weights == 1000 * (4 + 2 + 2) and plan.optimiser == 1000 * 8
+    assert plan.caches == 100 * (2 * 2 * 1 * 2 * 2)
+    activations = 2 * 10 * 4 * (2 + 4) + max(10 * 10 * 16, 4 * 16 * 4 + 80 * 10 * 4)
+    assert plan.training == 1000 * (4 + 2) + activations
+    assert plan.total == plan.weights + plan.optimiser + plan.training
+    assert in_turns(a, 10, 100, "float32").weights == 4000  # a float32 model is its own master
+
+
+def test_the_doctor_plans_the_memory_of_published_models_only():
+    (found,) = doctor.checks(load("tiers", "smol", TierConfig))
+    assert found.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in found.found
+    assert not list(doctor.checks(load("tiers", "nano", TierConfig)))
+
+
+def test_a_step_of_every_arm(tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    options = ["--tasks", "1", "--group", "2", "--length", "4", "--repeats", "1", "--out", str(out)]
+    app(["bench", "train", *options], standalone_mode=False)
+    report = json.loads(out.read_text())
+    assert json.loads(capsys.readouterr().out) == report  # and nothing else on stdout
+    assert report["responses"] == 2 and report["response_tokens"] == 8 and "roofline" not in report
+    for arm in ("ours", "plain", "trl"):
+        if isinstance(report[arm], str):
+            assert report[arm] == "not installed: pip install '.[bench]'"
+        else:
+            assert report[arm]["seconds/step"] > 0 and report[arm]["peak_gib"] > 0.1
+            assert report[arm]["seconds_ratio"] == report[arm]["seconds/step"] / report["ours"]["seconds/step"]
+    assert report["ours"]["tokens_per_s/sample"] == pytest.approx(8 / report["ours"]["seconds/sample"])
+    assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
+
+
+def test_every_way_to_explore_plays_the_same_episodes(tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    options = ["--tasks", "2", "--repeats", "1", "--arms", "kept,anew,lanes", "--set", "method_settings.group_size=4"]
+    app(["bench", "rollout", *options, "--out", str(out)], standalone_mode=False)
+    report = json.loads(out.read_text())
+    kept, anew, lanes = (report["arms"][arm] for arm in ("kept", "anew", "lanes"))
+    assert report["same_episodes"] and report["prefix_tokens_reencoded"] == 0
+    assert kept["generated"] == anew["generated"] == lanes["generated"] > 0
+    assert kept["encoded"] == lanes["encoded"] < anew["encoded"] and lanes["forwards"] > kept["forwards"]
+    for arm in report["arms"].values():
+        assert sum(v for k, v in arm.items() if k.startswith("share/")) == pytest.approx(1)
+    assert report["seconds_ratio"]["anew"] == anew["seconds"] / kept["seconds"]
+
+
+def test_an_unknown_way_to_explore_is_an_error():
+    with pytest.raises(ConfigError, match="--arms kept,paged: 'paged' is unknown; known: kept, anew, lanes, compiled"):
+        app(["bench", "rollout", "--arms", "kept,paged"], standalone_mode=False)
+
+
+def test_compiled_decoding_is_planned_with_caches_of_rounded_shapes():
+    """524,288 tokens at 30 layers x 2 x 3 heads x 64 x 2 bytes are 11.25 GiB, four times that when rounded up."""
+    tier = load("tiers", "smol", TierConfig)
+    compiled = tier.model_copy(update={"sampling": tier.sampling.model_copy(update={"decoding": "compiled"})})
+    caches = [
+        float(re.search(r"caches ([\d.]+)", next(doctor.checks(config)).found).group(1)) for config in (tier, compiled)
+    ]
+    assert caches[1] - caches[0] == pytest.approx(3 * 524288 * 30 * 2 * 3 * 64 * 2 / 2**30, abs=0.1)

@@ -1,0 +1,203 @@
+"""The command line end to end: bad input is one paragraph on stderr and exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import yaml
+from program import run
+from report.runs import write_three_seeds
+from typer.testing import CliRunner
+
+from r3l import cli, config
+from r3l.workflow import plan as workflow
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--method", "grp0"], "no method 'grp0'; known: critique_grpo, dapo, grpo"),
+        (["train", "--env", "alfwrld"], "did you mean 'alfworld'?"),
+        (["train", "--tier", "nan"], "no tier 'nan'"),
+        (["train", "--set", "train.stepz=3"], "unknown key 'stepz' (did you mean 'steps'?)"),
+        (["train", "--set", "train.steps=many"], "'train.steps' has value 'many'"),
+        (["train", "--set", "train.steps"], "must look like key=value"),
+        (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),
+        (["evaluate", "no/such/run"], "no/such/run does not exist"),
+        (["table", "table9"], "there is no table 'table9'; known: alpha, budget, cost, fair"),
+        (["figure", "pie"], "there is no figure 'pie'"),
+        (["table", "table1", "--results", "/nonexistent"], "make table1"),
+        (["published", "--table", "table9"], "there is no published table 'table9'; known: ablation_response, alpha"),
+        (["published", "--table", "retries", "--benchmark", "DAPO"], "'retries' has nothing on 'DAPO'"),
+        (["published", "--ordering", "--table", "alpha"], "leave --table and --benchmark away"),
+        (["published", "--ordering", "--results", "/nonexistent"], "make table1"),
+        (["compare", "grp0", "--offline"], "no method 'grp0'"),
+        (["compare", "grpo", "--results", "elsewhere"], "--results is elsewhere, but runs are made under results/"),
+        (["compare", "r3l", "--offline", "--against", "raft,grp0"], "no method 'grp0'"),
+        (["compare", "r3l", "--against", "r3l"], "--against is 'r3l'; name a method other than 'r3l', or all"),
+        (["compare", "grpo", "--seeds", "one"], "--seeds is 'one'; it must be whole numbers"),
+        (["compare", "grpo", "--env", "chess"], "no env 'chess'"),
+        (["status", "--table", "pie"], "there is no table 'pie'"),
+        (["store", "--results", "/nonexistent"], "make table1"),
+        (["verify", "no/such/run"], "no/such/run/evaluation.json is missing"),
+        (["export", "no/such/run", "--to", "tensorboard"], "no/such/run/manifest.json is missing"),
+        (["task_set", "check", "--tier", "huge"], "no tier 'huge'"),
+        (["task_set", "build", "nowhere"], "nowhere"),
+        (["bench", "env", "chess"], "no env 'chess'"),
+        (["bench", "env", "--tier", "huge"], "no tier 'huge'"),
+        (
+            ["bench", "env", "--envs", "8"],
+            "r3l bench env alfworld has no option --envs; it has --tasks, --steps, --seed,",
+        ),
+        (["bench", "env", "webshop", "--envs", "8"], "r3l bench env webshop has no option --envs; it has --tasks"),
+        (["bench", "env", "webshop", "--sessions", "8"], "add --products N"),
+        (["bench", "env", "webshop", "--products", "8"], "--products needs --folder DIR"),
+        (["bench", "env", "webshop", "--products", "8", "--tasks", "1"], "leave it out, or leave out --products"),
+        (["bench", "env", "scienceworld", "--tasks", "9999"], "--tasks is 9999, but the task set has"),
+        (["catalogue", "build", "--items", "i", "--attrs", "a", "--out", "shop"], "a cannot be read"),
+        (["doctor", "--tier", "huge"], "no tier 'huge'"),
+        (["cell", "nan/alfworld/nano/r3l/0"], "no tier 'nan'; known: nano"),
+        (["cell", "nano/alfwrld/nano/r3l/0"], "did you mean 'alfworld'?"),
+        (["cell", "alfworld/nanu/r3l/0"], "there is no stored model 'nanu'; known: "),
+        (["cell", "alfworld/nano/r3/0"], "did you mean 'r3l'?"),
+        (["cell", "alfworld/nano/r3l@alpa=2/0"], "did you mean 'alpha'?"),
+        (
+            ["cell", "alfworld/nano/r3l/first"],
+            "must look like TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/nano/r3l/0",
+        ),
+        (["cell", "alfworld/r3l/0"], "must look like TIER/ENV/MODEL/METHOD/SEED"),
+        (["cell", "alfworld/nano/r3l/0", "--profile", "slrm"], "did you mean 'slurm'?"),
+    ],
+)
+def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert err.startswith("error: ") and message in err and "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+def test_unknown_options_are_exit_code_2(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "train", "--sead", "3")
+    assert code == 2 and "--sead" in err
+
+
+def test_unknown_key_in_a_file_names_file_key_and_fix(monkeypatch, capsys, tmp_path):
+    copy = tmp_path / "configs"
+    for kind in ("tiers", "envs", "methods"):
+        (copy / kind).mkdir(parents=True)
+        for path in (config.CONFIGS / kind).glob("*.yaml"):
+            (copy / kind / path.name).write_text(path.read_text())
+    tier = yaml.safe_load((copy / "tiers" / "nano.yaml").read_text())
+    tier["train"]["learning_rte"] = 1
+    (copy / "tiers" / "nano.yaml").write_text(yaml.safe_dump(tier))
+    monkeypatch.setattr(config.files, "CONFIGS", copy)
+    code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo")
+    assert code == 2
+    assert "tiers/nano.yaml" in err and "'train.learning_rte'" in err
+
+
+def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
+    def broken(*arguments, **options):
+        raise RuntimeError("a defect of ours")
+
+    monkeypatch.setattr(config, "resolve", broken)
+    monkeypatch.setattr(sys, "argv", ["r3l", "train"])
+    with pytest.raises(RuntimeError, match="a defect of ours"):
+        cli.main()
+
+
+GROUPS = [(f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups]
+VERBS = [f"{group}{verb.name}" for group, app in [("", cli.app), *GROUPS] for verb in app.registered_commands]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example(verb):
+    result = CliRunner().invoke(cli.app, [*verb.split(), "--help"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0
+    assert f"Example: r3l {verb}" in " ".join(result.stdout.split())
+
+
+def test_lists_as_json(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "methods", "--json")
+    assert code == 0
+    assert {"zero_shot", "grpo", "r3l"} <= {row["method"] for row in json.loads(out)["methods"]}
+    _, out, _ = run(monkeypatch, capsys, "envs", "--json")
+    assert "alfworld" in {row["env"] for row in json.loads(out)["envs"]}
+
+
+def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
+    three_seeds = write_three_seeds(tmp_path / "results")
+    out = tmp_path / "out" / "table1.csv"
+    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", three_seeds, "--out", out, "--json")
+    assert code == 0 and len(json.loads(text)["rows"]) == 9 and out.is_file()
+    shown = ("figure", "learning_curves", "--results", three_seeds)
+    code, text, _ = run(monkeypatch, capsys, *shown, "--out", tmp_path)
+    assert code == 0 and (tmp_path / "learning_curves.png").is_file() and (tmp_path / "learning_curves.pdf").is_file()
+    code, _, err = run(monkeypatch, capsys, *shown, "--rows", "zero_shot", "--out", tmp_path)
+    assert code == 2 and "none of them was trained" in err
+    code, _, err = run(monkeypatch, capsys, "figure", "pivot", "--table", "table9", "--results", three_seeds)
+    assert code == 2 and "there is no table 'table9'" in err
+
+
+def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "llama.csv"
+    code, text, err = run(monkeypatch, capsys, "table", "llama", "--results", tmp_path, "--out", out, "--json")
+    assert (code, err) == (0, "") and len(json.loads(text)["rows"]) == 63
+    assert {path.name for path in tmp_path.iterdir()} == {"llama.csv", "llama.md", "llama.tex"}
+
+
+def test_published_numbers_are_checked_and_ordered(monkeypatch, capsys, tmp_path):
+    arguments = ("published", "--table", "table2", "--benchmark", "ALFWorld")
+    code, text, _ = run(monkeypatch, capsys, *arguments, "--out", tmp_path / "p.csv", "--json")
+    assert code == 0 and json.loads(text)["summary"]["impossible"] == 3
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 6
+    code, text, _ = run(monkeypatch, capsys, *arguments)
+    assert "not 101/140" in text and "author" not in text
+    stored = config.ROOT / "results" / "stored"
+    code, text, _ = run(monkeypatch, capsys, "published", "--ordering", "--results", stored, "--json")
+    assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}
+
+
+def test_doctor_reports_every_check_as_json(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "doctor", "--json")
+    report = json.loads(out)
+    assert code == (0 if report["ok"] else 2)
+    names = {check["name"] for check in report["checks"]}
+    assert {"python", "torch", "textworld", "free memory", "write permission", "ALFWorld engine"} <= names
+    assert all(check["ok"] or check["fix"] for check in report["checks"])
+
+
+def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "task_sets.json"
+    code, _, _ = run(monkeypatch, capsys, "task_set", "check", "--out", out)
+    assert code == 0
+    assert json.loads(out.read_text())["task_sets"]["test"]["tasks"] > 0
+
+
+def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    code, _, err = run(monkeypatch, capsys, "sft", "nano", "--out", tmp_path)
+    assert code == 2 and "already holds a model" in err
+
+
+def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
+    stored = config.ROOT / "results" / "stored"
+    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", stored, "--offline", "--json")
+    code, text, err = run(monkeypatch, capsys, *command)
+    assert (code, err) == (0, "")
+    opponents = [row["against"] for row in json.loads(text)["rows"]]
+    assert opponents == [m for m in workflow.tables()["table1"].methods if m != "r3l"] and len(opponents) == 11
+
+
+def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):
+    stored = config.ROOT / "results" / "stored"
+    code, text, err = run(monkeypatch, capsys, "table", "table_rltf", "--results", stored, "--json")
+    assert (code, err) == (0, "")
+    assert {row["env"] for row in json.loads(text)["rows"]} <= {"math", "knights_knaves", "shortest_path"}
+    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", stored, "--json")
+    assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}

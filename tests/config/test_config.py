@@ -1,0 +1,206 @@
+"""Configuration: what is wrong is named with file, key, value and fix, before any work starts."""
+
+import json
+
+import pytest
+import yaml
+
+from r3l import config
+from r3l.config import (
+    CONFIGS,
+    PROFILES,
+    MethodConfig,
+    TierConfig,
+    build_method,
+    load,
+    load_method,
+    names,
+    resolve,
+    validate,
+)
+from r3l.config.schemas import schemas
+from r3l.core.errors import ConfigError
+from r3l.workflow import plan as workflow
+
+
+def test_committed_schemas_are_those_of_the_models():
+    for stem, schema in schemas().items():
+        found = json.loads((CONFIGS / "schemas" / f"{stem}.json").read_text())
+        assert found == schema, f"run: python -m r3l.config.schemas ({stem})"
+
+
+@pytest.mark.parametrize("kind", ["tiers", "envs", "models", "methods", "tables"])
+def test_every_value_names_its_source(kind):
+    def leaves(content, prefix=""):
+        for key, value in content.items():
+            if isinstance(value, dict):
+                yield from leaves(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}"
+
+    def sourced(leaf, sources):
+        parts = leaf.split(".")
+        return any(".".join(parts[:n]) in sources for n in range(1, len(parts) + 1))
+
+    naming = {"tier", "env", "method", "table", "title", "label", "code", "extends", "engine", "model", "prompts"}
+    naming |= {"baseline", "kind"} if kind == "tables" else set()
+    for name in names(kind):
+        content = yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text())
+        sources = content.pop("sources")
+        found = set(leaves(content)) - naming
+        assert {leaf for leaf in found if not sourced(leaf, sources)} == set(), name
+        assert all(any(f"{leaf}.".startswith(f"{key}.") for leaf in found) for key in sources), name
+
+
+@pytest.mark.parametrize("method", names("methods"))
+def test_every_method_resolves_and_builds(method):
+    run = resolve("nano", "alfworld", method, 0)
+    assert run.cell == f"nano/alfworld/nano/{method}"
+    assert build_method(run).describe().keys() >= run.method_settings.keys()
+
+
+def test_an_extension_changes_only_what_it_names():
+    r3l, ablation = load_method("r3l"), load_method("r3l_no_credit")
+    assert ablation.settings == r3l.settings | {"credit": []} and ablation.code == r3l.code
+    for profile in PROFILES:
+        expected = r3l.settings_in(profile, "nano") | {"credit": []}
+        assert ablation.settings_in(profile, "nano") == expected
+    assert ablation.label != r3l.label
+
+
+def test_an_ablation_is_not_undone_by_a_tier_or_a_profile():
+    """The nano tier sets R3L's guidance; r3l_no_guidance has none all the same."""
+    assert load_method("r3l").settings_in("paper", "nano")["guidance"] == "suggestion"
+    assert load_method("r3l_no_guidance").settings_in("paper", "nano")["guidance"] == "none"
+    assert load_method("r3l_no_amplification").settings_in("released_code", "nano")["amplify_rule"] == "none"
+    assert load_method("grpo_amplified").settings_in("paper", "nano")["loss_agg"] == "token_mean"
+    assert load_method("grpo_amplified").settings_in("released_code", "nano")["loss_agg"] == "microbatch_released"
+
+
+def test_precedence_is_settings_profile_tier_variant_override():
+    def setting(method, key, *overrides):
+        return resolve("nano", "alfworld", method, 0, overrides=list(overrides)).method_settings[key]
+
+    assert setting("r3l", "amplify_rule") == "paper"
+    assert setting("r3l@profile=released_code", "amplify_rule") == "released_code"
+    assert setting("r3l@profile=released_code", "guidance_place") == "user_turn"  # the tier's; released: system_message
+    assert setting("r3l@profile=released_code,amplify_rule=none", "amplify_rule") == "none"
+    assert setting("r3l@alpha=5", "alpha", "method_settings.alpha=7") == 7
+
+
+def test_variants_are_methods_of_their_own():
+    plain, other = resolve("nano", "alfworld", "r3l", 0), resolve("nano", "alfworld", "r3l@alpha=5,train.steps=7", 0)
+    assert other.cell == "nano/alfworld/nano/r3l@alpha=5,train.steps=7"
+    assert (other.method_settings["alpha"], other.train.steps) == (5, 7)
+    assert other.method_label == "R3L (alpha=5, train.steps=7)" and other.fingerprint() != plain.fingerprint()
+    assert resolve("nano", "alfworld", "dapo@profile=released_code", 0).train.lr_warmup_steps == 20
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("r3l@alpa=5", "unknown key 'alpa' (did you mean 'alpha'?)"),
+        ("r3l@alpha", "must look like key=value"),
+        ("r3l@profile=papper", "no profile 'papper'; known: paper, released_code, fair"),
+        ("r3l@train.step=5", "unknown key 'step' (did you mean 'steps'?)"),
+        ("r3l@pivot=end", "key 'pivot' has value 'end'"),
+    ],
+)
+def test_bad_variants(method, words):
+    with pytest.raises(ConfigError) as error:
+        resolve("nano", "alfworld", method, 0)
+    assert words in str(error.value)
+
+
+def test_a_method_without_code_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("{method: mine, label: Mine, sources: {}}")
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    with pytest.raises(ConfigError, match="mine.yaml: key 'code' is missing"):
+        resolve("nano", "alfworld", "mine", 0)
+
+
+@pytest.mark.parametrize("table", workflow.tables().values(), ids=lambda t: t.table)
+def test_every_row_of_every_table_resolves(table):
+    rows = [resolve("nano", "alfworld", name, 0) for name in table.methods]
+    assert table.baseline in (table.methods if table.kind == "scores" else [""])
+    assert set(table.core) <= set(table.methods)
+    assert len({run.fingerprint() for run in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["train.step=3"], "unknown key 'step' (did you mean 'steps'?)"),
+        (["train.steps=many"], "key 'train.steps' has value 'many'"),
+        (["train.lr=-1"], "key 'train.lr' has value -1"),
+        (["nonsense"], "must look like key=value"),
+        (["method_settings.alpa=2"], "unknown key 'alpa' (did you mean 'alpha'?)"),
+        (["method_settings.group_size=0"], "key 'group_size' has value 0"),
+    ],
+)
+def test_bad_overrides(overrides, words):
+    with pytest.raises(ConfigError) as error:
+        resolve("nano", "alfworld", "r3l", 0, overrides=overrides)
+    assert words in str(error.value)
+
+
+def test_unknown_names_list_what_there_is():
+    with pytest.raises(ConfigError, match=r"no method 'gropo'; known: .*grpo.*did you mean 'grpo'"):
+        resolve("nano", "alfworld", "gropo", 0)
+    with pytest.raises(ConfigError, match="no tier 'huge'"):
+        resolve("huge", "alfworld", "grpo", 0)
+
+
+def test_unknown_and_missing_keys_of_a_file_are_named():
+    content = yaml.safe_load((CONFIGS / "tiers" / "nano.yaml").read_text())
+    content["train"]["learning_rate"] = 1
+    del content["sampling"]["max_tokens"]
+    with pytest.raises(ConfigError) as error:
+        validate(TierConfig, content, "here.yaml")
+    assert "here.yaml" in str(error.value)
+    assert "unknown key 'train.learning_rate'" in str(error.value)
+    assert "key 'sampling.max_tokens' is missing" in str(error.value)
+
+
+def test_a_broken_yaml_file_is_named(tmp_path, monkeypatch):
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "odd.yaml").write_text("method: [")
+    monkeypatch.setattr(config.files, "CONFIGS", tmp_path)
+    with pytest.raises(ConfigError, match=r"odd\.yaml: not valid YAML"):
+        load("methods", "odd", MethodConfig)
+
+
+def test_the_fingerprint_sees_what_matters_and_nothing_else():
+    def fingerprint(*overrides, seed=0, model=None):
+        return resolve("nano", "alfworld", "r3l", seed, model, list(overrides)).fingerprint()
+
+    base = fingerprint()
+    assert base == fingerprint("workers=7") == fingerprint("train.save_every=1")
+    changed = [fingerprint("train.lr=1e-3"), fingerprint(seed=1), fingerprint("method_settings.alpha=2")]
+    changed += [fingerprint("threads=7"), fingerprint(model="other")]
+    assert len({base, *changed}) == len(changed) + 1
+
+
+def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work():
+    assert resolve("nano", "webshop", "r3l", 0).env_settings.options == {}
+    assert resolve("nano", "webshop", "r3l@profile=released_code", 0).env_settings.options == {"penalty": 0.1}
+    science = resolve("nano", "scienceworld", "grpo@profile=released_code", 0)
+    assert science.env_settings.options == {"reward": "max_delta_released"}
+    run = resolve("nano", "webshop", "r3l", 0, overrides=["env_settings.options.penalty=0.2"])
+    assert run.env_settings.options == {"penalty": 0.2}
+    for override in ("env_settings.options.penalty=-1", "env_settings.options.fine=1"):
+        with pytest.raises(ConfigError, match=r"webshop\.(penalty is -1|fine is 1).*known keys: penalty"):
+            resolve("nano", "webshop", "r3l", 0, overrides=[override])
+
+
+def test_a_line_of_a_response_is_no_sample_of_its_own():
+    with pytest.raises(ConfigError, match="turns=whole"):
+        resolve("nano", "math", "grpo", 0, overrides=["samples=turn"])
+    whole = resolve("nano", "math", "grpo", 0, overrides=["samples=turn", "env_settings.options.turns=whole"])
+    assert whole.samples == "turn" and resolve("nano", "alfworld", "grpo", 0, overrides=["samples=turn"])
+
+
+def test_an_environment_changes_the_tier_and_a_variant_changes_it_again():
+    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 8
+    assert resolve("nano", "scienceworld", "grpo", 0).train.tasks_per_step == 4
+    assert resolve("nano", "scienceworld", "grpo@train.tasks_per_step=6", 0).train.tasks_per_step == 6

@@ -1,0 +1,74 @@
+"""Reflections held against the environment's critic, on real ALFWorld episodes, by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from scripted import TASK, Scripted, ctx, say
+
+from r3l.core.pool import EnvironmentPool
+from r3l.core.rollout import play
+from r3l.diagnosis import count_retry, diagnose
+from r3l.reflection import Report
+from r3l.runs import metrics as accounting
+
+CAUSE = "not possible there"  # what the reviewer of ALFWorld says of ``fly``
+
+
+@pytest.fixture
+def failed():
+    """An rollout context and an episode whose needless first turns do not matter: the impossible ``fly`` at turn 2
+    ended it."""
+    pool = EnvironmentPool("alfworld", 0)
+    a = ctx(Scripted([say("look"), say("look"), say("fly")]), pool)
+    episode = asyncio.run(play(a, TASK, 0))
+    yield a, episode
+    pool.close()
+
+
+def a_report(pivot, cause):
+    return Report("failure", "go on", pivot, {"root_cause_analysis": cause})
+
+
+@pytest.mark.parametrize(
+    ("pivot", "cause", "exact", "near", "grade"),
+    [
+        (2, f"It was {CAUSE.upper()}.", 1, 1, "accurate"),
+        (1, CAUSE, 0, 1, "accurate"),
+        (0, CAUSE, 0, 0, "partial"),
+        (1, "bad luck", 0, 1, "partial"),
+        (0, "bad luck", 0, 0, "wrong"),
+    ],
+)
+def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade):
+    a, episode = failed
+    assert a.dialogue.review(episode.ended())["root_cause_analysis"] == CAUSE
+    assert diagnose(a_report(pivot, cause), episode, a) == 2
+    found = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
+    assert found == (1, exact, near)
+    assert {key: n for key, n in a.counters.items() if key.startswith("diagnosis/")} == {f"diagnosis/{grade}": 1}
+
+
+def test_without_a_critic_nothing_is_counted(failed):
+    a, episode = failed
+    a.dialogue.review = lambda ended: None
+    before = dict(a.counters)
+    assert diagnose(a_report(2, CAUSE), episode, a) is None
+    count_retry(a, 2, None, True)
+    assert dict(a.counters) == before
+
+
+def test_retries_count_by_where_they_started():
+    a = ctx(Scripted([]), None)
+    for pivot, success in ((4, True), (5, False), (6, True), (6, True), (3, False), (7, True)):
+        count_retry(a, pivot, 5, success)
+    found = accounting.rates(a.counters)
+    assert found["retry_success_right_pivot"] == pytest.approx(3 / 4)  # 4, 5, 6, 6
+    assert found["retry_success_wrong_pivot"] == pytest.approx(1 / 2)  # 3, 7
+
+
+def test_runs_that_were_not_graded_have_no_rates():
+    found = accounting.rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
+    assert found["pivot_oracle_agreement"] == pytest.approx(1 / 3)
+    assert found["pivot_oracle_near"] is None and found["diagnosis_accurate"] is None

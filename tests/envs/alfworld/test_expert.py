@@ -1,0 +1,62 @@
+"""The scripted agent of ALFWorld on the real engine (what holds for every environment: tests/envs/test_lessons.py)."""
+
+import re
+
+import pytest
+
+from r3l.core.worker import RecordedEnvironment
+from r3l.envs.alfworld.demonstrations import CURRICULUM
+from r3l.envs.alfworld.engine import AlfworldEngine
+from r3l.envs.alfworld.expert import DEVICES, kind_of
+from r3l.envs.alfworld.goals import FAMILIES, parse_goal
+from r3l.envs.alfworld.houses import generate
+from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates, demonstrate
+
+ERRING = ErrorRates(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.6, blunder=0.3)
+NAME = re.compile(r"\b[a-z]+ \d+\b")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = AlfworldEngine()
+    yield RecordedEnvironment(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_careful_agent_wins_from_the_text_alone(engine, family):
+    for seed in range(5):
+        d = demonstrate(CURRICULUM, engine, generate(family, 500 + seed, 7, 8), 0, CAREFUL, 40)
+        assert d.success and d.reward == 1 and d.retry == ()
+
+
+@pytest.fixture(scope="module")
+def erring(engine):
+    tasks = [generate(family, 900 + k, 7, 8) for family in FAMILIES for k in range(4)]
+    return [demonstrate(CURRICULUM, engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
+
+
+def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
+    checked = 0
+    for d in erring:
+        pivot = d.review["retry_from_step"]
+        if pivot is None:
+            continue
+        shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])])
+        named = set(NAME.findall(d.review["improvement_suggestion"]))
+        assert named <= set(NAME.findall(shown)), (named, shown)
+        checked += len(named)
+    assert checked > 50
+
+
+def test_a_blunder_is_inadmissible_and_ends_the_episode(erring):
+    blundered = [d for d in erring if d.error == "inadmissible"]
+    assert blundered
+    for d in blundered:
+        assert not d.success
+        assert d.steps[-1].action not in d.steps[-1].now.admissible
+
+
+def test_goal_needs_a_device_that_exists():
+    goal = parse_goal("put a hot mug in shelf")
+    assert DEVICES[goal.state] == "microwave" and kind_of("mug 2") == "mug"

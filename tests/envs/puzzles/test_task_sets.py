@@ -1,0 +1,147 @@
+"""TaskSets: made to order, of different contents, committed, and loud when they differ."""
+
+import itertools
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+import r3l.envs.base.task_sets
+from r3l.core.errors import ConfigError, DataError
+from r3l.envs.base.task_sets import committed, committed_path, sha256_of, split_hash
+from r3l.envs.puzzles import PACKAGE, task_sets
+from r3l.envs.puzzles.base import item
+from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.validate import build, prove
+
+NANO = [f"{name}_nano" for name in PUZZLES]
+GROUPS = {
+    "knights_knaves": {"test": {"2 people": 60, "3 people": 140}, "train": {"2 people": 150, "3 people": 450}},
+    "binary_matrix": {"test": {"3x3": 60, "4x4": 140}, "train": {"3x3": 150, "4x4": 450}},
+    "shortest_path": {"test": {"feasible": 150, "infeasible": 50}, "train": {"feasible": 450, "infeasible": 150}},
+    "countdown": {"test": {"3 numbers": 100, "4 numbers": 100}, "train": {"3 numbers": 300, "4 numbers": 300}},
+}
+
+
+@pytest.mark.parametrize("name", NANO)
+def test_nano_panels_are_committed_grouped_and_apart(name):
+    found = {split: PACKAGE.tasks(f"{name}/{split}") for split in ("train", "test")}
+    kind = PUZZLES[name.removesuffix("_nano")]
+    for split, tasks in found.items():
+        assert Counter(task.group for task in tasks) == GROUPS[kind.name][split]
+        assert [task.id for task in tasks] == sorted(task.id for task in tasks) == listed(name, split)
+        assert sha256_of(tasks) == PACKAGE.task_set_hash(f"{name}/{split}")
+        assert all(set(task.payload) == {"puzzle", "data", "answer", "problem"} for task in tasks)
+    keys = [kind.key(task.payload["data"]) for tasks in found.values() for task in tasks]
+    assert len(set(keys)) == len(keys) == 800
+    spare = [task_sets.sft_task(k, name) for k in range(400)]
+    assert not {kind.key(task.payload["data"]) for task in spare} & set(keys)
+    assert len({task.group for task in spare}) == 2 and task_sets.sft_task(3, name) == spare[3]
+
+
+def listed(name, split):
+    return committed("puzzles", name)["splits"][split]["ids"]
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_the_test_sets_of_rltfs_size_need_no_training_set(name):
+    tasks = task_sets.tasks(f"{name}_rltf/test")
+    assert len(tasks) == 200 and not task_sets._allocation(f"{name}_rltf").splits["train"]
+    about = committed("puzzles", f"{name}_rltf")["splits"]
+    assert about["train"]["tasks"] == (4800 if name == "countdown" else 19_800) and "ids" not in about["train"]
+    assert len(split_hash("puzzles", f"{name}_rltf", "train")) == 64
+
+
+@pytest.mark.parametrize("name", ["binary_matrix_rltf", "shortest_path_rltf"])
+def test_no_matrix_of_the_test_set_is_among_the_first_training_problems(name):
+    task_set = task_sets.Allocation(task_sets.definition(name))
+    while len(task_set.splits["train"]) < 1500:
+        task_set._make()
+    keys = [task_set.puzzle.key(t.payload["data"]) for tasks in task_set.splits.values() for t in tasks]
+    assert len(set(keys)) == len(keys) == 1700
+    assert [t.id for t in task_set.splits["test"]] == [t.id for t in task_sets.regenerate(name, "test")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUZZLES)
+def test_training_sets_of_rltfs_size_are_those_committed(name):
+    assert len(task_sets.tasks(f"{name}_rltf/train")) == (4800 if name == "countdown" else 19_800)
+
+
+@pytest.mark.slow
+def test_without_leaving_out_repeats_half_the_test_matrices_would_be_trained_on():
+    """As in RLTF's set, where 12,048 of 20,000 differ and 97 of the last 200 are in train."""
+    found = [item("binary_matrix", 0, k, min_n=3, max_n=5, p_zero=0.25)["metadata"]["matrix"] for k in range(20_000)]
+    texts = [json.dumps(matrix) for matrix in found]
+    train = set(texts[:19_800])
+    assert len(set(texts)) == 11_968 and sum(text in train for text in texts[19_800:]) == 92
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """The committed file of the matrices, where it may be damaged."""
+    original = committed_path("puzzles", "binary_matrix_nano")
+    copy = tmp_path / "puzzles" / "task_sets" / original.name
+    copy.parent.mkdir(parents=True)
+    shutil.copy(original, copy)
+    monkeypatch.setattr(r3l.envs.base.task_sets, "HERE", tmp_path)
+    return copy
+
+
+def test_building_proves_every_task_and_writes_the_committed_bytes(copied):
+    before = copied.read_bytes()
+    copied.unlink()
+    assert build("binary_matrix_nano") == copied and copied.read_bytes() == before
+
+
+def test_other_tasks_than_the_committed_ones_are_refused(copied):
+    content = json.loads(copied.read_text())
+    content["splits"]["test"]["sha256"] = "0" * 64
+    copied.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="r3l task-set build binary_matrix_nano --env puzzles"):
+        task_sets.tasks("binary_matrix_nano/test")
+
+
+def test_a_task_with_a_wrong_answer_is_not_proved():
+    task = task_sets.regenerate("shortest_path_nano", "test")[0]
+    prove(task)
+    wrong = dict(task.payload) | {"answer": "left left left left"}
+    with pytest.raises(DataError, match=f"task {task.id}: its answer does not verify"):
+        prove(type(task)(task.id, task.env, task.split, task.group, wrong))
+
+
+def test_unknown_panels_and_splits_are_named():
+    with pytest.raises(ConfigError, match="binary_matrix_nano/SPLIT"):
+        task_sets.tasks("micro/test")
+    with pytest.raises(ConfigError, match="has no split 'dev'; it has test, train"):
+        task_sets.tasks("countdown_nano/dev")
+
+
+def allocation(**changes):
+    wanted = task_sets.definition("binary_matrix_nano").model_dump() | changes
+    return task_sets.Allocation(task_sets.Definition.model_validate(wanted))
+
+
+def test_a_group_that_never_comes_is_an_error(monkeypatch):
+    monkeypatch.setattr(task_sets, "_IN_VAIN", 50)
+    with pytest.raises(ConfigError, match=r"still missing: \{'test': \{'5x5': 1\}\}"):
+        allocation(splits={"test": {"5x5": 1}}).split("test")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"), [("p_zero", 2, "p_zero"), ("min_n", 5, "min_n is 5, more than max_n")]
+)
+def test_a_wrong_difficulty_is_an_error(key, value, told):
+    wrong = {"seed": 0, "style": "compact", "min_n": 3, "max_n": 4, "p_zero": 0.25} | {key: value}
+    with pytest.raises(ConfigError, match=rf"puzzles_binary_matrix_nano.yaml: difficulty: (?s:.*){told}"):
+        allocation(difficulty=wrong).split("test")
+
+
+def test_the_first_split_takes_first_and_all_takes_whatever_comes():
+    task_set = allocation(splits={"test": {"3x3": 2}, "train": {"all": 5}})
+    task_set.split("train")
+    order = sorted(itertools.chain(*task_set.splits.values()), key=lambda task: task.id)
+    small = [task for task in order if task.group == "3x3"]
+    assert task_set.splits["test"] == small[:2] and len(task_set.splits["train"]) == 5
+    assert {task.split for task in task_set.splits["train"]} == {"train"} and task_set.spare == []

@@ -1,0 +1,117 @@
+"""The scripted agent of ScienceWorld on the real simulator (what holds everywhere: tests/envs/test_lessons.py)."""
+
+import json
+
+import pytest
+from dove_egg import SOLUTION
+
+from r3l.core.worker import RecordedEnvironment
+from r3l.envs.scienceworld import PACKAGE, task_sets
+from r3l.envs.scienceworld.demonstrations import CURRICULUM
+from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
+from r3l.envs.scienceworld.expert import ScienceBelief, plan
+from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates, demonstrate
+from r3l.envs.scripted.expert import review
+from r3l.sft.nano_model import build_tokenizer
+
+ERRING = ErrorRates(slip_low=0.3, slip_high=0.6, habit=0.8, forget=0.6, blunder=0.3)
+FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
+GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
+
+
+def test_plan_follows_what_has_been_done():
+    expert = ScienceBelief.at_start(SOLUTION, FIRST)
+    assert plan(expert) == SOLUTION
+    assert expert.hint() == SOLUTION[:2]  # no text has shown the egg yet
+    expert.see("teleport to outside", "You teleport to the outside.")
+    expert.see("look around", GARDEN)
+    assert plan(expert) == expert.hint() == SOLUTION[2:]
+    expert.see("teleport to kitchen", "You teleport to the kitchen.")
+    assert plan(expert) == ["teleport to outside", *SOLUTION[2:]]
+    expert.see("teleport to outside", "You teleport to the outside.")
+    expert.see("focus on dove", "No known action matches that input.")
+    assert plan(expert) == SOLUTION[2:]
+    expert.see("focus on axe", "You focus on the axe.")
+    assert plan(expert) == []
+
+
+def test_review_finds_the_turn_by_hand():
+    answers = [
+        ("teleport to outside", "You teleport to the outside."),
+        ("look around", GARDEN),
+        ("focus on axe", "You focus on the axe."),
+    ]
+    assert review(ScienceBelief.at_start(SOLUTION, FIRST), answers, False, 12) == {
+        "trajectory_summary": "3 steps, 1 places",
+        "root_cause_analysis": "axe is wrong",
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": ", then ".join(SOLUTION[2:]),
+        "retry_from_step": 2,
+    }
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = RecordedEnvironment(ScienceWorldEngine())
+    yield engine
+    engine.engine.close()
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    """One problem of each task type."""
+    return list({task.payload["task"]: task for task in task_sets.tasks("nano/test")}.values())
+
+
+@pytest.fixture(scope="module")
+def erring(engine, tasks):
+    return [
+        demonstrate(CURRICULUM, engine, task, variant, ERRING, 12) for variant, task in enumerate([*tasks, *tasks[:2]])
+    ]
+
+
+def test_a_careful_agent_solves_every_task_type(engine, tasks):
+    assert len(tasks) == 7
+    for task in tasks:
+        d = demonstrate(CURRICULUM, engine, task, 0, CAREFUL, 12)
+        assert d.success and d.reward == 1 and d.retry == ()
+        assert [step.action for step in d.steps] == task.payload["solution"]
+        assert d.review["trajectory_outcome"] == "success" and d.review["retry_from_step"] is None
+
+
+def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
+    checked = 0
+    for d in erring:
+        pivot = d.review["retry_from_step"]
+        if pivot is None:
+            continue
+        shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])])
+        for action in d.review["improvement_suggestion"].split(", then "):
+            if action.startswith(("focus on ", "pick up ")):
+                assert action.removeprefix("focus on ").removeprefix("pick up ") in shown
+                checked += 1
+    assert checked >= 2
+
+
+def test_a_blunder_names_a_thing_that_is_in_no_task_and_costs_a_turn():
+    error_rates = {"slip_low": 0.2, "slip_high": 0.4, "habit": 0.5, "forget": 0.5, "blunder": 1.0}
+    (played,) = PACKAGE.demonstrations(range(1), 1, 12, error_rates)
+    (blunder,) = [step for step in played.steps if not step.imitate]
+    assert blunder.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
+    assert played.error is None
+
+
+def test_an_episode_fits_into_800_tokens_of_a_small_tokenizer(erring):
+    dialogue = ScienceWorldDialogue("compact", 12)
+    dialogs = []
+    for d in erring:
+        actions = [step.action for step in d.steps]
+        shown = [dialogue.opening(d.task, d.first)[0].content]
+        shown += [dialogue.following(d.first, actions[:k], step.now).content for k, step in enumerate(d.steps) if k]
+        said = [*(step.response for step in d.steps), json.dumps(dict(d.review))]
+        dialogs.append([*shown, *said])
+    tokenizer = build_tokenizer(text for dialog in dialogs for text in dialog)
+    # two tokens a message for its role and end
+    lengths = [sum(len(tokenizer.encode(text)) + 2 for text in dialog) for dialog in dialogs]
+    assert max(lengths) < 800, sorted(lengths)

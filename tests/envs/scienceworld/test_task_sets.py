@@ -1,0 +1,140 @@
+"""Selections and task sets: sizes worked out by hand, disjoint, committed, and loud when they differ."""
+
+from collections import Counter
+
+import pytest
+
+import r3l.envs.base.task_sets
+from r3l.core.errors import ConfigError, DataError
+from r3l.envs.base.task_sets import definition_path
+from r3l.envs.scienceworld import gold, solutions, task_sets
+from r3l.envs.scienceworld import validate as proof
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
+from r3l.envs.scienceworld.gold import shorten
+from r3l.envs.scienceworld.proposals import proposals
+from r3l.envs.scienceworld.selection import R3L_TEST, VARIATIONS, official_variations, problem, select
+
+
+def ids(tasks):
+    return {task.id for task in tasks}
+
+
+def test_r3l_selection_is_the_released_one():
+    train, test = select("r3l", "train"), select("r3l", "test")
+    assert (len(train), len(test)) == (2294, 1308)  # audit 3.4
+    assert len(R3L_TEST) == 13 and {t.group for t in test} == set(R3L_TEST)
+    assert len({t.group for t in train}) == 17 and not {t.group for t in train} & set(R3L_TEST)
+    counts = Counter(t.group for t in [*train, *test])
+    assert counts["inclined-plane-friction-named-surfaces"] == 693  # of 1386
+    assert counts["test-conductivity"] == 450
+    assert counts["lifespan-longest-lived"] == 62  # of 125
+    assert [t.id for t in test] == sorted(t.id for t in test)
+
+
+def test_official_selection_has_the_published_sizes():
+    parts = [ids(select("official", split)) for split in ("train", "dev", "test")]
+    assert [len(part) for part in parts] == [3592, 1796, 1819]
+    assert len(set.union(*parts)) == 7207 == sum(VARIATIONS.values())
+    # 10 variations: quarters of 2, so 4 train, 2 dev, and the 4 left test
+    assert [list(official_variations("identify-life-stages-2", s)) for s in ("train", "dev", "test")] == [
+        [0, 1, 2, 3],
+        [4, 5],
+        [6, 7, 8, 9],
+    ]
+
+
+def test_nano_is_disjoint_and_has_short_solutions():
+    defined = task_sets.definition("nano")
+    train, test = task_sets.tasks("nano/train"), task_sets.tasks("nano/test")
+    warm = [task_sets.sft_task(k) for k in range(300)]
+    for split, tasks in (("train", train), ("test", test)):
+        assert Counter(t.group for t in tasks) == Counter(defined.splits[split].counts)
+        assert [t.id for t in tasks] == sorted(ids(tasks)) and len(ids(tasks)) == len(tasks)
+    assert 100 <= len(test) <= 200
+    assert not ids(train) & ids(test) and not ids(warm) & ids(test) and not ids(warm) & ids(train)
+    for task in [*train, *test, *warm]:
+        assert 1 <= len(task.payload["solution"]) <= 6
+    for task in test:
+        assert task.payload["variation"] in official_variations(task.payload["task"], "test")
+
+
+@pytest.mark.parametrize("task_set", ["r3l/train", "r3l/test", "official/dev"])
+def test_committed_hash_is_that_of_the_tasks(task_set):
+    assert task_sets.sha256_of(task_sets.tasks(task_set)) == task_sets.committed_hash(task_set)
+
+
+@pytest.mark.parametrize("task_set", ["nano", "r3l/dev", "official/valid"])
+def test_unknown_panels_are_named(task_set):
+    with pytest.raises(ConfigError, match=task_set.partition("/")[2] or "must look like"):
+        task_sets.tasks(task_set)
+
+
+def write_definition(folder, monkeypatch, old, new):
+    text = definition_path("scienceworld", "nano").read_text()
+    assert old in text
+    (folder / "scienceworld_odd.yaml").write_text(text.replace(old, new))
+    monkeypatch.setattr(r3l.envs.base.task_sets, "DEFINITIONS", folder)
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("from: [test]", "from: [train]", "train and test both draw from 'train'"),
+        ("sft_from: [dev]", "sft_from: [test]", "sft_from shares"),
+        ("find-plant", "find-plants", "unknown task types find-plants"),
+        ("max_actions", "max_action", "max_action"),
+    ],
+)
+def test_bad_definitions_are_refused(tmp_path, monkeypatch, old, new, said):
+    write_definition(tmp_path, monkeypatch, old, new)
+    with pytest.raises(ConfigError, match=said):
+        task_sets.definition("odd")
+
+
+def test_more_problems_than_are_solved_are_refused(tmp_path, monkeypatch):
+    write_definition(tmp_path, monkeypatch, "{from: [test], counts: {easy: 80", "{from: [test], counts: {easy: 81")
+    with pytest.raises(ConfigError, match="easy asks for 81 of 80 problems"):  # 4 task types with 20 solved each
+        task_sets.chosen("odd", "test")
+
+
+def test_gold_paths_are_shortened():
+    path = ["open door to kitchen", "go to kitchen", "go to outside", "look around", "focus on egg", "go to kitchen"]
+    assert shorten([*path, "move egg to box", "wait1"]) == [
+        "teleport to outside",
+        "look around",
+        "focus on egg",
+        "teleport to kitchen",
+        "move egg to box",
+    ]
+
+
+def test_gold_path_of_the_simulator_is_shortened_and_solves():
+    golden, player = ScienceWorldEngine(), ScienceWorldEngine()
+    task = problem("find-plant", 7, "")
+    plan = gold.from_gold(player, task, golden.gold_actions(task))
+    assert plan == [
+        "teleport to greenhouse",
+        "look around",
+        "focus on pea plant",
+        "pick up flower pot 8",
+        "teleport to bathroom",
+        "move flower pot 8 to green box",
+    ]
+    assert proposals(player, problem("boil", 0, "")) == []
+    options = proposals(player, task)
+    assert plan in options and len(options) == 3  # cherry tree, apple tree, pea plant
+    golden.close()
+    player.close()
+
+
+def test_a_problem_without_solution_says_how_to_make_one():
+    with pytest.raises(DataError, match=r"no solution of boil-0; .*python -m envs\.scienceworld\.gold"):
+        solutions.solution("boil-0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task_set", ["r3l", "official"])
+def test_building_a_selection_writes_the_committed_bytes(tmp_path, monkeypatch, task_set):
+    before = r3l.envs.base.task_sets.committed_path("scienceworld", task_set).read_bytes()
+    monkeypatch.setattr(r3l.envs.base.task_sets, "HERE", tmp_path)
+    assert proof.build(task_set).read_bytes() == before

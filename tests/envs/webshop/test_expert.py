@@ -1,0 +1,93 @@
+"""The scripted customer of WebShop on the real engine (what holds everywhere: tests/envs/test_lessons.py)."""
+
+import pytest
+
+from r3l.core.environment import Transcript, find_package
+from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.scripted.expert import after, review
+from r3l.envs.webshop import PACKAGE
+from r3l.envs.webshop.demonstrations import CURRICULUM
+from r3l.envs.webshop.expert import ShopBelief, is_right, plan
+from r3l.sft.examples import documents_of
+from r3l.sft.nano_model import build_tokenizer
+
+ERRING = ErrorRates(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.3)
+
+
+@pytest.fixture(scope="module")
+def erring():
+    return list(CURRICULUM.demonstrations(range(100), 2, ERRING, 10))
+
+
+def test_a_careful_customer_succeeds_from_the_text_alone():
+    for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10):
+        assert d.success and d.reward == 1 and len(d.steps) <= 10
+        assert d.review["trajectory_outcome"] == "success" and d.retry == ()
+
+
+def test_a_belief_follows_the_pages(task):
+    d = next(iter(CURRICULUM.demonstrations([0], 1, CAREFUL, 10)))
+    answers = [(s.action, t.now.text) for s, t in zip(d.steps, d.steps[1:], strict=False)]
+    for turn, step in enumerate(d.steps):
+        expert = after(ShopBelief.at_start(d.first.text), answers[:turn])
+        assert step.action == plan(expert)[0] and is_right(expert, step.action)
+    last = after(ShopBelief.at_start(d.first.text), answers)
+    assert last.missing == [] and plan(last) == ["click[buy now]"]
+
+
+def test_reviews_name_nothing_that_the_pages_before_the_pivot_do_not_show(erring):
+    checked = 0
+    for d in erring:
+        pivot = d.review["retry_from_step"]
+        if pivot is None:
+            continue
+        shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])]).lower()
+        for action in d.review["improvement_suggestion"].split(", then "):
+            if action.startswith("click[") and "buy now" not in action and action not in d.steps[pivot].now.admissible:
+                assert action[len("click[") : -1] in shown, action
+                checked += 1
+    assert checked > 20
+
+
+def test_retries_correct_most_failures(erring):
+    failed = [d for d in erring if not d.success]
+    assert len(failed) > 100  # a customer who errs half of the time
+    assert sum(d.retry_success for d in failed) / len(failed) > 0.6
+
+
+def test_an_episode_with_its_review_stays_under_800_tokens(erring):
+    """Of a byte-pair tokenizer of 1,024 pieces that is trained on such episodes, as the nano model's is."""
+    assert find_package("webshop") is PACKAGE
+    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 10})
+    texts = []
+    for d in erring:
+        for _, turns in documents_of(dialogue, d, "suggestion"):
+            texts.append("\n".join(f"{' '.join(m.content for m in prompt)}\n{answer}" for prompt, answer, _ in turns))
+    tokenizer = build_tokenizer(texts)
+    lengths = sorted(len(tokenizer.encode(text)) for text in texts)
+    assert len(tokenizer) == 1024 and lengths[len(lengths) // 2] < 500
+    assert sum(length < 800 for length in lengths) / len(lengths) > 0.95
+
+
+def test_the_dialogue_reviews_what_it_can_read():
+    """A synthetic instruction is reviewed from its pages; one of the original's is not."""
+    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 10})
+    task = PACKAGE.tasks("nano/train")[0]
+    first = PACKAGE.create({}).reset(task)
+    ended = Transcript(task, first.text, (("search[nothing of the kind]", ""),), False, None)
+    found = dialogue.review(ended)
+    assert found["retry_from_step"] == 0 and found["improvement_suggestion"].startswith("search[")
+    other = Transcript(task, "Instruction:\ni need a long lasting pen", ended.answers, False, None)
+    assert dialogue.review(other) is None
+
+
+def test_buying_where_nothing_can_be_bought_is_a_mistake_with_a_cause():
+    """Everything chosen, then back to the results: the button is not on that page."""
+    d = next(d for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10) if len(d.steps) == 5)
+    steps = [step.action for step in d.steps[:-1]] + ["click[< prev]", "click[buy now]"]
+    engine, answers = PACKAGE.create({}), []
+    engine.reset(d.task)
+    for action in steps:
+        answers.append((action, engine.step(action).text))
+    found = review(ShopBelief.at_start(d.first.text), answers, False, 10)
+    assert (found["retry_from_step"], found["root_cause_analysis"]) == (5, "click[buy now] does not help")

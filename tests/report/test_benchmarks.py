@@ -1,0 +1,117 @@
+"""The table of question sets: evaluations as `r3l evaluate --set` leaves them, beside published numbers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from r3l.core.environment import Message
+from r3l.core.errors import DataError
+from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply, evaluate_sets
+from r3l.report import benchmarks as benchmarks
+from r3l.report import make, records
+from r3l.workflow import plan as workflow
+
+TABLE = workflow.tables()["zero_shot"]
+
+
+class Forty:
+    """40 questions a set, as AMC23 has; replies to the first ``right`` are right, the last one is cut off."""
+
+    def __init__(self, prompt, model, right):
+        self.settings = {"protocol": "standard", "prompt": prompt}
+        self.name, self.batch, self.threads, self.right = model, 40, 1, right
+
+    def questions(self, name):
+        return [BenchmarkItem(f"{name}/{k}", name, str(k), "1", f"hash{k}") for k in range(40)]
+
+    def opening(self, question):
+        return [Message("user", question.text)]
+
+    def judge(self, question, replies):
+        return Grading({"strict": Grade(replies[-1].text == "1", "graded" if replies[-1].text else "none")})
+
+    def respond(self, dialogs, addresses):
+        numbers = [int(dialog[0].content) for dialog in dialogs]
+        return [
+            Reply("1" if k < self.right else "0" if k < 39 else "", "end" if k < 39 else "length", 1) for k in numbers
+        ]
+
+
+class Replies:
+    """The model side of the same."""
+
+    def __init__(self, benchmark):
+        self.name, self.batch, self.threads, self.settings = (
+            benchmark.name,
+            benchmark.batch,
+            benchmark.threads,
+            {"temperature": 0.0},
+        )
+        self.respond = benchmark.respond
+
+
+def evaluate(root, prompt, right, model="Qwen/Qwen2.5-1.5B-Instruct", seed=0, limit=None, sets=("amc23",)):
+    benchmark = Forty(prompt, model, right)
+    folder = root / "evaluations" / "math" / model.replace("/", "--") / f"standard-{prompt}" / f"seed{seed}"
+    evaluate_sets(benchmark, Replies(benchmark), list(sets), folder, seed, limit)
+
+
+def amc23(root):
+    made = make.make(TABLE, [], [], 3, "nano", benchmarks.find(root))
+    rows = {(row["model"], row["label"]): row for row in made.rows if row["env"] == "AMC23"}
+    return rows, made.printed
+
+
+def test_a_whole_set_is_held_against_the_paper(tmp_path):
+    evaluate(tmp_path, "boxed", 12)  # the paper: 0.300 of 40
+    evaluate(tmp_path, "tags", 20)  # the paper: 0.150
+    rows, printed = amc23(tmp_path)
+    boxed = rows["Qwen2.5-1.5B-Instruct", "zero-shot (boxed)"]
+    assert (boxed["mean"], boxed["low"], boxed["high"]) == (0.3, 0.1807, 0.4543)  # Wilson's, 12 of 40
+    assert (boxed["verdict"], boxed["paper_difference"], boxed["interval"]) == (
+        "within interval",
+        0.0,
+        "Wilson, 40 questions",
+    )
+    assert (boxed["episodes"], boxed["parse_failure_rate"], boxed["truncation_rate"]) == (40, 0.025, 0.025)
+    tags = rows["Qwen2.5-1.5B-Instruct", "zero-shot (<answer>)"]
+    assert (tags["mean"], tags["verdict"]) == (0.5, "outside")
+    cells = printed.blocks["Qwen2.5-1.5B-Instruct, ours"]["zero-shot (boxed)"]
+    assert cells["AMC23"].text == "0.300 [0.181, 0.454]" and cells["GSM8K"].text == "0/1 seeds"
+    assert any("Wilson" in note for note in printed.notes)
+
+
+def test_part_of_a_set_gets_no_verdict_and_other_models_a_block_of_their_own(tmp_path):
+    evaluate(tmp_path, "boxed", 5, limit=10)
+    evaluate(tmp_path, "boxed", 2, model="SmolLM2-135M-Instruct", sets=("amc23", "aime24"))  # aime24: not in the table
+    rows, printed = amc23(tmp_path)
+    part = rows["Qwen2.5-1.5B-Instruct", "zero-shot (boxed)"]
+    assert (part["mean"], part["verdict"], part["verdict_reason"]) == (0.5, "not comparable", "10 of 40 questions")
+    other = rows["SmolLM2-135M-Instruct", "zero-shot (boxed)"]
+    assert (other["mean"], other["verdict_reason"]) == (0.05, "the paper has no such number")
+    assert list(printed.blocks["SmolLM2-135M-Instruct, ours"]) == ["zero-shot (boxed)"]
+    assert "AIME24" not in printed.columns
+
+
+def test_several_seeds_are_the_unit(tmp_path):
+    evaluate(tmp_path, "boxed", 12, seed=0)
+    evaluate(tmp_path, "boxed", 16, seed=1)
+    row = amc23(tmp_path)[0]["Qwen2.5-1.5B-Instruct", "zero-shot (boxed)"]
+    assert (row["mean"], row["seeds_done"], row["interval"]) == (0.35, 2, "t, 2 seeds")
+    assert row["high"] == pytest.approx(0.35 + 12.7062 * 0.05, abs=1e-3)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    (tmp_path / "evaluation.json").write_text(json.dumps({"groups": {}}))
+    with pytest.raises(DataError, match=r"evaluation\.json is no evaluation of question sets"):
+        benchmarks.load([tmp_path / "evaluation.json"])
+
+
+def test_they_are_no_runs(tmp_path):
+    """They lie as deep as runs do; `r3l store` and `r3l verify --results` took them for runs."""
+    place = tmp_path / "evaluations" / "amc23" / "m" / "standard-boxed" / "seed0"
+    evaluate_sets(Forty("boxed", "m", 1), Forty("boxed", "m", 1), ["amc23"], place, seed=0)
+    assert benchmarks.find(tmp_path) == [place / "evaluation.json"]
+    assert records.find(tmp_path, may_be_none=True) == []

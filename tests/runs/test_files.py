@@ -1,0 +1,45 @@
+"""Files that a killed writer leaves: lines appended, torn, rewritten."""
+
+import gzip
+import json
+
+import pytest
+
+from r3l.core.errors import DataError
+from r3l.runs.files import append_jsonl, read_jsonl, rewrite_jsonl
+
+ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
+
+
+@pytest.fixture(params=["rows.jsonl", "rows.jsonl.gz"])
+def path(request, tmp_path):
+    found = tmp_path / request.param
+    for row in ROWS:
+        append_jsonl(found, row)
+    return found
+
+
+def test_lines_are_read_back_and_rewriting_gives_the_appended_bytes(path):
+    appended = path.read_bytes()
+    assert read_jsonl(path) == ROWS
+    rewrite_jsonl(path, ROWS)
+    assert path.read_bytes() == appended
+    rewrite_jsonl(path, [])
+    assert path.read_bytes() == b"" and read_jsonl(path) == [] == read_jsonl(path.with_name("missing"))
+
+
+def test_a_writer_killed_at_any_byte_costs_only_its_own_line(path):
+    whole = path.read_bytes()
+    lines = [json.dumps(row, sort_keys=True).encode() + b"\n" for row in ROWS]
+    two = sum(len(gzip.compress(line, mtime=0) if path.suffix == ".gz" else line) for line in lines[:2])
+    for cut in range(two, len(whole) - 1):  # all of a line but its line break is a whole line
+        path.write_bytes(whole[:cut])
+        assert read_jsonl(path) == ROWS[:2]
+
+
+def test_a_damaged_file_is_an_error_that_names_it(path):
+    content = bytearray(path.read_bytes())
+    content[0:2] = b"##"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=path.name):
+        read_jsonl(path)

@@ -1,0 +1,86 @@
+"""GPUs shared out by real processes; which ids exist is what CUDA_VISIBLE_DEVICES says, so no GPU is needed."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from r3l.core.errors import ConfigError
+from r3l.runs import gpu_locks as gpus
+
+RUN = """
+    import sys
+    from pathlib import Path
+    from r3l.runs import gpu_locks as gpus
+    gpus.PAUSE = 0.05
+    with gpus.reserved(int(sys.argv[1]), Path(sys.argv[2])) as chosen:
+        import os
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == ",".join(chosen)
+        print(",".join(chosen), flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(count) begins a run on a machine with GPUs 0 and 2; it ends when its standard input does."""
+    begun = []
+
+    def start(count):
+        environment = os.environ | {"CUDA_VISIBLE_DEVICES": "0,2", "PYTHONWARNINGS": "error"}
+        command = [sys.executable, "-c", textwrap.dedent(RUN), str(count), str(tmp_path)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, env=environment, text=True, **pipes)
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def test_every_run_has_a_gpu_of_its_own(start):
+    first, second = start(1), start(1)
+    assert sorted(process.stdout.readline().strip() for process in (first, second)) == ["0", "2"]
+
+
+def test_who_comes_late_waits_until_a_run_ends_even_by_sigkill(start):
+    first = start(1)
+    mine = first.stdout.readline().strip()
+    second = start(1)
+    other = second.stdout.readline().strip()
+    late = start(2)
+    assert late.stderr.readline() == "waiting for 2 of the GPUs 0,2\n"
+    first.send_signal(signal.SIGKILL)
+    second.communicate("")
+    assert sorted(late.stdout.readline().strip().split(",")) == sorted([mine, other])
+
+
+def test_more_than_there_are_is_an_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(ConfigError, match=r"3 GPUs are asked for in configs/resources.yaml .*, but 2 are visible"):
+        gpus.reserved(3, tmp_path).__enter__()
+
+
+@pytest.mark.parametrize(("count", "ids", "job"), [(0, "0,2", None), (1, "", None), (1, "0,2", "17")])
+def test_nothing_changes_where_nothing_is_to_be_shared_out(monkeypatch, tmp_path, count, ids, job):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ids)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    if job:
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+    with gpus.reserved(count, tmp_path):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == ids
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with gpus.reserved(1, tmp_path) as chosen:
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == chosen[0] == "0"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,2"

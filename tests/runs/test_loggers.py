@@ -1,0 +1,62 @@
+"""What other viewers get is what metrics.jsonl says, once, however often a run was resumed; by their own readers."""
+
+import shutil
+import sqlite3
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from r3l.core.errors import ConfigError
+from r3l.report import records
+from r3l.runs import loggers
+from r3l.runs.files import append_jsonl, read_jsonl
+
+RUN = next(path.parent for path in records.find(records.STORED) if path.parent.parent.name == "r3l")
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    shutil.copytree(RUN, tmp_path / "seed0")
+    for row in read_jsonl(RUN / "metrics.jsonl") if not (tmp_path / "seed0" / "metrics.jsonl").exists() else []:
+        append_jsonl(tmp_path / "seed0" / "metrics.jsonl", row)
+    return tmp_path / "seed0"
+
+
+def test_tensorboard_reads_every_metric_of_every_step(run_dir):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    lines = read_jsonl(run_dir / "metrics.jsonl")
+    loggers.export(run_dir, ["tensorboard"])
+    loggers.export(run_dir, ["tensorboard"])  # again: made anew, not added to
+    with loggers.open_loggers(["tensorboard"], run_dir, {}) as log:
+        log({"step": len(lines) + 1, "train/success": 0.5})
+    found = EventAccumulator(str(run_dir / "tensorboard")).Reload()
+    success = [(event.step, event.value) for event in found.Scalars("train/success")]
+    expected = [(line["step"], line["train/success"]) for line in lines] + [(len(lines) + 1, 0.5)]
+    assert success == [(step, pytest.approx(value)) for step, value in expected]
+    assert set(found.Tags()["scalars"]) == {key for line in lines for key in line}
+
+
+def test_wandb_offline_keeps_every_step(run_dir):
+    pytest.importorskip("wandb", reason="pip install 'r3l[loggers]'")
+    loggers.export(run_dir, ["wandb"])
+    (kept,) = (run_dir / "wandb").rglob("run-*.wandb")
+    assert b"train/success" in kept.read_bytes()
+
+
+def test_trackio_keeps_every_step(run_dir):
+    if find_spec("trackio") is None:  # not importorskip: trackio reads its folder when it is imported
+        pytest.skip("pip install 'r3l[loggers]'")
+    loggers.export(run_dir, ["trackio"])
+    (kept,) = (run_dir / "trackio").rglob("*.db")
+    with sqlite3.connect(kept) as file:
+        assert file.execute("SELECT count(*), max(step) FROM metrics").fetchone() == (30, 30)
+
+
+def test_an_unknown_sink_and_a_missing_package_are_named(run_dir, monkeypatch):
+    with pytest.raises(ConfigError, match="no logger 'excel'; known: tensorboard, wandb, trackio"):
+        loggers.export(run_dir, ["excel"])
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match="pip install wandb"):
+        loggers.export(run_dir, ["wandb"])

@@ -1,0 +1,106 @@
+"""StopSignals to stop, with real signals to this process and to a command at work."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from r3l.config import resolve
+from r3l.evaluation.evaluate import PLAYED, evaluate_run
+from r3l.local.engine import train
+from r3l.runs.files import read_jsonl
+from r3l.runs.preemption import EXIT_CODE, Preempted, stop_signals
+
+
+@pytest.fixture
+def loop():
+    with asyncio.Runner() as runner:
+        yield runner.get_loop()
+
+
+def wait(loop, received, coroutine):
+    task = loop.create_task(coroutine)
+    with received.cancelling(task):
+        return loop.run_until_complete(task)
+
+
+async def sleep_and_tell(seconds=60.0):
+    await asyncio.sleep(seconds)
+    return "done"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_an_order_wakes_a_loop_that_waits(loop, number):
+    with stop_signals() as received:
+        threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+        began = time.monotonic()
+        with pytest.raises(Preempted) as told:
+            wait(loop, received, sleep_and_tell())
+    assert time.monotonic() - began < 5
+    assert told.value.code == EXIT_CODE == 75 and told.value.order == number.name
+
+
+def test_what_is_not_played_is_finished_first(loop):
+    with stop_signals() as received:
+        os.kill(os.getpid(), signal.SIGTERM)  # in the middle of an update, say: nothing happens
+        begun = []
+
+        async def episode():
+            begun.append(1)
+
+        with pytest.raises(Preempted):
+            wait(loop, received, episode())
+        assert not begun
+
+
+def test_without_an_order_nothing_changes(loop):
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def cancelled():
+        raise asyncio.CancelledError
+
+    with stop_signals() as received:
+        assert wait(loop, received, sleep_and_tell(0)) == "done"
+        with pytest.raises(asyncio.CancelledError):
+            wait(loop, received, cancelled())
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
+    """Eight batches of 25; stopped after the first, then damaged as a kill in the middle of a line would."""
+    quiet, stopped = tmp_path / "quiet", tmp_path / "stopped"
+    r3l = [sys.executable, "-m", "r3l.cli"]
+    run = ["--env", "math", "--method", "zero_shot", "--set", "evaluation.batch=25"]
+    for run_dir in (quiet, stopped):
+        subprocess.run([*r3l, "train", *run, "--run-dir", str(run_dir)], check=True, capture_output=True)
+    subprocess.run([*r3l, "evaluate", str(quiet)], check=True, capture_output=True)
+    command = [*r3l, "evaluate", str(stopped)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not read_jsonl(stopped / PLAYED) and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGTERM)
+    _, told = process.communicate()
+    assert process.returncode == 75, told
+    assert told.splitlines()[-1] == "stopped by SIGTERM; the same command goes on from here"
+    assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {path.name for path in stopped.iterdir()}
+    assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8
+    with (stopped / PLAYED).open("ab") as file:
+        file.write(b'{"evaluated": {"ch')
+    subprocess.run(command, check=True, capture_output=True)
+    assert {path.name for path in stopped.iterdir()} == {path.name for path in quiet.iterdir()}
+    for name in ("evaluation.json", "episodes.jsonl"):
+        assert (stopped / name).read_bytes() == (quiet / name).read_bytes()
+
+
+def test_batches_of_another_checkpoint_are_played_again(tmp_path):
+    run = resolve("nano", "math", "zero_shot", 0)
+    train(run, tmp_path)
+    lies = {"checkpoint": "another", "task_set": "one", "run": run.fingerprint()}
+    (tmp_path / PLAYED).write_text(json.dumps({"evaluated": lies, "episodes": [], "generated": 0}) + "\n")
+    assert evaluate_run(tmp_path)["episodes"] == 200

@@ -1,0 +1,151 @@
+"""What training leaves for a reader: real games with scripted responses, and spans worked out by hand."""
+
+import asyncio
+import json
+
+import numpy as np
+from conftest import make_trajectory
+from scripted import TASK, WALKTHROUGH, Scripted, ctx, say
+
+from r3l.config import build_method, resolve
+from r3l.core.pool import EnvironmentPool
+from r3l.core.trajectory import Group
+from r3l.runs import trajectory_log as trajectories
+
+WIN = [say(action) for action in WALKTHROUGH]
+LOSE = [say("look"), say("fly")]
+
+
+def review(pivot, outcome="failure", suggestion="go on"):
+    content = {"trajectory_summary": "s", "root_cause_analysis": "c", "trajectory_outcome": outcome}
+    return json.dumps(content | {"improvement_suggestion": suggestion, "retry_from_step": pivot})
+
+
+R3L_SCRIPT = {"rollout": LOSE + WIN, "reflection": [review(1), review(None, "success", None)], "retry": [say("fly")]}
+
+
+def words(ids):
+    return " ".join(map(str, ids))
+
+
+def explored(name, script, **settings):
+    """The lines of a step in which ``name`` explores one task."""
+    overrides = [f"method_settings.{key}={value}" for key, value in settings.items()]
+    method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
+    pool = EnvironmentPool("alfworld", 0)
+    a = ctx(Scripted(script), pool)
+    groups = asyncio.run(method.explore(TASK, a))
+    pool.close()
+    return groups, trajectories.lines(method, [groups], a.explored, words)
+
+
+def kinds(line):
+    return [(g["objective"], [t["kind"] for t in g["trajectories"]]) for g in line["groups"]]
+
+
+def test_the_first_the_middle_and_the_last_step_are_kept():
+    assert trajectories.kept_steps(30) == {1, 15, 30}
+    assert trajectories.kept_steps(5) == {1, 3, 5}
+    assert trajectories.kept_steps(2) == {1, 2}
+    assert trajectories.kept_steps(1) == {1}
+
+
+def test_spans_are_those_of_the_credit_mask():
+    """Three turns of one prompt token and two response tokens, credit from turn 1: tokens 4, 5, 7, 8 of nine."""
+    trajectory = make_trajectory(3, pivot=1)
+    (line,) = trajectories.lines(_Even(), [[Group(trajectory.task, [trajectory])]], [trajectory], words)
+    (found,) = line["groups"][0]["trajectories"]
+    assert [turn["prompt"] for turn in found["turns"]] == ["100", "101", "102"]
+    assert [turn["response"] for turn in found["turns"]] == [
+        [("0 1", 2, False)],
+        [("10 11", 2, True)],
+        [("20 21", 2, True)],
+    ]
+    mask = [part for turn in found["turns"] for part in [False, *_flat(turn["response"])]]
+    np.testing.assert_array_equal(mask, trajectory.credit_mask().astype(bool))
+    assert np.flatnonzero(mask).tolist() == [4, 5, 7, 8]
+
+
+def _flat(response):
+    return [trained for _, tokens, trained in response for _ in range(tokens)]
+
+
+class _Even:
+    """A method for which every trajectory is worth its member's number."""
+
+    def advantages(self, group):
+        return np.asarray([t.member for t in group.trajectories], dtype=float)
+
+
+def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
+    """A failed base (2 turns) retried from turn 1 without success; a solved base with a reflection that is content."""
+    groups, (line,) = explored("r3l", R3L_SCRIPT, group_size=4)
+    assert kinds(line) == [
+        ("policy", ["base", "distilled", "base"]),
+        ("none", ["reflection", "guided_retry", "reflection"]),
+    ]
+    base, distilled, solved = line["groups"][0]["trajectories"]
+    np.testing.assert_allclose([t["advantage"] for t in (base, distilled, solved)], [-1 / 3, -1 / 3, 3.0])
+    assert [(t["pivot"], t["kept"]) for t in (base, distilled, solved)] == [(1, 0), (1, 1), (0, 0)]
+    reflection, guided, content = line["groups"][1]["trajectories"]
+    assert reflection["report"]["improvement_suggestion"] == "go on" and reflection["report"]["retry_from_step"] == 1
+    assert content["report"]["trajectory_outcome"] == "success" and content["member"] == 1
+    assert len(reflection["turns"]) == 3 and reflection["kept"] == 2  # it stands in the base's own dialog
+    assert guided["kept"] == 1 and guided["advantage"] is None
+    assert guided["turns"][1]["response"][0][0] == distilled["turns"][1]["response"][0][0]  # one response,
+    assert guided["turns"][1]["prompt"] != distilled["turns"][1]["prompt"]  # with the hint before it and without
+    trained = [any(_flat(turn["response"])) for t in (guided, reflection) for turn in t["turns"]]
+    assert not any(trained)  # nothing learns from them
+    for ours, theirs in zip((base, distilled, solved), groups[0].trajectories, strict=True):
+        assert sum(sum(_flat(turn["response"])) for turn in ours["turns"]) == theirs.credit_mask().sum()
+
+
+def test_where_a_retry_starts_is_known_even_where_everything_trains():
+    _, (line,) = explored("r3l_no_credit", R3L_SCRIPT, group_size=4)
+    distilled = line["groups"][0]["trajectories"][1]
+    assert distilled["pivot"] == 0 and distilled["kept"] == 1
+    assert all(all(_flat(turn["response"])) for turn in distilled["turns"])
+
+
+def test_reflections_that_cannot_be_used_say_why():
+    script = {"rollout": LOSE, "reflection": ["no object here"], "retry": []}
+    _, (line,) = explored("r3l", script, group_size=2)
+    (reflection,) = line["groups"][1]["trajectories"]
+    assert reflection["report"] == {"invalid": "no_json"} and reflection["stop_reason"] == "end"
+
+
+def test_several_retries_are_told_apart():
+    script = {"rollout": LOSE, "reflection": [review(1), review(0)], "retry": [*LOSE[1:], *WIN]}
+    _, (line,) = explored("r3l", script, group_size=3, retries=2)
+    found = {(t["kind"], t["attempt"]): t["kept"] for g in line["groups"] for t in g["trajectories"]}
+    assert found == {
+        ("base", 0): 0,
+        ("distilled", 0): 1,
+        ("distilled", 1): 0,
+        ("reflection", 0): 2,
+        ("reflection", 1): 2,
+        ("guided_retry", 0): 1,
+        ("guided_retry", 1): 0,
+    }
+
+
+def test_what_a_refinement_replaced_is_still_shown():
+    """Critique-GRPO trains on the refinement; the rollout and the guided retry behind it are explored, not learnt."""
+    script = {"rollout": LOSE, "critique": [review(0)], "retry": WIN}
+    _, (line,) = explored("critique_grpo", script, group_size=1, critic="model")
+    assert kinds(line) == [("policy", ["refined"]), ("none", ["base", "critique", "guided_retry"])]
+    assert "go on" in line["groups"][1]["trajectories"][1]["report"]["guidance"]
+
+
+def test_tasks_that_teach_follow_the_first():
+    """Five tasks: only the third and the fifth have an advantage that is not zero, the fourth imitates."""
+    flat, steep = make_trajectory(1), make_trajectory(1)
+    steep.member = 1
+    groups = [Group(t.task, [t]) for t in (flat, flat, steep)] + [
+        Group(flat.task, [flat], "sft"),
+        Group(flat.task, [steep]),
+    ]
+    found = trajectories.lines(_Even(), [[group] for group in groups], [], words)
+    assert [line["why"] for line in found] == ["first", "taught", "taught"]
+    assert [line["groups"][0]["objective"] for line in found] == ["policy", "policy", "sft"]
+    assert trajectories.lines(_Even(), [], [], words) == []  # every task was refused

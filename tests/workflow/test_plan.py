@@ -1,0 +1,223 @@
+"""The workflow: which jobs there are, what makes them run again, what happens to a directory in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import yaml
+
+from r3l.config import ROOT
+from r3l.core.errors import ConfigError
+from r3l.workflow import plan as workflow
+from r3l.workflow.jobs import Jobs
+
+
+def snakemake(directory, *arguments, how=("-n",)):
+    """A dry run, in an empty folder so that nothing counts as done."""
+    command = [sys.executable, "-m", "snakemake", *how, "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
+    command += ["--workflow-profile", "none", "--directory", str(directory), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def jobs(text):
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", text, flags=re.M)}
+
+
+TABLE1 = workflow.tables()["table1"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path
+
+
+def test_job_counts_of_one_and_of_three_seeds(folder):
+    code, text = snakemake(folder)
+    assert code == 0, text
+    # three environments x three methods
+    assert jobs(text) == {"task_set": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 2, "all": 1, "total": 25}
+    _, text = snakemake(folder, "results/table1.csv", "--config", "seeds=[0,1,2]", "envs=[webshop]")
+    assert jobs(text) == {"task_set": 1, "train": 9, "evaluate": 9, "table": 1, "total": 20}
+    _, text = snakemake(folder, "results/report.html", "--config", "envs=[webshop]")
+    assert jobs(text) == {"task_set": 1, "train": 3, "evaluate": 3, "figure": 1, "html_report": 1, "total": 9}
+
+
+def test_snakemakes_own_report_lists_results_by_category(folder):
+    """Finished files are enough for it, so they are made by hand. The assets of its page come with the package."""
+    done = ["task_sets/nano/alfworld.json", "table1.csv", "figures/learning_curves.png", "report.html"]
+    done += ["figures/learning_curves.pdf"]
+    done += [f"nano/alfworld/nano/zero_shot/seed0/{name}.json" for name in ("result", "evaluation")]
+    for name in done:
+        path = folder / "results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    targets = ("results/table1.csv", "results/report.html")
+    options = ("--config", "envs=[alfworld]", "methods=[zero_shot]")
+    code, text = snakemake(folder, *targets, *options, how=("--cores", "1", "--touch"))
+    assert code == 0, text
+    code, text = snakemake(folder, *targets, *options, how=("--report", "made.zip"))
+    assert code == 0, text
+    page = zipfile.ZipFile(folder / "made.zip").read("made/report.html").decode()
+    for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "learning_curves", "all of it on one page"):
+        assert expected in page
+    assert '"method": "zero_shot"' in page  # labels of a run
+
+
+def test_every_table_is_a_target_in_three_forms(folder):
+    _, text = snakemake(folder, "results/retry_improvement.md", "--config", "envs=[alfworld]")
+    assert jobs(text) == {
+        "task_set": 1,
+        "train": 1,
+        "evaluate": 1,
+        "table": 1,
+        "total": 4,
+    }  # R3L alone, which Table 1 trains
+    _, text = snakemake(folder, "results/llama.tex", "results/zero_shot.csv", "results/in_domain.md")
+    assert jobs(text) == {"table": 3, "total": 3}  # nothing that this tier could train
+
+
+def test_the_table_of_question_sets_is_made_of_the_evaluations_there_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    planned = Jobs(workflow.content(), {})
+    assert planned.evaluations("zero_shot") == []
+    found = tmp_path / "results" / "evaluations" / "math" / "m" / "standard-tags" / "seed0" / "evaluation.json"
+    found.parent.mkdir(parents=True)
+    found.touch()
+    assert planned.evaluations("zero_shot") == [str(found.relative_to(tmp_path))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("benchmarks", "sets"), ("published", "reason")]
+)
+def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
+    whole = {
+        "baseline": "a",
+        "methods": ["a"],
+        "measures": ["m"],
+        "published": ["p"],
+        "sets": {"s": "S"},
+        "reason": "r",
+    }
+    lacking = {k: v for k, v in whole.items() if k != key}
+    table = workflow.TableConfig(table="t", title="T", kind=kind, sources={}, **lacking)
+    monkeypatch.setattr(workflow, "load_config", lambda *_: table)
+    monkeypatch.setattr(workflow, "names", lambda _: ["t"])
+    with pytest.raises(ConfigError, match=rf"configs/tables/t\.yaml: key '{key}' is missing: kind '{kind}' needs it"):
+        workflow.tables()
+
+
+def test_every_figure_is_a_target(folder):
+    code, text = snakemake(folder, *(f"results/figures/{name}.pdf" for name in ("pivot", "ablations", "alpha")))
+    assert code == 0 and jobs(text)["figure"] == 3, text
+    # the ablations and values of alpha that R3L is compared with are trained: a figure has the runs of its table
+    needed = {
+        method for name in ("table1", "table2", "alpha") for method in workflow.load().rows(workflow.tables()[name])
+    }
+    assert jobs(text)["train"] == 3 * len(needed)
+
+
+def cell(directory, *arguments):
+    command = [sys.executable, "-m", "r3l.cli", "cell", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["nano/alfworld/nano/r3l@alpha=5,retries=2/3", "webshop/nano/grpo/1"])
+def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_panel(folder, name):
+    """The second has a model that is not its environment's own, and the tier of configs/workflow.yaml."""
+    *_, env, model, method, seed = name.split("/")
+    line, _ = cell(folder, name)
+    target = f"results/nano/{env}/{model}/{method}/seed{seed}/evaluation.json"
+    assert line.startswith("snakemake ") and target in shlex.split(line)
+    assert ("model=nano" in shlex.split(line)) == (env == "webshop")
+    _, text = cell(folder, name, "--run", "--", "--dry-run", "--quiet", "rules")
+    assert jobs(text) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
+
+
+def test_the_start_model_is_built_only_on_request(folder):
+    _, text = snakemake(folder, "results/models/nano")
+    assert jobs(text) == {"sft": 1, "total": 1}
+
+
+def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
+    """One real run: 200 problems by the start model."""
+    target = "results/nano/math/nano_math/zero_shot/seed0/evaluation.json"
+    run = (target, "--config", "methods=[zero_shot]", "envs=[math]")
+    code, text = snakemake(folder, *run, how=("--cores", "1"))
+    assert code == 0, text
+    for file in ("README.md", "CHANGELOG.md", "r3l/report/tables.py"):
+        os.utime(ROOT / file)
+    code, text = snakemake(folder, *run)
+    assert code == 0 and jobs(text) == {}, text
+    _, text = snakemake(folder, *run, 'set=["sampling.temperature=0.5"]')
+    assert jobs(text) == {"train": 1, "evaluate": 1, "total": 2}
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("seedz=[1]", "did you mean 'seeds'?"),
+        ("seeds=[]", "seeds"),
+        ("seeds=[1,1]", "names something twice"),
+        ("methods=[grp0]", "no method 'grp0'"),
+    ],
+)
+def test_bad_configuration_stops_before_any_job(folder, option, message):
+    code, text = snakemake(folder, "--config", option)
+    assert code != 0 and message in text and "Traceback" not in text
+
+
+def test_a_placeholder_in_a_profile_stops_before_any_job(folder):
+    code, text = snakemake(folder, "--default-resources", "slurm_account=YOUR_ACCOUNT")
+    assert code != 0 and "slurm_account is still YOUR_ACCOUNT; write yours" in text and "Traceback" not in text
+
+
+def content(**changes):
+    return yaml.safe_load(workflow.WORKFLOW.read_text()) | changes
+
+
+def test_runs_are_cells_by_seeds():
+    found = workflow.runs(workflow.load(content(seeds=[0, 5], methods=["grpo"], envs=["alfworld", "webshop"])), TABLE1)
+    cells = ("nano/alfworld/nano/grpo", "nano/webshop/nano_webshop/grpo")  # an environment may have its own start model
+    assert list(found) == [f"{cell}/seed{seed}" for cell in cells for seed in (0, 5)]
+
+
+def test_only_meaning_changes_the_fingerprint():
+    def prints(**changes):
+        return [run.fingerprint() for run in workflow.runs(workflow.load(content(**changes)), TABLE1).values()]
+
+    assert prints() == prints(set=["workers=7"])
+    assert prints() != prints(set=["train.steps=7"])
+    assert len(set(prints(seeds=[0, 1]))) == 18
+
+
+def test_options_are_quoted_for_the_shell():
+    config = workflow.load(content(set=["model=a b"]))
+    assert workflow.options(config) == "--set 'model=a b'"
+
+
+def test_unknown_keys_are_errors():
+    with pytest.raises(ConfigError, match="did you mean 'methods'"):
+        workflow.load(content(method=["grpo"]))
+
+
+def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path):
+    for expected in ("seed0.old", "seed0.old.2"):
+        run_dir = tmp_path / "seed0"
+        run_dir.mkdir()
+        (run_dir / "manifest.json").write_text(json.dumps({"fingerprint": "old"}))
+        assert workflow.set_aside(run_dir, "old") is None
+        assert workflow.set_aside(run_dir, "new") == tmp_path / expected
+        assert not run_dir.exists() and (tmp_path / expected / "manifest.json").is_file()
+
+
+def test_nothing_is_set_aside_where_nothing_is(tmp_path):
+    assert workflow.set_aside(tmp_path / "seed0", "new") is None
