@@ -30,7 +30,7 @@ class CreditSettings(BaseModel):
 def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSettings) -> None:
     """Mark a base or one of its retries as trainable from turn ``pivot`` on, where ``credit`` says so.
 
-    The base is marked whether or not the retry helped (released code, audit section 2 C).
+    The base is marked whether or not the retry helped (released code, audit 2.3).
     ``released_inverted``: of the base the prefix trains instead of the suffix, as in the released turn-level code.
     ``Trajectory.credit_mask`` does the arithmetic.
     """

@@ -1,11 +1,11 @@
 """How WebShop talks: prompts, the reading of responses, the ending rules. Two styles.
 
-``released`` follows the order and the contents of the original release's prompts (audit, section 3.3) in our own
+``released`` follows the order and the contents of the original release's prompts (audit 3.3) in our own
 words, without its claim that any page can be searched from (defect B-21: its validator allowed it only where there
 is a search bar). ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
 Both read responses by one rule: ``<think>..</think>``, then ``<action>..</action>``, the first of each. An action
 that the page does not have is passed on and changes nothing, so replaying it changes nothing either (B-18); the
-same action twice in a row ends the episode, unless it searches or turns pages (audit, section 3.1). The release
+same action twice in a row ends the episode, unless it searches or turns pages (audit 3.1). The release
 scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20): see the engine's ``penalty``.
 """
 

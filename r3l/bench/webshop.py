@@ -38,7 +38,7 @@ from r3l.envs.webshop.task_sets import tasks as tasks_of
 
 LIMIT_BYTES = 2 * 10**9  # what all processes together may keep resident (our target)
 _GOAL_PRODUCTS = 4029  # with three goals each: 12,087, as many as the original's
-_COPIES = 192  # engines x runners of the original's configuration, each with a copy of its own (audit, section 3.3)
+_COPIES = 192  # engines x runners of the original's configuration, each with a copy of its own (audit 3.3)
 _SAMPLES = (10_000, 30_000, 100_000)  # products of which copies are measured
 _DROPPED = """
 product_information brand brand_url list_price availability_quantity availability_status total_reviews

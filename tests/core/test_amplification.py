@@ -1,4 +1,4 @@
-"""Golden values of the audit, section 8: released and paper amplification of centred advantages."""
+"""Worked values (audit 6): released and paper amplification of centred advantages."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,44 @@
+"""What the tests of the pages read them with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from r3l.config import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+
+_FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def text(page: Path) -> str:
+    """A page as it stands."""
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path) -> list[str]:
+    """The contents of its code blocks."""
+    return [block.split("\n", 1)[1].rsplit("\n", 1)[0] for block in _FENCE.findall(text(page))]
+
+
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return _FENCE.sub("", text(page))
+
+
+def links(page: Path) -> Iterator[str]:
+    """The targets of its links, those to the network left out."""
+    for target in _LINK.findall(prose(page)):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            yield target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of its headings: lower case, punctuation dropped, spaces to hyphens."""
+    plain = (re.sub(r"[`*]", "", heading).strip().lower() for heading in _HEADING.findall(prose(page)))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
