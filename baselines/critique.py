@@ -96,6 +96,6 @@ def _guidance(ctx: RolloutContext, completion: Completion, turns: int) -> str | 
     if isinstance(report, Report) and report.suggestion:
         return hint(report.suggestion)
     if ctx.dialogue.style == "compact":
-        ctx.counters["critique/unread"] += 1
+        ctx.counters["critique/not_json"] += 1
         return hint(text)
     return template("guidance_critique").substitute(critique=text)

@@ -26,7 +26,7 @@ def diagnose(report: Report, base: Episode, ctx: RolloutContext) -> int | None:
     ctx.counters["pivot/with_oracle"] += 1
     ctx.counters["pivot/oracle_agrees"] += int(oracle == report.pivot)
     ctx.counters["pivot/oracle_near"] += int(near)
-    ctx.counters[f"diagnosis/{GRADES[near + _same_cause(report.content, critic)]}"] += 1
+    ctx.counters[f"reflection_quality/{GRADES[near + _same_cause(report.content, critic)]}"] += 1
     return oracle
 
 

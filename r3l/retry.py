@@ -146,4 +146,4 @@ def _count(ctx: RolloutContext, base: Trajectory, again: Trajectory, pivot: int)
     ctx.counters["retry/after_failure"] += int(not base.success)
     ctx.counters["retry/rescued"] += int(again.success and not base.success)
     ctx.counters["pivot/turns"] += pivot
-    ctx.counters["pivot/of_turns"] += len(base.turns)
+    ctx.counters["pivot/base_turns"] += len(base.turns)

@@ -24,11 +24,12 @@ from r3l.local import checkpoint
 from r3l.local.precision import lower
 from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
-from r3l.runs import metrics as accounting
+from r3l.runs import metrics as run_metrics
+from r3l.runs import step_metrics
 from r3l.runs import trajectory_log as trajectories
 from r3l.runs.files import append_jsonl, locked, write_json_atomic
 from r3l.runs.preemption import Preempted, time_limit
-from r3l.runs.recorder import METRICS, forget_after, manifest, recording, result, totals_of
+from r3l.runs.recorder import METRICS, forget_after, manifest, recording, result
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def _loop(
     with recording(run, run_dir, loggers, trainer.steps_done) as record:
         while trainer.steps_done < steps:
             metrics = _step(run, run_dir, session, trainer, tasks)
-            totals.update(totals_of([metrics]))
+            totals.update(run_metrics.totals([metrics]))
             record(metrics)
             if trainer.steps_done % run.train.save_every == 0:
                 _save(run, run_dir, session, trainer, totals)
@@ -119,7 +120,7 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
     trained = trainer.step(rows)
     if trainer.steps_done % run.train.sync_interval == 0:
         trainer.sync()
-    seconds = {"seconds/explore": middle - began, "seconds/train": time.perf_counter() - middle}
+    seconds = {"seconds/collect": middle - began, "seconds/train": time.perf_counter() - middle}
     if number in trajectories.kept_steps(run.train.steps):
         for line in trajectories.lines(trainer.method, explored, ctx.explored, session.tokenizer.decode):
             append_jsonl(run_dir / trajectories.FILE, {"step": number, "method": run.method, **line})
@@ -129,15 +130,15 @@ def _step(run: Run, run_dir: Path, session: Session, trainer: Trainer, tasks: li
     phases = {k: v for k, v in session.policy.meter.items() if k.startswith("seconds/")}
     metrics = {
         "step": number,
-        **accounting.of_groups(groups, ctx.explored, len(dropped)),
-        **accounting.of_rows(rows),
+        **step_metrics.of_groups(groups, ctx.explored, len(dropped)),
+        **step_metrics.of_rows(rows),
         **ctx.counters,
         "dropped/workers": session.pool.lost,
         **trained,
         **seconds,
         **phases,
     }
-    return metrics | {f"rate/{k}": v for k, v in accounting.rates(metrics).items() if v is not None}
+    return run_metrics.with_rates(metrics)
 
 
 def explore(

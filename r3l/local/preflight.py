@@ -48,7 +48,7 @@ def preflight(run: Run) -> dict[str, Any]:
             "limit/max": most,
             "rollouts": ctx.counters["rollouts"],
             "tokens/generated": ctx.counters["tokens/generated"],
-            "seconds/explore": middle - began,
+            "seconds/collect": middle - began,
             "seconds/compare": time.perf_counter() - middle,
             "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None,
         }

@@ -15,7 +15,7 @@ from r3l.core.batching import Row, collate, microbatches, trainable_rows
 from r3l.core.method import Batch, Method
 from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
 from r3l.local.precision import MasterWeights, keep_activations_out, vocabulary_logits
-from r3l.runs import metrics as accounting
+from r3l.runs import step_metrics
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -96,7 +96,7 @@ class Trainer:
     def step(self, rows: Sequence[Row]) -> dict[str, float]:
         """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
         useful = trainable_rows(self.method, rows)
-        metrics: dict[str, float] = defaultdict(float, accounting.of_training(rows, useful))
+        metrics: dict[str, float] = defaultdict(float, step_metrics.of_training(rows, useful))
         if any(row.mask.any() for row in useful):
             self._update(useful, metrics)
         elif rows:  # nothing to learn, but every step says how far sampling and training are apart

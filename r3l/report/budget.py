@@ -23,7 +23,7 @@ SUMS = {  # column: keys of result.json's budget
     "retries": ("retry/count",),
     "dropped": ("dropped/groups", "dropped/rejected", "dropped/no_oracle_pivot", "dropped/workers"),
 }
-PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/explore", "seconds/train")
+PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/collect", "seconds/train")
 
 
 def table(records: Sequence[Record]) -> list[Row]:
@@ -71,7 +71,7 @@ COLUMNS = {  # in print: column
     "trained": "trained_tokens",
     "masked": "masked",
     "imitated": "imitated",
-    "explore s": "seconds_explore",
+    "explore s": "seconds_collect",
     "train s": "seconds_train",
 }
 NOTE = (

@@ -16,14 +16,15 @@ from r3l.core.errors import DataError
 from r3l.evaluation import statistics
 from r3l.report.records import Record, by_method, groups, scores_S_T
 from r3l.runs.files import read_json
+from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
 Row = dict[str, Any]
 ALPHA = 0.05
 BUDGET = {
     "rollouts": "rollouts",
     "env_steps": "env_steps",
-    "generated": "tokens/generated",
-    "trained": "tokens/trained",
+    "generated": GENERATED_TOKENS,
+    "trained": TRAINED_TOKENS,
 }
 SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "env_settings")  # of a run, beside its method
 INTERVAL = ("mean", "low", "high")

@@ -11,6 +11,7 @@ from typing import Any
 from r3l.config import EnvConfig, load, variant
 from r3l.report import budget, options
 from r3l.report.records import Record, by_method
+from r3l.runs.metrics import members
 
 Row = Mapping[str, Any]
 
@@ -86,7 +87,7 @@ def endings(records: Sequence[Record]) -> list[Grid]:
             "Training episodes by ending",
             "Rollouts and retries. truncated: a response outgrew its limit; context: the dialog outgrew the model's.",
             records,
-            lambda record: _under(record, "stop/"),
+            lambda record: members(record.result["budget"], "stop"),
         ),
         _counts(
             "Reflections and critiques",
@@ -99,7 +100,7 @@ def endings(records: Sequence[Record]) -> list[Grid]:
             "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no reviewer; "
             "workers: lost with what they played, which was played again.",
             records,
-            lambda record: _under(record, "dropped/"),
+            lambda record: members(record.result["budget"], "dropped"),
             shares=False,
         ),
     ]
@@ -199,21 +200,16 @@ def _count(number: float, total: float, shares: bool) -> Cell:
     return Cell(f"{share:.1%}" if share >= 0.0005 else "< 0.1%", share, f"{number:,.0f} of {total:,.0f}")
 
 
-def _under(record: Record, prefix: str) -> dict[str, float]:
-    found = record.result["budget"].items()
-    return {key.removeprefix(prefix): value for key, value in found if key.startswith(prefix)}
-
-
 def _reviews(record: Record) -> dict[str, float]:
     """Reviews by what became of them; each is counted once."""
     counts = record.result["budget"]
     unusable = {key: number for key, number in counts.items() if "/invalid/" in key}
-    spoilt = counts.get("critique/unread", 0) + sum(n for key, n in unusable.items() if key.startswith("critique/"))
+    spoilt = counts.get("critique/not_json", 0) + sum(n for key, n in unusable.items() if key.startswith("critique/"))
     written = counts.get("critique/by_environment", 0) + counts.get("critique/by_model", 0)
     return {
         "reflections valid": counts.get("reflection/valid", 0),
         "critiques read": written - spoilt,
-        "critiques not JSON, used as text": counts.get("critique/unread", 0),
+        "critiques not JSON, used as text": counts.get("critique/not_json", 0),
         **{key.replace("/invalid/", " unusable: "): number for key, number in unusable.items()},
     }
 

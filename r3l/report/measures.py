@@ -15,7 +15,7 @@ from r3l.report.published import Reference
 from r3l.report.records import Bench, Record, by_method
 from r3l.report.tables import benchmark_of, label_of, nowhere
 from r3l.runs.files import read_json
-from r3l.runs.metrics import base_success, rates, summed
+from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 
 Row = dict[str, Any]
 Unit = Literal["share", "turns", "tokens", "s"]
@@ -86,13 +86,13 @@ MEASURES = {
     "retry_success_wrong_pivot": Measure(
         "retry success, wrong pivot", "share", "high", _rate("retry_success_wrong_pivot")
     ),
-    "diagnosis_accurate": Measure("accurate", "share", "high", _rate("diagnosis_accurate"), JUDGED),
-    "diagnosis_partial": Measure("partial", "share", "", _rate("diagnosis_partial"), JUDGED),
-    "diagnosis_wrong": Measure("misdiagnosed", "share", "low", _rate("diagnosis_wrong"), JUDGED),
+    "diagnosis_accurate": Measure("accurate", "share", "high", _rate("reflection_accurate"), JUDGED),
+    "diagnosis_partial": Measure("partial", "share", "", _rate("reflection_partial"), JUDGED),
+    "diagnosis_wrong": Measure("misdiagnosed", "share", "low", _rate("reflection_wrong"), JUDGED),
     "turns_per_task": Measure("turns a task", "turns", "low", _per_task("env_steps")),
-    "trained_tokens_per_task": Measure("trained tokens a task", "tokens", "low", _per_task("tokens/trained")),
-    "rollout_seconds": Measure("rollout s a step", "s", "low", _seconds_per_step("seconds/explore"), OUR_MACHINE),
-    "train_seconds": Measure("training s a step", "s", "low", _seconds_per_step("seconds/train"), OUR_MACHINE),
+    "trained_tokens_per_task": Measure("trained tokens a task", "tokens", "low", _per_task(TRAINED_TOKENS)),
+    "rollout_seconds": Measure("rollout s a step", "s", "low", _seconds_per_step(COLLECT_SECONDS), OUR_MACHINE),
+    "train_seconds": Measure("training s a step", "s", "low", _seconds_per_step(TRAIN_SECONDS), OUR_MACHINE),
 }
 NUMBERS = ("mean", "low", "high")
 COLUMNS = (

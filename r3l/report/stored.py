@@ -14,7 +14,7 @@ from r3l.core.errors import DataError
 from r3l.evaluation.evaluate import scores
 from r3l.runs import trajectory_log as trajectories
 from r3l.runs.files import read_json, read_jsonl
-from r3l.runs.metrics import is_total
+from r3l.runs.metrics import totals
 from r3l.runs.recorder import final_scores
 
 WHOLE = ("manifest.json", "result.json", "evaluation.json")
@@ -79,16 +79,13 @@ def verify(run_dir: Path) -> None:
     manifest = read_json(run_dir / "manifest.json")
     episodes, metrics = read_jsonl(run_dir / "episodes.jsonl"), read_jsonl(run_dir / "metrics.jsonl")
     stops = Counter(e["stop_reason"] for e in episodes)
-    budget = Counter[str]()
-    for line in metrics:
-        budget.update({k: v for k, v in line.items() if is_total(k)})
     _same(run_dir / "evaluation.json", "fingerprint", evaluation["fingerprint"], manifest["fingerprint"])
     _same(run_dir / "result.json", "fingerprint", result["fingerprint"], manifest["fingerprint"])
     _same(run_dir / "evaluation.json", "episodes", evaluation["episodes"], len(episodes))
     _same(run_dir / "evaluation.json", "groups", evaluation["groups"], scores(episodes))
     _same(run_dir / "evaluation.json", "stops", evaluation["stops"], dict(stops))
     _same(run_dir / "result.json", "steps", result["steps"], len(metrics))
-    _same(run_dir / "result.json", "budget", result["budget"], dict(budget))
+    _same(run_dir / "result.json", "budget", result["budget"], dict(totals(metrics)))
     _same(run_dir / "result.json", "final", result["final"], final_scores(metrics))
 
 

@@ -17,6 +17,7 @@ from r3l.report import published, verdict
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, by_method, groups, scores_S_T
 from r3l.runs.files import writable, write_text_atomic
+from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
 PARSE_FAILURES = ("format", "inadmissible", "truncated")
@@ -24,8 +25,8 @@ TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgr
 BUDGET = {  # column: key of result.json's budget
     "rollouts": "rollouts",
     "env_steps": "env_steps",
-    "generated_tokens": "tokens/generated",
-    "trained_tokens": "tokens/trained",
+    "generated_tokens": GENERATED_TOKENS,
+    "trained_tokens": TRAINED_TOKENS,
 }
 DIGITS = 4
 CONSTANT, CONSTANT_LABEL = "constant", "Constant answer"  # in place of a method

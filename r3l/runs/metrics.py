@@ -1,183 +1,243 @@
-"""What a step cost and what it was made of: the words in which every method and every engine reports it."""
+"""Every metric that a training step reports, declared once: name, unit, kind, meaning.
+
+What is added up over a run, what a rate is made from, and docs/metrics.md all come from the tables below; a test runs
+steps of every method and refuses a key that is not declared. ``python -m r3l.runs.metrics`` prints the page.
+"""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
-import numpy as np
+Counts = Mapping[str, float]
 
-from r3l.core.trajectory import Group, Trajectory
 
-if TYPE_CHECKING:
-    from r3l.core.batching import Row
+class Kind(StrEnum):
+    """How the steps of a run are put together."""
 
-Metrics = dict[str, float]
-TOTALS = (  # keys that are added up over a run
-    "rollouts",
-    "env_steps",
-    "sampling_rounds",
-    "tokens/",
-    "prompt/",
-    "trained/",
-    "reflection/",
-    "critique/",
-    "retry/",
-    "pivot/",
-    "diagnosis/",
-    "leak/",
-    "stop/",
-    "dropped/",
-    "rows/",
-    "seconds/",
+    TOTAL = "total"  # a count, added up over a run
+    TIME = "time"  # added up by readers only: a result holds no time, so that it repeats byte for byte
+    STEP = "step"  # a mean, a share or a state of one step, never added up
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A key of metrics.jsonl. A ``name`` that ends in ``/*`` is a family: one metric for each of its members."""
+
+    name: str
+    unit: str
+    kind: Kind
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Rate:
+    """``rate/<name>``: the sum of the counts ``part`` per sum of the counts ``whole`` without those of ``less``."""
+
+    name: str
+    part: tuple[str, ...]
+    whole: tuple[str, ...]
+    meaning: str
+    less: tuple[str, ...] = ()
+    unit: str = "share"
+
+    def of(self, counts: Counts) -> float | None:
+        """Its value; None where nothing was counted."""
+        whole = _sum(counts, self.whole) - _sum(counts, self.less)
+        return _sum(counts, self.part) / whole if whole else None
+
+
+GENERATED_TOKENS, TRAINED_TOKENS = "tokens/generated", "tokens/trained"
+COLLECT_SECONDS, TRAIN_SECONDS = "seconds/collect", "seconds/train"
+TRAIN_SUCCESS = "train/success"
+
+TOTAL, TIME, STEP = Kind.TOTAL, Kind.TIME, Kind.STEP
+_DECLARED = (
+    Metric("step", "-", STEP, "number of the update, from 1"),
+    Metric("train/success", "share", STEP, "base rollouts that succeed"),
+    Metric("train/success/*", "share", STEP, "those of one task group"),
+    Metric("train/reward", "reward", STEP, "mean of base rollouts"),
+    Metric("train/turns", "turns", STEP, "mean of base rollouts"),
+    Metric("groups/policy", "groups", STEP, "of base rollouts that are weighted by advantages"),
+    Metric("groups/zero_variance", "groups", STEP, "those of them whose rewards are all equal"),
+    Metric("entropy", "nats/token", STEP, "mean -log p of the sampled tokens of base rollouts"),
+    Metric("advantage/mean", "advantage", STEP, "mean over policy rows that train"),
+    Metric("advantage/positive_fraction", "share", STEP, "policy rows that train with a positive advantage"),
+    Metric("advantage/negative_to_positive", "ratio", STEP, "sum of negative advantages per sum of positive ones"),
+    Metric("advantage/inverted", "rows", STEP, "policy rows below a row of their task that has a lower reward (A-2)"),
+    Metric("loss", "loss", STEP, "what the update descends"),
+    Metric("loss/policy", "loss", STEP, "its advantage-weighted part"),
+    Metric("loss/sft", "loss", STEP, "mean -log p of imitated tokens, before its coefficient"),
+    Metric("loss/kl", "nats/token", STEP, "KL to the start model, before its coefficient"),
+    Metric("clip_fraction", "share", STEP, "policy tokens whose importance ratio is clipped"),
+    Metric("grad_norm", "norm", STEP, "of the gradient, before clipping"),
+    Metric("kl_to_start", "nats/token", STEP, "k3 against the start model, every `train.kl_metric_every` steps"),
+    Metric("logprob_mismatch/mean", "nats", STEP, "a token's log-prob in training against sampling: mean difference"),
+    Metric("logprob_mismatch/max", "nats", STEP, "the largest difference"),
+    Metric("weights/behind", "steps", STEP, "updates that the sampling weights lack (trinity)"),
+    Metric("rollouts", "rollouts", TOTAL, "episodes played: base rollouts and retries"),
+    Metric("env_steps", "actions", TOTAL, "taken in environments"),
+    Metric("sampling_rounds", "rounds", TOTAL, "of drawing tasks; more than one a step with DAPO's dynamic sampling"),
+    Metric("tokens/generated", "tokens", TOTAL, "sampled in all"),
+    Metric("tokens/rollout", "tokens", TOTAL, "sampled in base rollouts"),
+    Metric("tokens/reflection", "tokens", TOTAL, "sampled in reflections"),
+    Metric("tokens/critique", "tokens", TOTAL, "sampled in critiques"),
+    Metric("tokens/retry", "tokens", TOTAL, "sampled in retries"),
+    Metric("tokens/cut", "tokens", TOTAL, "sampled in vain, after a line that ended a response (trinity)"),
+    Metric("tokens/response", "tokens", TOTAL, "sampled tokens of policy rows"),
+    Metric("tokens/masked", "tokens", TOTAL, "those of them that carry no gradient"),
+    Metric("tokens/trained", "tokens", TOTAL, "that carry gradient, imitated ones included"),
+    Metric("tokens/forwarded", "tokens", TOTAL, "of the rows of an update, prompts included"),
+    Metric("prompt/rollout", "tokens", TOTAL, "read for base rollouts, each once a dialog"),
+    Metric("prompt/reflection", "tokens", TOTAL, "read for reflections"),
+    Metric("prompt/critique", "tokens", TOTAL, "read for critiques"),
+    Metric("prompt/retry", "tokens", TOTAL, "read for retries"),
+    Metric("trained/*", "tokens", TOTAL, "that carry gradient, by the kind of their trajectory; `sft`: imitated"),
+    Metric("rows/trained", "rows", TOTAL, "in the update"),
+    Metric("rows/no_signal", "rows", TOTAL, "left out of it: advantage 0, or no token that trains"),
+    Metric("reflection/count", "reflections", TOTAL, "asked for"),
+    Metric("reflection/valid", "reflections", TOTAL, "that can be used"),
+    Metric("reflection/coerced", "reflections", TOTAL, "valid, with a pivot that was no integer as written"),
+    Metric("reflection/invalid/*", "reflections", TOTAL, "that cannot be used, by reason"),
+    Metric("reflection/outcome/*", "reflections", TOTAL, "valid ones, by the outcome that they state"),
+    Metric("reflection_quality/accurate", "reflections", TOTAL, "that name the oracle's pivot (+-1 turn) and cause"),
+    Metric("reflection_quality/partial", "reflections", TOTAL, "that name one of the two"),
+    Metric("reflection_quality/wrong", "reflections", TOTAL, "that name neither"),
+    Metric("critique/by_environment", "critiques", TOTAL, "written by the environment's oracle"),
+    Metric("critique/by_model", "critiques", TOTAL, "written by the policy"),
+    Metric("critique/not_json", "critiques", TOTAL, "that are not the JSON asked for and guide by their text"),
+    Metric("critique/invalid/*", "critiques", TOTAL, "that cannot be used, by reason"),
+    Metric("retry/count", "retries", TOTAL, "played"),
+    Metric("retry/success", "retries", TOTAL, "that succeed"),
+    Metric("retry/improved", "retries", TOTAL, "with a higher reward than their base"),
+    Metric("retry/worse", "retries", TOTAL, "with a lower reward than their base"),
+    Metric("retry/gain", "reward", TOTAL, "rewards of retries minus those of their bases"),
+    Metric("retry/after_failure", "retries", TOTAL, "of a failed base"),
+    Metric("retry/rescued", "retries", TOTAL, "that succeed where their base failed"),
+    Metric("retry/right_pivot", "retries", TOTAL, "from a turn within one of the oracle's pivot"),
+    Metric("retry/right_pivot_success", "retries", TOTAL, "those of them that succeed"),
+    Metric("retry/wrong_pivot", "retries", TOTAL, "from another turn than the oracle's"),
+    Metric("retry/wrong_pivot_success", "retries", TOTAL, "those of them that succeed"),
+    Metric("pivot/turns", "turns", TOTAL, "of bases before the pivots of their retries"),
+    Metric("pivot/base_turns", "turns", TOTAL, "of those bases in all"),
+    Metric("pivot/with_oracle", "reflections", TOTAL, "with a pivot, where the oracle has one too"),
+    Metric("pivot/oracle_agrees", "reflections", TOTAL, "that name the oracle's very pivot"),
+    Metric("pivot/oracle_near", "reflections", TOTAL, "that name it within a turn"),
+    Metric("leak/guidance", "texts", TOTAL, "of guidance for a task that has a known answer"),
+    Metric("leak/answer_stated", "texts", TOTAL, "those of them that state the answer"),
+    Metric("stop/*", "rollouts", TOTAL, "by what ended them"),
+    Metric("dropped/tasks", "tasks", TOTAL, "whose exploration failed (trinity)"),
+    Metric("dropped/groups", "tasks", TOTAL, "refused by the method (DAPO's dynamic sampling)"),
+    Metric("dropped/rejected", "rollouts", TOTAL, "below RAFT's threshold"),
+    Metric("dropped/no_oracle_pivot", "retries", TOTAL, "not played for want of an oracle's pivot"),
+    Metric("dropped/workers", "processes", TOTAL, "environment workers that died and were replaced"),
+    Metric("seconds/collect", "s", TIME, "playing, reflecting, retrying; whole"),
+    Metric("seconds/rollout", "s", TIME, "sampling base rollouts"),
+    Metric("seconds/feedback", "s", TIME, "sampling reflections and critiques"),
+    Metric("seconds/retry", "s", TIME, "sampling retries"),
+    Metric("seconds/train", "s", TIME, "the update"),
 )
-
-
-def is_total(key: str) -> bool:
-    """Whether a metric is added up over a run's steps (times are not: a result holds no time)."""
-    return key.startswith(TOTALS) and not key.startswith("seconds/")
-
-
-DIAGNOSES = ("diagnosis/accurate", "diagnosis/partial", "diagnosis/wrong")
-RATES: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {  # name: (sum of these keys, per sum of those)
-    "reflection_valid": (("reflection/valid",), ("reflection/count",)),
-    "retry_success": (("retry/success",), ("retry/count",)),
-    "retry_improved": (("retry/improved",), ("retry/count",)),
-    "retry_gain": (("retry/gain",), ("retry/count",)),
-    "pivot_turn": (("pivot/turns",), ("retry/count",)),
-    "pivot_position": (("pivot/turns",), ("pivot/of_turns",)),
-    "pivot_oracle_agreement": (("pivot/oracle_agrees",), ("pivot/with_oracle",)),
-    "pivot_oracle_near": (("pivot/oracle_near",), DIAGNOSES),
-    "retry_success_right_pivot": (("retry/right_pivot_success",), ("retry/right_pivot",)),
-    "retry_success_wrong_pivot": (("retry/wrong_pivot_success",), ("retry/wrong_pivot",)),
-    **{f"diagnosis_{grade}": ((f"diagnosis/{grade}",), DIAGNOSES) for grade in ("accurate", "partial", "wrong")},
-    "masked": (("tokens/masked",), ("tokens/response",)),
-    "imitated": (("trained/sft", "trained/reflection", "trained/critique"), ("tokens/trained",)),
-    "answer_stated": (("leak/answer_stated",), ("leak/guidance",)),
+_QUALITY = ("reflection_quality/accurate", "reflection_quality/partial", "reflection_quality/wrong")
+_IMITATED = ("trained/sft", "trained/reflection", "trained/critique")
+_RETRIES = ("retry/count",)
+RATES = (
+    Rate("retry_trigger", _RETRIES, ("rollouts",), "retries per base rollout", less=_RETRIES, unit="ratio"),
+    Rate("reflection_valid", ("reflection/valid",), ("reflection/count",), "reflections that can be used"),
+    Rate("retry_success", ("retry/success",), _RETRIES, "retries that succeed"),
+    Rate("retry_improved", ("retry/improved",), _RETRIES, "retries with a higher reward than their base"),
+    Rate("retry_gain", ("retry/gain",), _RETRIES, "mean of a retry's reward minus its base's", unit="reward"),
+    Rate("pivot_turn", ("pivot/turns",), _RETRIES, "mean turn that a retry starts from", unit="turns"),
+    Rate("pivot_position", ("pivot/turns",), ("pivot/base_turns",), "of a base before its pivot; long ones weigh more"),
+    Rate("pivot_oracle_agreement", ("pivot/oracle_agrees",), ("pivot/with_oracle",), "pivots that are the oracle's"),
+    Rate("pivot_oracle_near", ("pivot/oracle_near",), _QUALITY, "pivots within a turn of the oracle's"),
+    Rate("retry_success_right_pivot", ("retry/right_pivot_success",), ("retry/right_pivot",), "from a right pivot"),
+    Rate("retry_success_wrong_pivot", ("retry/wrong_pivot_success",), ("retry/wrong_pivot",), "from a wrong pivot"),
+    Rate("reflection_accurate", _QUALITY[:1], _QUALITY, "reflections that name the oracle's pivot and cause"),
+    Rate("reflection_partial", _QUALITY[1:2], _QUALITY, "reflections that name one of the two"),
+    Rate("reflection_wrong", _QUALITY[2:], _QUALITY, "reflections that name neither"),
+    Rate("masked", ("tokens/masked",), ("tokens/response",), "sampled tokens of policy rows without gradient"),
+    Rate("imitated", _IMITATED, ("tokens/trained",), "trained tokens that are imitated, groups of one left out"),
+    Rate("answer_stated", ("leak/answer_stated",), ("leak/guidance",), "guidance that states a known answer"),
+)
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (*_DECLARED, *(Metric(f"rate/{rate.name}", rate.unit, STEP, rate.meaning) for rate in RATES))
 }
 
 
-def rates(counts: Mapping[str, float]) -> dict[str, float | None]:
-    """Shares and means that the counts of a step, or the totals of a run, amount to; None where nothing was counted.
-
-    ``retry_trigger`` is retries per base rollout. ``retry_gain`` is the mean of (retry's reward - base's);
-    ``pivot_position`` the mean share of an episode before its pivot, longer episodes weighing more. ``imitated``
-    leaves out guided retries that are trained as groups of one (sft_mode: reward1_singleton).
-    """
-    bases = _bases(counts)
-    found = {name: _ratio(counts, part, whole) for name, (part, whole) in RATES.items()}
-    return {"retry_trigger": counts.get("retry/count", 0) / bases if bases else None, **found}
+def declared(name: str) -> Metric | None:
+    """The declaration of a metric: its own, or that of the family it is a member of."""
+    return METRICS.get(name) or METRICS.get(f"{name.rpartition('/')[0]}/*")
 
 
-def base_success(counts: Mapping[str, float]) -> float | None:
-    """The share of base rollouts that succeed, of counts as in :func:`rates`; None where there were none.
-
-    Of one step it is ``train/success``, but also right for runs of Critique-GRPO that were stored when that metric left
-    out rollouts which a refinement had replaced.
-    """
-    bases = _bases(counts)
-    return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
+def is_total(name: str) -> bool:
+    """Whether a metric is added up over a run's steps into its result."""
+    metric = declared(name)
+    return metric is not None and metric.kind is TOTAL
 
 
-def summed(rows: Iterable[Mapping[str, float]]) -> Counter[str]:
-    """The counts of several steps together."""
+def members(counts: Counts, family: str) -> dict[str, float]:
+    """The metrics of the family ``family/*`` by their last name."""
+    return {name.removeprefix(f"{family}/"): n for name, n in counts.items() if name.startswith(f"{family}/")}
+
+
+def summed(rows: Iterable[Counts]) -> Counter[str]:
+    """Everything of several steps added up, for what is then made from its counts."""
     total: Counter[str] = Counter()
     for row in rows:
         total.update(row)
     return total
 
 
-def _bases(counts: Mapping[str, float]) -> float:
-    return counts.get("rollouts", 0) - counts.get("retry/count", 0)
+def totals(rows: Iterable[Counts]) -> Counter[str]:
+    """The budget of a run: of its steps what is added up over it."""
+    return summed({name: value for name, value in row.items() if is_total(name)} for row in rows)
 
 
-def _ratio(counts: Mapping[str, float], part: Sequence[str], whole: Sequence[str]) -> float | None:
-    total = sum(counts.get(key, 0) for key in whole)
-    return sum(counts.get(key, 0) for key in part) / total if total else None
+def rates(counts: Counts) -> dict[str, float | None]:
+    """Every rate of the counts of a step, or of the totals of a run; None where nothing was counted."""
+    return {rate.name: rate.of(counts) for rate in RATES}
 
 
-def of_groups(groups: Sequence[Group], explored: Sequence[Trajectory], dropped: int = 0) -> Metrics:
-    """Means over base rollouts (what all methods have in common), and what the groups are like.
+def with_rates(row: Counts) -> dict[str, float]:
+    """A step's metrics and the rates that they amount to."""
+    return {**row, **{f"rate/{name}": value for name, value in rates(row).items() if value is not None}}
 
-    ``explored``: all that was played in the step (``RolloutContext.explored``): the groups of a method need not hold
-    every base rollout (Critique-GRPO's refinement takes the place of one). ``dropped``: tasks whose groups were
-    refused.
+
+def base_success(counts: Counts) -> float | None:
+    """The share of base rollouts that succeed, of counts as in :func:`rates`; None where there were none.
+
+    Of one step it is ``train/success``, but also right for runs of Critique-GRPO that were stored when that metric left
+    out rollouts which a refinement had replaced.
     """
-    base = [t for t in explored if t.kind == "base"]
-    tasks = [g for g in groups if g.objective == "policy" and any(t.kind == "base" for t in g.trajectories)]
-    metrics: Metrics = {
-        "train/success": _mean([t.success for t in base]),
-        "train/reward": _mean([t.reward for t in base]),
-        "train/turns": _mean([len(t.turns) for t in base]),
-        "groups/policy": len(tasks),
-        "groups/zero_variance": sum(float(g.rewards().std() == 0) for g in tasks),
-        "dropped/groups": dropped,
-        "entropy": _entropy(groups),
-    }
-    for name in sorted({t.task.group for t in base}):
-        members = [t for t in base if t.task.group == name]
-        metrics[f"train/success/{name}"] = _mean([t.success for t in members])
-    return metrics
+    bases = _sum(counts, ("rollouts",)) - _sum(counts, _RETRIES)
+    return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
 
 
-def _entropy(groups: Sequence[Group]) -> float:
-    """Nats per sampled token of base rollouts: the mean of -log p, an unbiased estimate of the policy's entropy."""
-    base = [t for g in groups for t in g.trajectories if t.kind == "base" and g.objective != "sft"]
-    logprobs = [x for t in base for turn in t.turns for x in turn.logprobs]
-    return -_mean(logprobs)
+def step_seconds(row: Counts) -> float:
+    """What a step took, without checkpoints and evaluation."""
+    return row.get(COLLECT_SECONDS, 0) + row.get(TRAIN_SECONDS, 0)
 
 
-def of_rows(rows: Sequence[Row]) -> Metrics:
-    """Advantages and token shares of a step.
-
-    ``advantage/negative_to_positive`` is sum |A-| / sum A+ over policy rows that train something;
-    ``tokens/masked`` are sampled tokens of policy rows without gradient; ``tokens/response`` all of them.
-    """
-    policy = [row for row in rows if not row.sft]
-    advantages = np.asarray([row.advantage for row in policy if row.mask.any()], dtype=float)
-    sampled = sum(sum(len(turn.response_ids) for turn in row.trajectory.turns) for row in policy)
-    negative, positive = -advantages[advantages < 0].sum(), advantages[advantages > 0].sum()
-    return {
-        "advantage/positive_fraction": _mean(list(advantages > 0)),
-        "advantage/negative_to_positive": float(negative / positive) if positive else 0.0,
-        "advantage/mean": _mean(list(advantages)),
-        "advantage/inverted": _inversions(policy),
-        "tokens/response": sampled,
-        "tokens/masked": sampled - sum(int(row.mask.sum()) for row in policy),
-    }
+def _sum(counts: Counts, names: tuple[str, ...]) -> float:
+    return sum(counts.get(name, 0) for name in names)
 
 
-def of_training(rows: Sequence[Row], useful: Sequence[Row]) -> Metrics:
-    """Tokens and rows of an update with the ``useful`` ones of ``rows``; trained tokens by kind."""
-    metrics: Metrics = {
-        "tokens/trained": sum(int(r.mask.sum()) for r in useful),
-        "tokens/forwarded": sum(len(r.ids) for r in useful),
-        "rows/used": len(useful),
-        "rows/idle": len(rows) - len(useful),
-    }
-    for row in useful:
-        key = f"trained/{'sft' if row.sft else row.trajectory.kind}"
-        metrics[key] = metrics.get(key, 0) + int(row.mask.sum())
-    return metrics
+def page() -> str:
+    """docs/metrics.md."""
+    head = """# Metrics
+
+Every key of `metrics.jsonl`, as `r3l/runs/metrics.py` declares it; `python -m r3l.runs.metrics` prints this page.
+A *total* is added up over a run into `result.json`; a *time* is not, so that a result repeats byte for byte; *step*: a
+mean, a share or a state of one step. `/*`: one metric for each member of the family.
+
+| metric | unit | kind | meaning |
+|---|---|---|---|
+"""
+    return head + "".join(f"| `{m.name}` | {m.unit} | {m.kind} | {m.meaning} |\n" for m in METRICS.values())
 
 
-def _inversions(policy: Sequence[Row]) -> int:
-    """Rows that get less than another row of their task with a lower reward (audit A-2)."""
-    best: dict[tuple[str, float], float] = {}
-    for row in policy:
-        key = row.trajectory.task.id, row.trajectory.reward
-        best[key] = max(best.get(key, -np.inf), row.advantage)
-    return sum(
-        any(
-            task == row.trajectory.task.id and r < row.trajectory.reward and a > row.advantage + 1e-9
-            for (task, r), a in best.items()
-        )
-        for row in policy
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Exact before its one division: the same whatever the order."""
-    return math.fsum(values) / len(values) if len(values) else 0.0
+if __name__ == "__main__":
+    print(page(), end="")

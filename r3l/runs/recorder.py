@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from r3l.core.policy import PHASES, Policy, Sampling
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
-from r3l.runs import metrics as accounting
 from r3l.runs.files import append_jsonl, commit, hardware, read_jsonl, rewrite_jsonl, sha256_of, versions
 from r3l.runs.loggers import open_loggers
 from r3l.runs.task_sets import describe
@@ -86,8 +84,8 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Ite
 
 
 def _note(metrics: Mapping[str, float]) -> str:
-    seconds = metrics["seconds/explore"] + metrics["seconds/train"]
-    rate = metrics.get("tokens/generated", 0) / max(metrics["seconds/explore"], 1e-9)
+    seconds = metrics["seconds/collect"] + metrics["seconds/train"]
+    rate = metrics.get("tokens/generated", 0) / max(metrics["seconds/collect"], 1e-9)
     return f"success {metrics['train/success']:.2f}  {rate:.0f} tok/s  {seconds:.1f} s/step"
 
 
@@ -107,14 +105,6 @@ def forget_after(path: Path, step: int) -> None:
     """Drop lines of steps that the checkpoint does not contain; they will be run again."""
     if path.is_file():
         rewrite_jsonl(path, [row for row in read_jsonl(path) if row["step"] <= step])
-
-
-def totals_of(metrics: Sequence[Mapping[str, float]]) -> Counter[str]:
-    """What is added up over steps (times are not: a result holds no time)."""
-    totals: Counter[str] = Counter()
-    for row in metrics:
-        totals.update({k: v for k, v in row.items() if accounting.is_total(k)})
-    return totals
 
 
 def result(run: Run, run_dir: Path, checkpoint: Path, totals: Mapping[str, float]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from r3l.config import Run, build_method, locate, validate
 from r3l.core.batching import Row, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError
 from r3l.core.render import load_tokenizer
-from r3l.runs import metrics as accounting
+from r3l.runs import step_metrics
 from r3l.runs import trajectory_log as trajectories
 from r3l.runs.files import append_jsonl
 from r3l.trinity.experience import Explored, training_batch, unpack
@@ -53,11 +53,11 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
             counters.update(explored.counters)
         metrics = {
             "step": step,
-            **accounting.of_groups(groups, [t for f in found for t in f.trajectories], len(found) - len(kept)),
-            **accounting.of_rows(rows),
+            **step_metrics.of_groups(groups, [t for f in found for t in f.trajectories], len(found) - len(kept)),
+            **step_metrics.of_rows(rows),
             **counters,
             "dropped/tasks": self.run.train.tasks_per_step - len(found),
-            **accounting.of_training(rows, useful),
+            **step_metrics.of_training(rows, useful),
         }
         return training_batch(useful, self.experiences, exps[0].info["model_version"]), metrics
 

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 from r3l.config import Run, gpu_cluster
 from r3l.core.errors import CheckpointError, EngineError
 from r3l.local import checkpoint
-from r3l.runs import metrics as accounting
+from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log as trajectories
 from r3l.runs.files import locked, read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
 from r3l.runs.preemption import stop_at_once, time_limit
-from r3l.runs.recorder import METRICS, Record, forget_after, manifest, recording, result, totals_of
+from r3l.runs.recorder import METRICS, Record, forget_after, manifest, recording, result
 from r3l.trinity import job as jobs
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray
@@ -85,7 +85,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         last = backend.collect()
         if (folder / trajectories.FILE).is_file():
             shutil.copy(folder / trajectories.FILE, run_dir / trajectories.FILE)
-        finished = result(run, run_dir, last, totals_of(read_jsonl(run_dir / METRICS)))
+        finished = result(run, run_dir, last, run_metrics.totals(read_jsonl(run_dir / METRICS)))
         write_json_atomic(run_dir / "result.json", finished)
         return finished
 
@@ -159,8 +159,8 @@ def metrics_of(number: int, found: Mapping[str, float], backend: Backend) -> dic
     metrics = {
         **ours,
         **backend.losses(found),
-        "seconds/explore": found["explorer/time/wait_explore_step"],
+        "seconds/collect": found["explorer/time/wait_explore_step"],
         "seconds/train": found["time/train_step"],
         "step": number,
     }
-    return metrics | {f"rate/{k}": v for k, v in accounting.rates(metrics).items() if v is not None}
+    return run_metrics.with_rates(metrics)

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from r3l.config import Run
 from r3l.runs.files import FAILED, read_json, read_jsonl
+from r3l.runs.metrics import step_seconds
 
 State = Literal["done", "trained", "running", "failed", "stopped", "other", "missing"]
 STATES: dict[State, str] = {
@@ -114,7 +115,7 @@ def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
 
 
 def _seconds(lines: Sequence[Mapping[str, float]]) -> float:
-    return sum(line.get("seconds/explore", 0) + line.get("seconds/train", 0) for line in lines)
+    return sum(map(step_seconds, lines))
 
 
 def render(found: Sequence[Status]) -> Table:

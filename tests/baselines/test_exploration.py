@@ -14,7 +14,7 @@ from r3l.config import build_method, names, resolve
 from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group
 from r3l.retry import Retry
-from r3l.runs import metrics as accounting
+from r3l.runs.step_metrics import of_groups
 
 WIN = [say(action) for action in WALKTHROUGH]
 LOSE = [say("look"), say("fly")]
@@ -236,7 +236,7 @@ def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
     script = {"rollout": WIN + LOSE, "critique": [review(0)], "retry": WIN}
     _, groups, a = played("critique_grpo", script, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("refined", 1.0)])]
-    metrics = accounting.of_groups(groups, a.explored)
+    metrics = of_groups(groups, a.explored)
     assert metrics["train/success"] == metrics["train/reward"] == metrics[f"train/success/{TASK.group}"] == 0.5
     assert metrics["train/turns"] == (len(WIN) + len(LOSE)) / 2
 

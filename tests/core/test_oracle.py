@@ -11,7 +11,7 @@ from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import play
 from r3l.diagnosis import count_retry, diagnose
 from r3l.reflection import Report
-from r3l.runs import metrics as accounting
+from r3l.runs.metrics import rates
 
 CAUSE = "not possible there"  # what the reviewer of ALFWorld says of ``fly``
 
@@ -47,7 +47,9 @@ def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade
     assert diagnose(a_report(pivot, cause), episode, a) == 2
     found = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
     assert found == (1, exact, near)
-    assert {key: n for key, n in a.counters.items() if key.startswith("diagnosis/")} == {f"diagnosis/{grade}": 1}
+    assert {key: n for key, n in a.counters.items() if key.startswith("reflection_quality/")} == {
+        f"reflection_quality/{grade}": 1
+    }
 
 
 def test_without_a_critic_nothing_is_counted(failed):
@@ -63,12 +65,12 @@ def test_retries_count_by_where_they_started():
     a = ctx(Scripted([]), None)
     for pivot, success in ((4, True), (5, False), (6, True), (6, True), (3, False), (7, True)):
         count_retry(a, pivot, 5, success)
-    found = accounting.rates(a.counters)
+    found = rates(a.counters)
     assert found["retry_success_right_pivot"] == pytest.approx(3 / 4)  # 4, 5, 6, 6
     assert found["retry_success_wrong_pivot"] == pytest.approx(1 / 2)  # 3, 7
 
 
 def test_runs_that_were_not_graded_have_no_rates():
-    found = accounting.rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
+    found = rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
     assert found["pivot_oracle_agreement"] == pytest.approx(1 / 3)
-    assert found["pivot_oracle_near"] is None and found["diagnosis_accurate"] is None
+    assert found["pivot_oracle_near"] is None and found["reflection_accurate"] is None

@@ -18,9 +18,9 @@ from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local.engine import train
 from r3l.local.session import open_session
-from r3l.runs import metrics as accounting
 from r3l.runs import trajectory_log as trajectories
 from r3l.runs.files import locked, read_jsonl
+from r3l.runs.metrics import base_success
 from r3l.runs.preemption import Preempted
 
 SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=1", "threads=1"]
@@ -228,8 +228,8 @@ def test_every_step_accounts_for_its_tokens(finished):
         assert row["rate/reflection_valid"] == row["reflection/valid"] / row["reflection/count"]
         assert row["rate/masked"] == row["tokens/masked"] / row["tokens/response"]
         assert row["rollouts"] == sum(v for k, v in row.items() if k.startswith("stop/"))
-        assert row["train/success"] == accounting.base_success(row)
-        assert row["seconds/explore"] >= row["seconds/rollout"] + row["seconds/feedback"] + row["seconds/retry"]
+        assert row["train/success"] == base_success(row)
+        assert row["seconds/collect"] >= row["seconds/rollout"] + row["seconds/feedback"] + row["seconds/retry"]
     assert result["budget"]["rollouts"] == sum(r["rollouts"] for r in read_jsonl(run_dir / "metrics.jsonl"))
     assert not any(key.startswith("seconds") for key in result["budget"])  # a result repeats byte for byte
 
@@ -238,7 +238,7 @@ def test_turn_samples_train(tmp_path):
     overrides = [*SMALL, "train.steps=1", "method_settings.group_size=4", "samples=turn"]
     train(resolve("nano", "alfworld", "r3l", 0, overrides=overrides), tmp_path)
     (row,) = read_jsonl(tmp_path / "metrics.jsonl")
-    assert row["rows/used"] + row["rows/idle"] > row["rollouts"]  # a row a turn
+    assert row["rows/trained"] + row["rows/no_signal"] > row["rollouts"]  # a row a turn
 
 
 def test_kl_needs_a_reference_and_changes_the_loss(tmp_path):

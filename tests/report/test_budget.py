@@ -16,7 +16,7 @@ def test_budget_by_hand(tmp_path):
         path = write_run(tmp_path, method, 0, [1], [0])
         result = path.parent / "result.json"
         content = json.loads(result.read_text())
-        more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/of_turns": 20, "trained/sft": 10}
+        more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/base_turns": 20, "trained/sft": 10}
         content["budget"] = spent | (more | {"tokens/trained": 40} if method == "r3l" else {})
         result.write_text(json.dumps(content))
     found = budget.table(records.load(records.find(tmp_path)))

@@ -108,7 +108,7 @@ def test_endings_and_reflections_are_counted_once(tmp_path):
     """20 critiques written, 3 cut off, 2 no JSON: 15 read; 8 of 10 reflections valid."""
     path = write_run(tmp_path, "r3l", 0, [1], [0])
     result = json.loads((path.parent / "result.json").read_text())
-    counts = {"critique/by_model": 20, "critique/invalid/length": 3, "critique/unread": 2}
+    counts = {"critique/by_model": 20, "critique/invalid/length": 3, "critique/not_json": 2}
     counts |= {"reflection/valid": 8, "reflection/invalid/no_json": 2, "dropped/groups": 4, "stop/success": 0}
     (path.parent / "result.json").write_text(json.dumps(result | {"budget": result["budget"] | counts}))
     test, training, reviews, dropped = grids.endings(records.load([path]))

@@ -23,7 +23,7 @@ def a_run(root, seed, budget, method="r3l", tasks=4, **place):
     ):
         (path.parent / name).write_text(json.dumps(content))
     lines = [
-        json.dumps({"step": k, "train/success": 0, "seconds/explore": k, "seconds/train": 2}) for k in range(1, 11)
+        json.dumps({"step": k, "train/success": 0, "seconds/collect": k, "seconds/train": 2}) for k in range(1, 11)
     ]
     (path.parent / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     return path
@@ -80,7 +80,12 @@ def test_what_is_not_there_says_why(tmp_path):
 
 
 def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
-    budget = {"retry/count": 100, "pivot/oracle_near": 6, "diagnosis/accurate": 7, "diagnosis/wrong": 3}
+    budget = {
+        "retry/count": 100,
+        "pivot/oracle_near": 6,
+        "reflection_quality/accurate": 7,
+        "reflection_quality/wrong": 3,
+    }
     for seed, improved in enumerate((64, 65)):
         a_run(tmp_path, seed, budget | {"retry/improved": improved}, **PAPER)
     reference = published.Reference([*published.of_table("retry_improvement"), *published.of_table("pivot")])

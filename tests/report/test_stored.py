@@ -6,8 +6,8 @@ import pytest
 
 from r3l.config import ROOT
 from r3l.report import budget, make, records
-from r3l.runs import metrics as accounting
 from r3l.runs.files import read_json, read_jsonl
+from r3l.runs.metrics import base_success
 from r3l.workflow import plan as workflow
 
 STORED = ROOT / "results" / "stored"
@@ -56,7 +56,7 @@ def test_what_training_counted_agrees_with_itself(runs):
             total = {part: sum(v for k, v in line.items() if k.startswith(f"{part}/")) for part in ("stop", "trained")}
             assert (total["stop"], total["trained"]) == (line["rollouts"], line["tokens/trained"]), record.path
             if not record["method"].startswith("critique_grpo"):
-                assert line["train/success"] == pytest.approx(accounting.base_success(line)), record.path
+                assert line["train/success"] == pytest.approx(base_success(line)), record.path
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])

@@ -126,7 +126,7 @@ def test_metrics_have_the_local_engines_names():
         "loss": pytest.approx(0.16),  # the trainer's mean over 16 experiences
         "loss/policy": pytest.approx(0.32),
         "grad_norm": 0.5,
-        "seconds/explore": 3.0,
+        "seconds/collect": 3.0,
         "seconds/train": 1.5,
     }
 

@@ -60,7 +60,7 @@ def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
         "microbatch/loss/policy": 0.02,
         "microbatch/clip_fraction": 0.5,
         "grad_norm": 0.25,
-        "seconds/explore": 3.0,
+        "seconds/collect": 3.0,
         "seconds/train": 1.5,
         "rate/masked": 0.0,
     }

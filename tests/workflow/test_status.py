@@ -10,7 +10,7 @@ from r3l.runs.files import locked
 from r3l.workflow import plan as workflow
 from r3l.workflow import status
 
-STEPS = {"seconds/explore": 3.0, "seconds/train": 1.0}
+STEPS = {"seconds/collect": 3.0, "seconds/train": 1.0}
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def _spent(record: Record) -> Amounts:
     for row in record.metrics:
         found.update({key: value for key, value in row.items() if key.startswith(("seconds/", "tokens/"))})
     parts = found["seconds/rollout"] + found["seconds/feedback"] + found["seconds/retry"]
-    found["seconds/waiting"] = max(0, found["seconds/explore"] - parts)
+    found["seconds/waiting"] = max(0, found["seconds/collect"] - parts)
     found["tokens/feedback"] = found["tokens/reflection"] + found["tokens/critique"]
     return dict(found)
 

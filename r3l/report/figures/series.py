@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from r3l.evaluation.statistics import t_interval, wilson_bounds
 from r3l.report.records import Record
-from r3l.runs.metrics import rates, summed
+from r3l.runs.metrics import GENERATED_TOKENS, rates, step_seconds, summed
 
 WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
 BAND_FROM = 3  # seeds; the interval of two is 12.7 standard errors wide and hides the rest
@@ -89,12 +89,12 @@ def updates(row: Metrics) -> float:
 
 def tokens(row: Metrics) -> float:
     """Generated tokens in thousands: rollouts, reflections, critiques and retries."""
-    return row.get("tokens/generated", 0.0) / 1000
+    return row.get(GENERATED_TOKENS, 0.0) / 1000
 
 
 def minutes(row: Metrics) -> float:
     """Of exploration and training, without start, checkpoints and evaluation."""
-    return (row.get("seconds/explore", 0.0) + row.get("seconds/train", 0.0)) / 60
+    return step_seconds(row) / 60
 
 
 def curve(

@@ -38,7 +38,7 @@ def step(k, **more):
     return {"step": k, "train/success": 0.5, "rollouts": 12.0, "stop/success": 6.0, "tokens/generated": 1000.0, **more}
 
 
-RETRIED = {"retry/count": 4.0, "retry/gain": 1.0, "retry/improved": 2.0, "pivot/turns": 8.0, "pivot/of_turns": 20.0}
+RETRIED = {"retry/count": 4.0, "retry/gain": 1.0, "retry/improved": 2.0, "pivot/turns": 8.0, "pivot/base_turns": 20.0}
 
 
 def test_files_repeat_and_keep_the_colours_of_the_methods(three_seeds, tmp_path):

@@ -77,5 +77,5 @@ def test_a_mean_ends_where_the_shortest_seed_does():
 
 
 def test_time_is_exploration_and_training_in_minutes():
-    row = {"seconds/explore": 90.0, "seconds/train": 30.0, "seconds/rollout": 60.0}
+    row = {"seconds/collect": 90.0, "seconds/train": 30.0, "seconds/rollout": 60.0}
     assert series.minutes(row) == 2 and np.isclose(series.tokens({"tokens/generated": 1500}), 1.5)

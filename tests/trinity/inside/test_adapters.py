@@ -108,7 +108,7 @@ def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(explor
     for a, b in zip(ours, sorted(theirs), strict=True):
         assert a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-6) and a[2:] == b[2:]
     assert not any(e.action_mask.any() for e in trained[len(rows) :])
-    assert metrics["rows/used"] == len(rows) and metrics["dropped/tasks"] == 0
+    assert metrics["rows/trained"] == len(rows) and metrics["dropped/tasks"] == 0
     assert metrics["rollouts"] == sum(f.counters["rollouts"] for f in found)
 
 

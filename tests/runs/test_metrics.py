@@ -1,0 +1,65 @@
+"""Every metric is declared once: what steps report, what is counted in the code, the page of the docs."""
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from r3l.config import resolve
+from r3l.local.engine import train
+from r3l.runs.files import read_jsonl
+from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=1", "threads=1"]
+FAMILIES = {  # a method of each: what it is run with
+    "r3l": ["method_settings.group_size=4"],
+    "grpo": ["method_settings.group_size=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"],
+    "raft": ["method_settings.group_size=2", "train.kl_metric_every=1"],
+    "dapo": ["method_settings.group_size=2"],
+    "reflect_grpo": ["method_settings.group_size=1", "method_settings.reflected=2"],
+    "critique_grpo": ["method_settings.group_size=2"],
+    "rltf_fm": ["method_settings.group_size=2"],
+}
+
+
+@pytest.mark.parametrize("method", FAMILIES)
+def test_a_step_reports_nothing_that_is_not_declared(tmp_path, method):
+    train(resolve("nano", "math", method, 0, overrides=[*SMALL, *FAMILIES[method]]), tmp_path)
+    (row,) = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [name for name in row if declared(name) is None] == []
+
+
+def test_whatever_the_code_counts_is_declared():
+    """Also what no small run happens to count. A part that is filled in stands for any text."""
+    files = [path for folder in ("r3l", "baselines") for path in (ROOT / folder).rglob("*.py")]
+    counted = {key for path in files for key in re.findall(r'counters\[f?"([^"]+)"\]', path.read_text())}
+    assert len(counted) > 30
+    patterns = {re.sub(r"\{.*?\}", "*", key) for key in counted}
+    assert [pattern for pattern in patterns if not any(fnmatch(name, pattern) for name in METRICS)] == []
+
+
+def test_rates_are_made_from_declared_totals():
+    parts = {name for rate in RATES for name in (*rate.part, *rate.whole, *rate.less)}
+    assert [name for name in parts if not is_total(name)] == []
+    assert all(f"rate/{rate.name}" in METRICS for rate in RATES)
+
+
+def test_counts_are_added_up_and_means_and_times_are_not():
+    step = {"step": 1, "rollouts": 4, "stop/success": 1, "train/success": 0.25, "seconds/collect": 3.0, "loss": 1.0}
+    assert totals([step, step]) == {"rollouts": 8, "stop/success": 2}
+    assert {m.name.partition("/")[0] for m in METRICS.values() if m.kind is TIME} == {"seconds"}
+    assert METRICS["retry/gain"].kind is TOTAL
+    assert declared("train/success/easy") is METRICS["train/success/*"]
+    assert declared("train/sucess") is None and not is_total("my_own")
+
+
+def test_retries_a_base_rollout():
+    found = rates({"rollouts": 6, "retry/count": 2, "retry/gain": 1.0})
+    assert found["retry_trigger"] == 0.5 and found["retry_gain"] == 0.5 and found["masked"] is None
+
+
+def test_the_page_of_the_docs_is_what_is_declared():
+    written = (ROOT / "docs" / "metrics.md").read_text()
+    assert written == page(), "python -m r3l.runs.metrics > docs/metrics.md"
