@@ -15,7 +15,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 from r3l.workflow import jobs
-from r3l.workflow import plan as plan
+from r3l.workflow import plan
 from r3l.core.errors import R3LError
 
 min_version("9.27")
@@ -40,7 +40,7 @@ STATE = jobs.STATE  # a run's directory
 
 localrules:  # seconds each; on a cluster they run beside snakemake itself
     all,
-    task set,
+    task_set,
     table,
     budget,
     figure,
@@ -66,7 +66,7 @@ rule all:
         "results/figures/table1.png",
 
 
-rule task set:
+rule task_set:
     # Regenerates the task lists, compares their hashes, checks that training and test tasks are apart.
     input:
         jobs.task_sets,

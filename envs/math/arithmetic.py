@@ -26,7 +26,8 @@ SIGN_OF = {"buys": "+", "finds": "+", "wins": "+", "eats": "-", "gives": "-", "l
 MISREAD = ("finds", "gives")  # verbs that a slip of habit takes for their opposite
 LARGEST = 50  # of every number; so that a small model can know its sums
 # Shares of all problems, by a hash of the text: no problem is in two splits.
-BUCKETS = {"test": range(2), "train": range(2, 6), "sft": range(6, 10)}
+# "warmstart" (the tasks of the supervised stage) is part of the seeds that the stored model was taught with.
+BUCKETS = {"test": range(2), "train": range(2, 6), "warmstart": range(6, 10)}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from r3l.envs.single_answer.demonstrations import AnswerCurriculum
 
 
 def _task(index: int) -> Task:
-    return problem("sft", index, 2 + index % 2)
+    return problem("warmstart", index, 2 + index % 2)
 
 
 CURRICULUM = AnswerCurriculum(

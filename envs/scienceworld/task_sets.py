@@ -145,7 +145,7 @@ def _candidates(defined: Definition, task_type: str, sources: Sequence[str]) -> 
 def to_solve(defined: Definition, task_type: str, source: str) -> list[str]:
     """Ids of the problems of an official split that get a solution, in an order drawn by address."""
     ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
-    return sorted(ids, key=lambda key: seed_of("task_set", defined.name, key))[: defined.solve.get(source, 0)]  # type: ignore[call-overload]
+    return sorted(ids, key=lambda key: seed_of("panel", defined.name, key))[: defined.solve.get(source, 0)]  # type: ignore[call-overload]
 
 
 @lru_cache(maxsize=8)
@@ -159,7 +159,7 @@ def _sft(task_set: str) -> list[Task]:
         for key in _candidates(defined, task_type, defined.sft_from)
         if key not in taken
     ]
-    return sorted(found, key=lambda task: seed_of("sft", task_set, task.id))
+    return sorted(found, key=lambda task: seed_of("warmstart", task_set, task.id))
 
 
 def _with_solution(problem_id: str, split: str, group: str) -> Task:

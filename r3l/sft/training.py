@@ -245,7 +245,7 @@ def _schedule(step: int, phase: Phase) -> float:
 
 def _draw(examples: dict[str, list[SFTExample]], config: SFTConfig, step: int) -> list[SFTExample]:
     """About ``tokens_per_step`` tokens, drawn by address."""
-    rng = generator(config.seed, "sft", step)
+    rng = generator(config.seed, "warmstart", step)
     chosen: list[SFTExample] = []
     shares = {"retry": config.retry_share, "review": config.review_share}
     for kind, share in {"episode": 1 - sum(shares.values()), **shares}.items():

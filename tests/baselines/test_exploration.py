@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from conftest import make_trajectory
-from scripted import TASK, WALKTHROUGH, Scripted, ctx, say
+from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.baselines.critique import Critique, SecondTry
 from r3l.baselines.rltf import RLTF
@@ -45,7 +45,7 @@ def played(name, script, **settings):
     overrides = [f"method_settings.{key}={json.dumps(value)}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
     pool, policy = EnvironmentPool("alfworld", 0), Scripted(script)
-    a = ctx(policy, pool)
+    a = rollout_context(policy, pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()
     return method, groups, a
@@ -172,7 +172,7 @@ def test_the_oracle_pivot_is_the_environments_review():
 def test_random_pivots_are_addressed_and_uniform():
     from r3l.retry import choose_pivot
 
-    a = ctx(Scripted([]), None)
+    a = rollout_context(Scripted([]), None)
     found = []
     for member in range(400):
         base = make_trajectory(4)

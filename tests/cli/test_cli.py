@@ -43,8 +43,8 @@ from r3l.workflow import plan as workflow
         (["store", "--results", "/nonexistent"], "make table1"),
         (["verify", "no/such/run"], "no/such/run/evaluation.json is missing"),
         (["export", "no/such/run", "--to", "tensorboard"], "no/such/run/manifest.json is missing"),
-        (["task_set", "check", "--tier", "huge"], "no tier 'huge'"),
-        (["task_set", "build", "nowhere"], "nowhere"),
+        (["task-set", "check", "--tier", "huge"], "no tier 'huge'"),
+        (["task-set", "build", "nowhere"], "nowhere"),
         (["bench", "env", "chess"], "no env 'chess'"),
         (["bench", "env", "--tier", "huge"], "no tier 'huge'"),
         (
@@ -174,7 +174,7 @@ def test_doctor_reports_every_check_as_json(monkeypatch, capsys):
 
 def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
     out = tmp_path / "task_sets.json"
-    code, _, _ = run(monkeypatch, capsys, "task_set", "check", "--out", out)
+    code, _, _ = run(monkeypatch, capsys, "task-set", "check", "--out", out)
     assert code == 0
     assert json.loads(out.read_text())["task_sets"]["test"]["tasks"] > 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from scripted import TASK, Scripted, ctx, say
+from scripted import TASK, Scripted, rollout_context, say
 
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import play
@@ -21,7 +21,7 @@ def failed():
     """An rollout context and an episode whose needless first turns do not matter: the impossible ``fly`` at turn 2
     ended it."""
     pool = EnvironmentPool("alfworld", 0)
-    a = ctx(Scripted([say("look"), say("look"), say("fly")]), pool)
+    a = rollout_context(Scripted([say("look"), say("look"), say("fly")]), pool)
     episode = asyncio.run(play(a, TASK, 0))
     yield a, episode
     pool.close()
@@ -62,7 +62,7 @@ def test_without_a_critic_nothing_is_counted(failed):
 
 
 def test_retries_count_by_where_they_started():
-    a = ctx(Scripted([]), None)
+    a = rollout_context(Scripted([]), None)
     for pivot, success in ((4, True), (5, False), (6, True), (6, True), (3, False), (7, True)):
         count_retry(a, pivot, 5, success)
     found = rates(a.counters)

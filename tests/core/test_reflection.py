@@ -6,7 +6,7 @@ import pytest
 from conftest import make_trajectory
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import ctx
+from scripted import rollout_context
 
 from r3l.core.task import Task
 from r3l.reflection import Invalid, Report, count_leak, parse_reflection, shown_feedback
@@ -111,7 +111,7 @@ def test_what_a_reflection_sees():
     ("guidance", "stated"), [("It is 42.", 1), ("it is 142", 0), ("look again", 0), ("42", 1), ("try X = 42, then", 1)]
 )
 def test_leakage_is_a_whole_word(guidance, stated):
-    a = ctx(None, None)
+    a = rollout_context(None, None)
     count_leak(a, Task("t", "toy", "train", payload={"answer": 42}), guidance)
     assert (a.counters["leak/guidance"], a.counters["leak/answer_stated"]) == (1, stated)
     count_leak(a, Task("t", "toy", "train"), guidance)

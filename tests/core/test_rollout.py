@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from scripted import TASK, WALKTHROUGH, Scripted, ctx, say
+from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.core.environment import Message, find_package
 from r3l.core.errors import ConfigError, EngineError
@@ -18,7 +18,7 @@ from r3l.retry import RetrySettings, retry, with_guidance
 
 def played(responses, max_turns=15, workers=0):
     pool = EnvironmentPool("alfworld", workers)
-    a = ctx(Scripted(responses), pool, max_turns)
+    a = rollout_context(Scripted(responses), pool, max_turns)
     episode = asyncio.run(play(a, TASK, 0))
     pool.close()
     return episode.trajectory, a.counters
@@ -97,7 +97,7 @@ async def played_and_retried(a, pivots, guidance="Hint: go on", settings=None, *
 def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(workers):
     wrong, rest = [*WALKTHROUGH[:3], "look", "fly"], WALKTHROUGH[3:]
     pool = EnvironmentPool("alfworld", workers)
-    a = ctx(Scripted(map(say, [*wrong, *rest])), pool)
+    a = rollout_context(Scripted(map(say, [*wrong, *rest])), pool)
     base, (done,) = asyncio.run(played_and_retried(a, [3]))
     pool.close()
     guided, clean = done.guided, done.distilled
@@ -116,7 +116,7 @@ def test_one_base_can_be_retried_from_several_pivots_in_any_order(workers):
     pool = EnvironmentPool("alfworld", workers)
     wrong = [*WALKTHROUGH[:3], "look", "fly"]
     script = [*wrong, "look", "fly", *WALKTHROUGH[2:]]
-    base, (first, second) = asyncio.run(played_and_retried(ctx(Scripted(map(say, script)), pool), [1, 2]))
+    base, (first, second) = asyncio.run(played_and_retried(rollout_context(Scripted(map(say, script)), pool), [1, 2]))
     pool.close()
     assert not first.guided.success and second.guided.success
     assert second.guided.turns[2].observation == base.turns[2].observation
@@ -125,7 +125,7 @@ def test_one_base_can_be_retried_from_several_pivots_in_any_order(workers):
 def test_guidance_stands_only_in_the_pivot_turn():
     policy = Scripted(map(say, ["look", "fly", *WALKTHROUGH]))
     pool = EnvironmentPool("alfworld", 0)
-    _, (done,) = asyncio.run(played_and_retried(ctx(policy, pool), [0]))
+    _, (done,) = asyncio.run(played_and_retried(rollout_context(policy, pool), [0]))
     assert done.guided.success
     texts = ["\n".join(m.content for m in messages) for where, messages in policy.asked if "retry" in where]
     assert texts[0].startswith("Hint: go on\n0: ") and not any("Hint" in t for t in texts[1:])
@@ -148,7 +148,7 @@ def test_where_guidance_stands():
 def test_the_released_double_observation_reaches_both_samples():
     script = [*WALKTHROUGH[:2], "look", "fly", *WALKTHROUGH[2:]]
     pool = EnvironmentPool("alfworld", 0)
-    a = ctx(Scripted(map(say, script)), pool)
+    a = rollout_context(Scripted(map(say, script)), pool)
     settings = RetrySettings(guidance_place="system_message")
     base, (done,) = asyncio.run(played_and_retried(a, [2], settings=settings, twice=True))
     (plain,) = base.turns[2].prompt_ids
@@ -161,7 +161,7 @@ def test_lenient_retries_survive_an_impossible_action():
     script = ["fly", "fly", *WALKTHROUGH]
     for rules, success in (("same_as_base", False), ("released_lenient", True)):
         pool = EnvironmentPool("alfworld", 0)
-        a = ctx(Scripted(map(say, script)), pool)
+        a = rollout_context(Scripted(map(say, script)), pool)
         base, (done,) = asyncio.run(played_and_retried(a, [0], settings=RetrySettings(retry_rules=rules)))
         assert base.stop_reason == "inadmissible" and done.guided.success is success
     assert done.guided.turns[0].action is None and done.guided.turns[0].error == "inadmissible"

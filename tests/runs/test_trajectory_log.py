@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 from conftest import make_trajectory
-from scripted import TASK, WALKTHROUGH, Scripted, ctx, say
+from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
 from r3l.core.pool import EnvironmentPool
@@ -33,7 +33,7 @@ def explored(name, script, **settings):
     overrides = [f"method_settings.{key}={value}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
     pool = EnvironmentPool("alfworld", 0)
-    a = ctx(Scripted(script), pool)
+    a = rollout_context(Scripted(script), pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()
     return groups, trajectories.lines(method, [groups], a.explored, words)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from scripted import Scripted, ctx
+from scripted import Scripted, rollout_context
 
 from r3l import config
 from r3l.algorithm import R3L
@@ -99,7 +99,7 @@ def test_lessons_are_the_dialogs_that_the_method_has(erring, style, guidance):
         "retry": [step.response for step in erring.retry],
     }
     policy, pool = Scripted(said), EnvironmentPool("alfworld", 0)
-    asyncio.run(R3L(settings).explore(erring.task, ctx(policy, pool, max_turns=8, style=style)))
+    asyncio.run(R3L(settings).explore(erring.task, rollout_context(policy, pool, max_turns=8, style=style)))
     pool.close()
     asked = {kind: [messages for address, messages in policy.asked if address[1] == kind] for kind in said}
 

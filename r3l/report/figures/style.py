@@ -137,7 +137,9 @@ def seeds(shown: Shown) -> str:
 
 
 def _test_task_sets(shown: Shown) -> str:
-    return ", ".join(sorted({f"{r['env']} {r['axis']['name']} ({r['axis']['sha256'][:12]})" for r in shown.records()}))
+    return ", ".join(
+        sorted({f"{r['env']} {r['task_set']['name']} ({r['task_set']['sha256'][:12]})" for r in shown.records()})
+    )
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
