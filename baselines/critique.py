@@ -5,7 +5,6 @@ It comes from the environment's own critic where there is one and it is wanted, 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +14,7 @@ from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.templates import template
 from r3l.core.trajectory import Trajectory
-from r3l.reflection import Report, as_sample, parse_reflection, render_log, review_dialog
+from r3l.reflection import Report, as_sample, parse_reflection, reflection_text, render_log, review_dialog
 from r3l.retry import Retry, RetrySettings, hint, retry
 
 Critic = Literal["environment_or_model", "model"]
@@ -80,10 +79,10 @@ def _request(ctx: RolloutContext, episode: Episode) -> list[Message]:
 
 
 def _by_environment(ctx: RolloutContext, episode: Episode) -> str | None:
-    review = ctx.dialogue.review(episode.ended()) if episode.trajectory.turns else None
-    if review is None or not review.get("improvement_suggestion"):
+    critique = ctx.dialogue.critique(episode.ended()) if episode.trajectory.turns else None
+    if critique is None or not critique.suggestion:
         return None
-    return json.dumps(review) if ctx.dialogue.style == "compact" else str(review["improvement_suggestion"])
+    return reflection_text(critique) if ctx.dialogue.style == "compact" else critique.suggestion
 
 
 def _guidance(ctx: RolloutContext, completion: Completion, turns: int) -> str | None:

@@ -6,9 +6,6 @@ Only counted; nothing learns from it. The paper lets somebody judge diagnoses. H
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.reflection import Report
 
@@ -18,21 +15,16 @@ GRADES = ("wrong", "partial", "accurate")  # by how much of pivot and cause is r
 
 def diagnose(report: Report, base: Episode, ctx: RolloutContext) -> int | None:
     """Count how ``report`` compares with the critic's; the critic's pivot, or None where it has none."""
-    critic = ctx.dialogue.review(base.ended())
-    if critic is None or critic["retry_from_step"] is None or report.pivot is None:
+    critique = ctx.dialogue.critique(base.ended())
+    if critique is None or critique.turn is None or report.pivot is None:
         return None
-    oracle = int(critic["retry_from_step"])
-    near = abs(oracle - report.pivot) <= TOLERANCE
+    near = abs(critique.turn - report.pivot) <= TOLERANCE
+    same_cause = critique.cause.lower() in str(report.content["root_cause_analysis"]).lower()
     ctx.counters["pivot/with_oracle"] += 1
-    ctx.counters["pivot/oracle_agrees"] += int(oracle == report.pivot)
+    ctx.counters["pivot/oracle_agrees"] += int(critique.turn == report.pivot)
     ctx.counters["pivot/oracle_near"] += int(near)
-    ctx.counters[f"reflection_quality/{GRADES[near + _same_cause(report.content, critic)]}"] += 1
-    return oracle
-
-
-def _same_cause(ours: Mapping[str, Any], critic: Mapping[str, Any]) -> bool:
-    """Whether our words contain the critic's, whatever their case."""
-    return str(critic["root_cause_analysis"]).lower() in str(ours["root_cause_analysis"]).lower()
+    ctx.counters[f"reflection_quality/{GRADES[near + same_cause]}"] += 1
+    return critique.turn
 
 
 def count_retry(ctx: RolloutContext, pivot: int, oracle: int | None, success: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from r3l.core.environment import Dialogue, Message, Observation
+from r3l.core.environment import Critique, Dialogue, Message, Observation, Outcome
 from r3l.core.policy import Completion, Conversation
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address
@@ -38,7 +38,6 @@ class ReflectionSettings(BaseModel):
     coerce_pivot: bool = Field(True, description='read a pivot written as "3" or 3.0 (B-16)')
 
 
-OUTCOMES = ("success", "success_but_inefficient", "failure")
 RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environment (audit B-22)
 REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
 
@@ -92,11 +91,24 @@ def parse_reflection(text: str, turns: int, coerce: bool = True) -> Report | Inv
     if missing:
         return Invalid(f"missing_{missing[0]}")
     outcome = content["trajectory_outcome"]
-    if outcome not in OUTCOMES:
+    if outcome not in tuple(Outcome):
         return Invalid("bad_outcome")
     if outcome == "success":
         return Report(outcome, None, None, content)
     return _with_pivot(outcome, content, turns, coerce)
+
+
+def reflection_text(critique: Critique) -> str:
+    """``critique`` as the text of a reflection. Start models were taught on these keys, in this order."""
+    return json.dumps(
+        {
+            "trajectory_summary": critique.summary,
+            "root_cause_analysis": critique.cause,
+            "trajectory_outcome": critique.outcome,
+            "improvement_suggestion": critique.suggestion,
+            "retry_from_step": critique.turn,
+        }
+    )
 
 
 def _with_pivot(outcome: str, content: dict[str, Any], turns: int, coerce: bool) -> Report | Invalid:

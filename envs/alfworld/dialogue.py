@@ -9,10 +9,9 @@ in any order, and the action a literal member of the admissible list.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from r3l.core.environment import Message, Observation, Parsed, Transcript
+from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
 from r3l.core.errors import DataError
 from r3l.core.task import Task
 from r3l.envs.alfworld.goals import parse_goal
@@ -72,16 +71,16 @@ class AlfworldDialogue(TaggedDialogue):
             return Parsed(None, INADMISSIBLE)
         return Parsed(None, REPETITION) if repeats(actions, action) else Parsed(action)
 
-    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
-        """The scripted reviewer's report, made from the observed texts alone; None for crowd-sourced wordings."""
+    def critique(self, transcript: Transcript) -> Critique | None:
+        """The scripted critic, who reads the observed texts alone; None for crowd-sourced wordings."""
         from r3l.envs.alfworld.expert import HouseBelief
-        from r3l.envs.scripted.expert import review
+        from r3l.envs.scripted.expert import criticise
 
         try:
-            goal = parse_goal(str(ended.task.payload.get("goal_text", "")))
+            goal = parse_goal(str(transcript.task.payload.get("goal_text", "")))
         except DataError:
             return None
-        return review(HouseBelief.at_start(goal, ended.first), ended.answers, ended.success, self.max_turns)
+        return criticise(HouseBelief.at_start(goal, transcript.first), transcript, self.max_turns)
 
 
 def task_sentence(first: str) -> str:

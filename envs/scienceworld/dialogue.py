@@ -8,10 +8,9 @@ Both take one thought and one action and send any action on: the simulator says 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from r3l.core.environment import Message, Observation, Parsed, Transcript
+from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
 from r3l.core.task import Task
 from r3l.envs.base.options import Options
 from r3l.envs.scienceworld.brief import brief, brief_first
@@ -44,15 +43,15 @@ class ScienceWorldDialogue(TaggedDialogue):
             return Parsed(None, FORMAT)
         return Parsed(None, REPETITION) if repeats(actions, action) else Parsed(action)
 
-    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
-        """The scripted reviewer's report, for problems with a stored solution; None for others."""
+    def critique(self, transcript: Transcript) -> Critique | None:
+        """The scripted critic, for problems with a stored solution; None for others."""
         from r3l.envs.scienceworld.expert import ScienceBelief
-        from r3l.envs.scripted.expert import review
+        from r3l.envs.scripted.expert import criticise
 
-        solution = ended.task.payload.get("solution")
+        solution = transcript.task.payload.get("solution")
         if solution is None:
             return None
-        return review(ScienceBelief.at_start(solution, ended.first), ended.answers, ended.success, self.max_turns)
+        return criticise(ScienceBelief.at_start(solution, transcript.first), transcript, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
         return Message("user", self.fill("turn", observation=now.text.strip(), contract=self.fill("contract")))

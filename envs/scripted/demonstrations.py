@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from r3l.core.demonstration import Demonstration, Step
-from r3l.core.environment import Dialogue, Environment, Observation
+from r3l.core.environment import Dialogue, Environment, Observation, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
-from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, after, review
+from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, after, criticise
 from r3l.envs.tagged_text.responses import write_response
 
 
@@ -126,9 +126,10 @@ def demonstrate(
     scene.who = error_rates.error_model(rng)
     steps = scene.play()
     answers = _answers(steps, "" if scene.error else scene.now.text)
-    report = review(curriculum.begin(task, first.text), answers, scene.now.success, max_turns)
+    transcript = Transcript(task, first.text, tuple(answers), scene.now.success, scene.error)
+    critique = criticise(curriculum.begin(task, first.text), transcript, max_turns)
     again, retry = None, list[Step]()
-    if (pivot := report["retry_from_step"]) is not None:
+    if (pivot := critique.turn) is not None:
         again = _guided(scene, after(curriculum.begin(task, first.text), answers[:pivot]), answers[:pivot])
         retry = again.play()
     return Demonstration(
@@ -138,7 +139,7 @@ def demonstrate(
         reward=0.0 if scene.error else scene.now.reward,
         success=scene.now.success,
         error=scene.error,
-        review=report,
+        critique=critique,
         retry=tuple(retry),
         retry_success=again is not None and again.now.success,
     )

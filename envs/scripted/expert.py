@@ -9,11 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from r3l.core.environment import Observation
+from r3l.core.environment import Critique, Observation, Outcome, Transcript
 from r3l.core.errors import ConfigError
 
 Answers = Sequence[tuple[str, str]]  # (action, observation after it) of every step; "" where none followed
@@ -105,32 +104,24 @@ def after(expert: ScriptedExpert, answers: Answers) -> ScriptedExpert:
     return expert
 
 
-def review(expert: ScriptedExpert, answers: Answers, success: bool, max_turns: int) -> dict[str, Any]:
-    """The reflection a careful reader writes on an episode; ``expert`` is that of its start, and is used up.
+def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) -> Critique:
+    """The critique of an episode; ``expert`` is that of its start, and is used up.
 
-    Returns the JSON object of r3l.reflection. The pivot is the last decisive mistake, else the first mistake; a
-    failure without one (time ran out) is retried from its last turn.
+    It names the last decisive mistake, else the first mistake; a failure without one (time ran out) is tried again
+    from its last turn.
     """
-    summary, suggestion, found = expert.summary(answers), list[str](), list[Mistake]()
+    answers, suggestion, mistakes = transcript.answers, list[str](), list[Mistake]()
+    summary = expert.summary(answers)
     for turn, (action, text) in enumerate(answers):
         suggestion = expert.out_of_time()
         if mistake := expert.mistake(turn, action, text):
-            found.append(mistake)
+            mistakes.append(mistake)
         expert.see(action, text)
-    if success and not found:
-        return _report(summary, "success", None)
-    if not found:
-        found = [Mistake(len(answers) - 1, "no steps left", tuple(suggestion))]
-    decisive = [mistake for mistake in found if mistake.decisive(max_turns)]
-    pivot = decisive[-1] if decisive else found[0]
-    return _report(summary, "success_but_inefficient" if success else "failure", pivot)
-
-
-def _report(summary: str, outcome: str, mistake: Mistake | None) -> dict[str, Any]:
-    return {
-        "trajectory_summary": summary,
-        "root_cause_analysis": mistake.cause if mistake else "no needless step",
-        "trajectory_outcome": outcome,
-        "improvement_suggestion": (", then ".join(mistake.better) or "look elsewhere") if mistake else None,
-        "retry_from_step": mistake.turn if mistake else None,
-    }
+    if transcript.success and not mistakes:
+        return Critique(Outcome.SUCCESS, summary, "no needless step")
+    if not mistakes:
+        mistakes = [Mistake(len(answers) - 1, "no steps left", tuple(suggestion))]
+    decisive = [mistake for mistake in mistakes if mistake.decisive(max_turns)]
+    pivot = decisive[-1] if decisive else mistakes[0]
+    outcome = Outcome.INEFFICIENT if transcript.success else Outcome.FAILURE
+    return Critique(outcome, summary, pivot.cause, ", then ".join(pivot.better) or "look elsewhere", pivot.turn)

@@ -44,10 +44,10 @@ class AnswerCurriculum:
         dialogue, who = self.dialogue(max_turns), error_rates.error_model(rng)
         first, steps, last = self._play(task, self.write(task, [], who, rng)[:max_turns])
         answers = tuple((step.action, "") for step in steps)
-        review = dialogue.review(Transcript(task, first.text, answers, last.success, None))
-        assert review is not None, (task.id, answers)
+        critique = dialogue.critique(Transcript(task, first.text, answers, last.success, None))
+        assert critique is not None, (task.id, answers)
         retry, again = list[Step](), None
-        if (pivot := review["retry_from_step"]) is not None:
+        if (pivot := critique.turn) is not None:
             kept = self.solution(task)[: pivot + 1]  # what was right before, and the line that the review asks for
             _, written, again = self._play(task, self.write(task, kept, who, rng)[:max_turns])
             retry = written[pivot:]
@@ -58,7 +58,7 @@ class AnswerCurriculum:
             reward=last.reward,
             success=last.success,
             error=None,
-            review=review,
+            critique=critique,
             retry=tuple(retry),
             retry_success=again is not None and again.success,
         )

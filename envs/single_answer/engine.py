@@ -6,13 +6,13 @@ lines before it, to the token, and continues the very response; nothing is said 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
 
-from r3l.core.environment import Message, Observation, Parsed, Stop, Transcript
+from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, Transcript
 from r3l.core.errors import EngineError
 from r3l.core.task import Task
 from r3l.envs.base.options import Options
@@ -139,20 +139,11 @@ class AnswerDialogue:
             return f"{'correct' if success else 'not correct'}. {turns} lines."
         return f"The answer was {'correct' if success else 'not correct'}.{ended}"
 
-    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
-        """The critic's finding on the lines, as the JSON object of r3l.reflection."""
-        if ended.success:
-            return report("success", "no wrong line", None)
-        flaw = self._critic(ended.task, [line for line, _ in ended.answers])
-        return None if flaw is None else report("failure", flaw.cause, flaw)
-
-
-def report(outcome: str, cause: str, flaw: Flaw | None) -> dict[str, Any]:
-    """The JSON object of a reflection (see r3l.reflection)."""
-    return {
-        "trajectory_summary": "solved" if flaw is None else f"line {flaw.line} is wrong",
-        "root_cause_analysis": cause,
-        "trajectory_outcome": outcome,
-        "improvement_suggestion": flaw.better if flaw else None,
-        "retry_from_step": flaw.line if flaw else None,
-    }
+    def critique(self, transcript: Transcript) -> Critique | None:
+        """The first wrong line, as the critic of the problems finds it; None where it finds none."""
+        if transcript.success:
+            return Critique(Outcome.SUCCESS, "solved", "no wrong line")
+        flaw = self._critic(transcript.task, [line for line, _ in transcript.answers])
+        if flaw is None:
+            return None
+        return Critique(Outcome.FAILURE, f"line {flaw.line} is wrong", flaw.cause, flaw.better, flaw.line)

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from r3l.core.environment import Message, Observation, Parsed, Transcript
+from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
 from r3l.core.task import Task
 from r3l.envs.base.options import Options
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
@@ -64,15 +63,15 @@ class WebshopDialogue(TaggedDialogue):
             return Parsed(None, REPETITION)
         return Parsed(action)
 
-    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
-        """The scripted reviewer's report, made from the observed pages alone; None for the original's instructions."""
-        from r3l.envs.scripted.expert import review
+    def critique(self, transcript: Transcript) -> Critique | None:
+        """The scripted critic, who reads the observed pages alone; None for the original's instructions."""
+        from r3l.envs.scripted.expert import criticise
         from r3l.envs.webshop.expert import ShopBelief
         from r3l.envs.webshop.synthetic import is_wish
 
-        if not is_wish(pages.instruction(ended.first)):
+        if not is_wish(pages.instruction(transcript.first)):
             return None
-        return review(ShopBelief.at_start(ended.first), ended.answers, ended.success, self.max_turns)
+        return criticise(ShopBelief.at_start(transcript.first), transcript, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
         targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]

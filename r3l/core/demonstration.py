@@ -1,12 +1,10 @@
-"""Demonstration: a scripted episode with its review and a guided second try, as material for a warm start."""
+"""Demonstration: a scripted episode with its critique and a guided retry, as material for supervised training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from r3l.core.environment import Observation
+from r3l.core.environment import Critique, Observation
 from r3l.core.task import Task
 
 
@@ -14,7 +12,7 @@ from r3l.core.task import Task
 class Step:
     """What was seen, what was answered (in the environment's response format), and the action in it.
 
-    ``imitate`` is False for a blunder that only serves to be reviewed.
+    ``imitate`` is False for an invalid action that only serves to be criticised.
     """
 
     now: Observation
@@ -25,10 +23,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One scripted episode. ``review`` is the JSON object of a reflection on it (see r3l.reflection).
+    """One scripted episode and the critique of it.
 
-    ``error`` is why a blunder ended it (see Dialogue.parse), else None. ``retry`` holds the steps from the
-    review's pivot on, played under its suggestion; empty without a pivot.
+    ``error`` is why an invalid action ended it (see Dialogue.parse), else None. ``retry`` holds the steps from the
+    critique's turn on, played under its suggestion; empty where it names none.
     """
 
     task: Task
@@ -37,6 +35,6 @@ class Demonstration:
     reward: float
     success: bool
     error: str | None
-    review: Mapping[str, Any]
+    critique: Critique
     retry: tuple[Step, ...]
     retry_success: bool

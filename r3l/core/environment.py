@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from r3l.core.errors import ConfigError
@@ -87,6 +88,29 @@ class Transcript:
     error: str | None
 
 
+class Outcome(StrEnum):
+    """How a finished episode went."""
+
+    SUCCESS = "success"
+    INEFFICIENT = "success_but_inefficient"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True)
+class Critique:
+    """What an environment's own critic says of a finished episode.
+
+    ``turn`` (0-based) is the turn to try again from and ``suggestion`` what to do there; both are None where nothing
+    needs improving.
+    """
+
+    outcome: Outcome
+    summary: str
+    cause: str
+    suggestion: str | None = None
+    turn: int | None = None
+
+
 class Dialogue(Protocol):
     """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
 
@@ -116,11 +140,8 @@ class Dialogue(Protocol):
         """The final feedback on an ended episode, as the reflection shows it."""
         ...
 
-    def review(self, ended: Transcript) -> Mapping[str, Any] | None:
-        """What the environment's own critic says of an episode, as the JSON object of r3l.reflection.
-
-        It serves as an oracle of pivots and as a critic for methods that want one. None where there is no critic.
-        """
+    def critique(self, transcript: Transcript) -> Critique | None:
+        """What the environment's own critic says of a finished episode; None where there is no critic for it."""
         ...
 
 

@@ -5,10 +5,8 @@ The prompts are rendered by the same code that renders them when sampling.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Message, Stop
 from r3l.core.render import ChatRenderer
 from r3l.core.trajectory import Trajectory, Turn
-from r3l.reflection import GuidanceForm, ReflectionSettings, Report, parse_reflection, review_request
+from r3l.reflection import GuidanceForm, ReflectionSettings, Report, parse_reflection, reflection_text, review_request
 from r3l.retry import guidance_text, with_guidance
 
 Part = tuple[list[Message], str, bool]  # messages, response, trained?
@@ -62,14 +60,16 @@ def review_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
     ]
     feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
     ended = Trajectory(d.task, 0, "base", turns, d.reward, d.success, feedback=feedback)
-    return [(review_request(dialogue, ended, d.first, ReflectionSettings.model_validate({})), _as_json(d.review), True)]
+    request = review_request(dialogue, ended, d.first, ReflectionSettings.model_validate({}))
+    return [(request, reflection_text(d.critique), True)]
 
 
 def retry_parts(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm = "suggestion") -> list[Part]:
     """The prefix (context only), the hint at the pivot, and what followed under it."""
-    pivot = int(d.review["retry_from_step"])
+    pivot = d.critique.turn
+    assert pivot is not None, d.task.id
     steps = (*d.steps[:pivot], *d.retry)
-    report = parse_reflection(_as_json(d.review), len(d.steps))
+    report = parse_reflection(reflection_text(d.critique), len(d.steps))
     assert isinstance(report, Report)
     hint = with_guidance(guidance_text(report, guidance), "user_turn")
     parts: list[Part] = []
@@ -88,10 +88,6 @@ def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Ite
         else:
             yield dialogue.opening(d.task, d.first)
         actions.append(step.action)
-
-
-def _as_json(review: Any) -> str:
-    return json.dumps(dict(review))
 
 
 def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float, stop: Stop = "end") -> SFTExample:

@@ -13,7 +13,7 @@ from r3l.diagnosis import count_retry, diagnose
 from r3l.reflection import Report
 from r3l.runs.metrics import rates
 
-CAUSE = "not possible there"  # what the reviewer of ALFWorld says of ``fly``
+CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def a_report(pivot, cause):
 )
 def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade):
     a, episode = failed
-    assert a.dialogue.review(episode.ended())["root_cause_analysis"] == CAUSE
+    assert a.dialogue.critique(episode.ended()).cause == CAUSE
     assert diagnose(a_report(pivot, cause), episode, a) == 2
     found = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
     assert found == (1, exact, near)
@@ -54,7 +54,7 @@ def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade
 
 def test_without_a_critic_nothing_is_counted(failed):
     a, episode = failed
-    a.dialogue.review = lambda ended: None
+    a.dialogue.critique = lambda transcript: None
     before = dict(a.counters)
     assert diagnose(a_report(2, CAUSE), episode, a) is None
     count_retry(a, 2, None, True)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import rollout_context
 
+from r3l.core.environment import Critique, Outcome
 from r3l.core.task import Task
-from r3l.reflection import Invalid, Report, count_leak, parse_reflection, shown_feedback
+from r3l.reflection import Invalid, Report, count_leak, parse_reflection, reflection_text, shown_feedback
 
 GOOD = {
     "trajectory_summary": "s",
@@ -29,6 +30,13 @@ def test_a_valid_report():
     assert isinstance(report, Report)
     assert (report.outcome, report.pivot, report.suggestion) == ("failure", 2, "go to desk 1")
     assert not report.perfect and not report.coerced
+
+
+def test_a_critique_is_written_as_a_reflection_in_the_order_that_start_models_were_taught():
+    text = reflection_text(Critique(Outcome.FAILURE, "s", "c", "go to desk 1", 2))
+    assert text == json.dumps(GOOD) and parse_reflection(text, 3).content == GOOD
+    perfect = reflection_text(Critique(Outcome.SUCCESS, "s", "c"))
+    assert perfect.endswith('"trajectory_outcome": "success", "improvement_suggestion": null, "retry_from_step": null}')
 
 
 @pytest.mark.parametrize("raw", ["2", 2.0, " 2 "])

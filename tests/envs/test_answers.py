@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Scripted
 
-from r3l.core.environment import Transcript, find_package
+from r3l.core.environment import Critique, Outcome, Transcript, find_package
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import Completion, Sampling
 from r3l.core.pool import EnvironmentPool
@@ -145,15 +145,10 @@ def test_a_line_that_is_cut_off_ends_the_episode():
     assert (trajectory.stop_reason, trajectory.success, len(trajectory.turns)) == ("truncated", False, 2)
 
 
-def test_the_critics_finding_is_a_review():
-    found = dialogue(lambda task, lines: Flaw(1, "wrong result", "compute 5 + 4"))
-    review = found.review(Transcript(TASK, "", (("2 + 3 = 5\n", ""), ("5 + 4 = 8\n", ""), ("8", "")), False, None))
-    assert review == {
-        "trajectory_summary": "line 1 is wrong",
-        "root_cause_analysis": "wrong result",
-        "trajectory_outcome": "failure",
-        "improvement_suggestion": "compute 5 + 4",
-        "retry_from_step": 1,
-    }
-    assert dialogue().review(Transcript(TASK, "", (("8", ""),), False, None)) is None
-    assert found.review(Transcript(TASK, "", (("9", ""),), True, None))["trajectory_outcome"] == "success"
+def test_the_critics_finding_is_a_critique():
+    with_critic = dialogue(lambda task, lines: Flaw(1, "wrong result", "compute 5 + 4"))
+    lines = (("2 + 3 = 5\n", ""), ("5 + 4 = 8\n", ""), ("8", ""))
+    critique = with_critic.critique(Transcript(TASK, "", lines, False, None))
+    assert critique == Critique(Outcome.FAILURE, "line 1 is wrong", "wrong result", "compute 5 + 4", 1)
+    assert dialogue().critique(Transcript(TASK, "", (("8", ""),), False, None)) is None
+    assert with_critic.critique(Transcript(TASK, "", (("9", ""),), True, None)).outcome == "success"

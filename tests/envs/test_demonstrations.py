@@ -1,14 +1,13 @@
 """Scripted demonstrations of every environment, on the real engines: careful agents win, reviews are reflections."""
 
-import json
-
 import pytest
 
 from r3l.core.environment import Transcript, find_package
 from r3l.core.errors import ConfigError
+from r3l.core.task import Task
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import ErrorModel, Mistake, ScriptedExpert, review
-from r3l.reflection import Report, parse_reflection
+from r3l.envs.scripted.expert import ErrorModel, Mistake, ScriptedExpert, criticise
+from r3l.reflection import Report, parse_reflection, reflection_text
 
 ERRING = {"slip_low": 0.45, "slip_high": 0.65, "habit": 0.8, "forget": 0.6}
 TURNS = {"alfworld": 15, "scienceworld": 12, "webshop": 10}
@@ -35,20 +34,20 @@ def test_a_careful_agent_succeeds_from_the_text_alone(env):
     error_rates = {name: getattr(CAREFUL, name) for name in ("slip_low", "slip_high", "habit", "forget")}
     for d in PACKAGES[env].demonstrations(range(6), 1, 40, error_rates):
         assert d.success and d.reward == 1 and d.error is None and d.retry == ()
-        assert d.review["trajectory_outcome"] == "success" and d.review["retry_from_step"] is None
+        assert d.critique.outcome == "success" and d.critique.turn is None
 
 
-def test_reviews_are_valid_reflections_and_the_dialogue_gives_the_same(env, erring):
+def test_critiques_are_valid_reflections_and_the_dialogue_gives_the_same(env, erring):
     dialogue = PACKAGES[env].dialogue({"style": "compact", "max_turns": TURNS[env]})
     outcomes = set()
     for d in erring:
-        report = parse_reflection(json.dumps(dict(d.review)), len(d.steps))
+        report = parse_reflection(reflection_text(d.critique), len(d.steps))
         assert isinstance(report, Report) and d.success == (report.outcome != "failure")
         outcomes.add(report.outcome)
         last = "" if d.error else "the end"
         texts = [*(step.now.text for step in d.steps[1:]), last]
         answers = tuple((step.action, text) for step, text in zip(d.steps, texts, strict=True))
-        assert dialogue.review(Transcript(d.task, d.first.text, answers, d.success, d.error)) == d.review
+        assert dialogue.critique(Transcript(d.task, d.first.text, answers, d.success, d.error)) == d.critique
     assert {"failure", "success_but_inefficient"} <= outcomes
 
 
@@ -56,7 +55,7 @@ def test_a_retry_starts_where_the_pivot_was_and_begins_with_the_hint(erring):
     retried = [d for d in erring if d.retry]
     followed = 0
     for d in retried:
-        pivot, hint = d.review["retry_from_step"], d.review["improvement_suggestion"].split(", then ")
+        pivot, hint = d.critique.turn, d.critique.suggestion.split(", then ")
         assert d.retry[0].now == d.steps[pivot].now
         followed += d.retry[0].action == hint[0]
     assert followed > 0.8 * len(retried) > 8
@@ -82,7 +81,7 @@ def test_blunders_are_not_imitated(env, erring):
     for d in blundered:
         assert [step.imitate for step in d.steps].count(False) == 1
         if d.error:
-            assert not d.steps[-1].imitate and d.review["retry_from_step"] == len(d.steps) - 1
+            assert not d.steps[-1].imitate and d.critique.turn == len(d.steps) - 1
 
 
 def test_a_manner_draws_a_temperament_by_hand():
@@ -142,7 +141,6 @@ def said(*words):
     ],
 )
 def test_the_pivot_is_the_last_decisive_mistake(answers, success, limit, pivot, outcome, hint):
-    found = review(Countdown(), answers, success, limit)
-    assert (found["retry_from_step"], found["trajectory_outcome"]) == (pivot, outcome)
-    assert found["improvement_suggestion"] == hint
-    assert found["trajectory_summary"] == f"{len(answers)} said"
+    critique = criticise(Countdown(), Transcript(Task("t", "toy", "test"), "", tuple(answers), success, None), limit)
+    assert (critique.turn, critique.outcome, critique.suggestion) == (pivot, outcome, hint)
+    assert critique.summary == f"{len(answers)} said"

@@ -15,6 +15,7 @@ from r3l.config import STORED_MODELS, resolve
 from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.pool import EnvironmentPool
+from r3l.reflection import reflection_text
 from r3l.sft import training as sft
 from r3l.sft.examples import documents_of
 
@@ -85,7 +86,7 @@ def erring():
     """A demonstration with a retry that does not start over."""
     error_rates = {"slip_low": 0.3, "slip_high": 0.5, "habit": 0.8, "forget": 0.5}
     found = find_package("alfworld").demonstrations(range(40), 1, 8, error_rates)
-    return next(d for d in found if d.retry and d.review["retry_from_step"] > 0 and not d.error)
+    return next(d for d in found if d.retry and d.critique.turn > 0 and not d.error)
 
 
 @pytest.mark.parametrize(("style", "guidance"), [("compact", "suggestion"), ("released", "full_report")])
@@ -95,7 +96,7 @@ def test_lessons_are_the_dialogs_that_the_method_has(erring, style, guidance):
     settings = {"group_size": 2, "guidance": guidance, "guidance_place": "user_turn"}
     said = {
         "rollout": [step.response for step in erring.steps],
-        "reflection": [json.dumps(dict(erring.review))],
+        "reflection": [reflection_text(erring.critique)],
         "retry": [step.response for step in erring.retry],
     }
     policy, pool = Scripted(said), EnvironmentPool("alfworld", 0)
@@ -110,7 +111,7 @@ def test_lessons_are_the_dialogs_that_the_method_has(erring, style, guidance):
         assert episode == asked["rollout"] + asked["reflection"]
     else:
         assert episode == asked["rollout"] and [taught["review"][0][0]] == asked["reflection"]
-    pivot = erring.review["retry_from_step"]
+    pivot = erring.critique.turn
     assert [messages for messages, _, _ in taught["retry"]][pivot:] == asked["retry"]
     assert [trained for _, _, trained in taught["retry"]] == [k >= pivot for k in range(pivot + len(erring.retry))]
 

@@ -143,6 +143,6 @@ def test_the_dialogue_reviews_only_what_it_can_read():
     dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 15})
     first = PACKAGE.create({}).reset(task).text
     ended = Transcript(task, first, (("fly", ""),), False, "inadmissible")
-    assert dialogue.review(ended)["retry_from_step"] == 0
+    assert dialogue.critique(ended).turn == 0
     crowd = replace(ended, task=replace(task, payload={"goal_text": "warm the cup up, please"}))
-    assert dialogue.review(crowd) is None
+    assert dialogue.critique(crowd) is None

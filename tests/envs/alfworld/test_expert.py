@@ -39,11 +39,11 @@ def erring(engine):
 def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
     checked = 0
     for d in erring:
-        pivot = d.review["retry_from_step"]
+        pivot = d.critique.turn
         if pivot is None:
             continue
         shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])])
-        named = set(NAME.findall(d.review["improvement_suggestion"]))
+        named = set(NAME.findall(d.critique.suggestion))
         assert named <= set(NAME.findall(shown)), (named, shown)
         checked += len(named)
     assert checked > 50

@@ -1,14 +1,12 @@
 """Puzzles as environments: judged by the box, criticised by line, taught by solvers that misread."""
 
-import json
-
 import pytest
 
 from r3l.core.environment import Transcript, find_package
 from r3l.envs.puzzles import PACKAGE
 from r3l.envs.puzzles.demonstrations import TAUGHT
 from r3l.envs.puzzles.dialogue import critic, solution
-from r3l.reflection import Report, parse_reflection
+from r3l.reflection import Report, parse_reflection, reflection_text
 
 ERRING = {"slip_low": 0.6, "slip_high": 0.8, "habit": 0.5, "forget": 0.0}
 CAREFUL = {"slip_low": 0.0, "slip_high": 0.0, "habit": 0.0, "forget": 0.0}
@@ -51,13 +49,13 @@ def test_demonstrations_are_reviewed_and_retried_from_the_first_wrong_line():
     dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 14})
     failed = [d for d in erring if not d.success]
     for d in erring:
-        report = parse_reflection(json.dumps(dict(d.review)), len(d.steps))
+        report = parse_reflection(reflection_text(d.critique), len(d.steps))
         assert isinstance(report, Report) and report.perfect == d.success
         answers = tuple((step.action, "") for step in d.steps)
-        assert dialogue.review(Transcript(d.task, d.first.text, answers, d.success, None)) == d.review
+        assert dialogue.critique(Transcript(d.task, d.first.text, answers, d.success, None)) == d.critique
     for d in failed:
-        pivot, right = d.review["retry_from_step"], solution(d.task)
+        pivot, right = d.critique.turn, solution(d.task)
         assert [step.action for step in d.steps[:pivot]] == right[:pivot]
         assert d.retry[0].action == right[pivot]
-        assert d.task.payload["answer"] not in d.review["improvement_suggestion"]
+        assert d.task.payload["answer"] not in d.critique.suggestion
     assert len(failed) > 20 and sum(d.retry_success for d in failed) > 0.9 * len(failed)

@@ -121,7 +121,7 @@ def test_closing_states_outcome_reward_and_limit() -> None:
 
 
 def test_review_needs_a_solution() -> None:
-    assert COMPACT.review(Transcript(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None
+    assert COMPACT.critique(Transcript(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None
 
 
 def test_unknown_style_and_limit_are_refused() -> None:

@@ -1,10 +1,10 @@
 """The scripted agent of ScienceWorld on the real simulator (what holds everywhere: tests/envs/test_lessons.py)."""
 
-import json
-
 import pytest
 from dove_egg import SOLUTION
 
+from r3l.core.environment import Critique, Outcome, Transcript
+from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
 from r3l.envs.scienceworld import PACKAGE, task_sets
 from r3l.envs.scienceworld.demonstrations import CURRICULUM
@@ -12,7 +12,8 @@ from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.expert import ScienceBelief, plan
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates, demonstrate
-from r3l.envs.scripted.expert import review
+from r3l.envs.scripted.expert import criticise
+from r3l.reflection import reflection_text
 from r3l.sft.nano_model import build_tokenizer
 
 ERRING = ErrorRates(slip_low=0.3, slip_high=0.6, habit=0.8, forget=0.6, blunder=0.3)
@@ -36,19 +37,16 @@ def test_plan_follows_what_has_been_done():
     assert plan(expert) == []
 
 
-def test_review_finds_the_turn_by_hand():
+def test_the_critique_names_the_turn_by_hand():
     answers = [
         ("teleport to outside", "You teleport to the outside."),
         ("look around", GARDEN),
         ("focus on axe", "You focus on the axe."),
     ]
-    assert review(ScienceBelief.at_start(SOLUTION, FIRST), answers, False, 12) == {
-        "trajectory_summary": "3 steps, 1 places",
-        "root_cause_analysis": "axe is wrong",
-        "trajectory_outcome": "failure",
-        "improvement_suggestion": ", then ".join(SOLUTION[2:]),
-        "retry_from_step": 2,
-    }
+    transcript = Transcript(Task("t", "scienceworld", "test"), FIRST, tuple(answers), False, None)
+    critique = criticise(ScienceBelief.at_start(SOLUTION, FIRST), transcript, 12)
+    suggestion = ", then ".join(SOLUTION[2:])
+    assert critique == Critique(Outcome.FAILURE, "3 steps, 1 places", "axe is wrong", suggestion, 2)
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +75,17 @@ def test_a_careful_agent_solves_every_task_type(engine, tasks):
         d = demonstrate(CURRICULUM, engine, task, 0, CAREFUL, 12)
         assert d.success and d.reward == 1 and d.retry == ()
         assert [step.action for step in d.steps] == task.payload["solution"]
-        assert d.review["trajectory_outcome"] == "success" and d.review["retry_from_step"] is None
+        assert d.critique.outcome == "success" and d.critique.turn is None
 
 
-def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
+def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
     checked = 0
     for d in erring:
-        pivot = d.review["retry_from_step"]
+        pivot = d.critique.turn
         if pivot is None:
             continue
         shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])])
-        for action in d.review["improvement_suggestion"].split(", then "):
+        for action in d.critique.suggestion.split(", then "):
             if action.startswith(("focus on ", "pick up ")):
                 assert action.removeprefix("focus on ").removeprefix("pick up ") in shown
                 checked += 1
@@ -109,7 +107,7 @@ def test_an_episode_fits_into_800_tokens_of_a_small_tokenizer(erring):
         actions = [step.action for step in d.steps]
         shown = [dialogue.opening(d.task, d.first)[0].content]
         shown += [dialogue.following(d.first, actions[:k], step.now).content for k, step in enumerate(d.steps) if k]
-        said = [*(step.response for step in d.steps), json.dumps(dict(d.review))]
+        said = [*(step.response for step in d.steps), reflection_text(d.critique)]
         dialogs.append([*shown, *said])
     tokenizer = build_tokenizer(text for dialog in dialogs for text in dialog)
     # two tokens a message for its role and end

@@ -4,7 +4,7 @@ import pytest
 
 from r3l.core.environment import Transcript, find_package
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import after, review
+from r3l.envs.scripted.expert import after, criticise
 from r3l.envs.webshop import PACKAGE
 from r3l.envs.webshop.demonstrations import CURRICULUM
 from r3l.envs.webshop.expert import ShopBelief, is_right, plan
@@ -22,7 +22,7 @@ def erring():
 def test_a_careful_customer_succeeds_from_the_text_alone():
     for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10):
         assert d.success and d.reward == 1 and len(d.steps) <= 10
-        assert d.review["trajectory_outcome"] == "success" and d.retry == ()
+        assert d.critique.outcome == "success" and d.retry == ()
 
 
 def test_a_belief_follows_the_pages(task):
@@ -38,11 +38,11 @@ def test_a_belief_follows_the_pages(task):
 def test_reviews_name_nothing_that_the_pages_before_the_pivot_do_not_show(erring):
     checked = 0
     for d in erring:
-        pivot = d.review["retry_from_step"]
+        pivot = d.critique.turn
         if pivot is None:
             continue
         shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])]).lower()
-        for action in d.review["improvement_suggestion"].split(", then "):
+        for action in d.critique.suggestion.split(", then "):
             if action.startswith("click[") and "buy now" not in action and action not in d.steps[pivot].now.admissible:
                 assert action[len("click[") : -1] in shown, action
                 checked += 1
@@ -75,10 +75,10 @@ def test_the_dialogue_reviews_what_it_can_read():
     task = PACKAGE.tasks("nano/train")[0]
     first = PACKAGE.create({}).reset(task)
     ended = Transcript(task, first.text, (("search[nothing of the kind]", ""),), False, None)
-    found = dialogue.review(ended)
-    assert found["retry_from_step"] == 0 and found["improvement_suggestion"].startswith("search[")
+    critique = dialogue.critique(ended)
+    assert critique.turn == 0 and critique.suggestion.startswith("search[")
     other = Transcript(task, "Instruction:\ni need a long lasting pen", ended.answers, False, None)
-    assert dialogue.review(other) is None
+    assert dialogue.critique(other) is None
 
 
 def test_buying_where_nothing_can_be_bought_is_a_mistake_with_a_cause():
@@ -89,5 +89,6 @@ def test_buying_where_nothing_can_be_bought_is_a_mistake_with_a_cause():
     engine.reset(d.task)
     for action in steps:
         answers.append((action, engine.step(action).text))
-    found = review(ShopBelief.at_start(d.first.text), answers, False, 10)
-    assert (found["retry_from_step"], found["root_cause_analysis"]) == (5, "click[buy now] does not help")
+    transcript = Transcript(d.task, d.first.text, tuple(answers), False, None)
+    critique = criticise(ShopBelief.at_start(d.first.text), transcript, 10)
+    assert (critique.turn, critique.cause) == (5, "click[buy now] does not help")
