@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic import Field
 
 from r3l.baselines.critique import Critic, SecondTry, try_twice
 from r3l.baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, Tokens
+from r3l.core.option import option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
@@ -22,11 +22,15 @@ from r3l.retry import RetrySettings
 
 
 class CritiqueGRPOSettings(GRPOSettings, RetrySettings):
-    """Every option of Critique-GRPO; sources stand in configs/methods/critique_grpo.yaml."""
+    """Every option of Critique-GRPO."""
 
-    critic: Critic = Field("model", description="who writes the critique (audit 1.10)")
-    refined_group: Literal["joint", "separate"] = Field("joint", description="baseline of the refinement (A-16)")
-    shaping_gamma: float = Field(0.1, gt=0, description="gamma of p / (p + gamma) (audit 0.6)")
+    critic: Critic = option("model", "who writes the critique (audit 1.10)", "released code: the model")
+    refined_group: Literal["joint", "separate"] = option(
+        "joint",
+        "baseline of the refinement (A-16)",
+        "Critique-GRPO paper: one group (released code: the refinement stands alone)",
+    )
+    shaping_gamma: float = option(0.1, "gamma of p / (p + gamma) (audit 0.6)", "released code: 0.1", gt=0)
 
 
 class CritiqueGRPO(GRPO):

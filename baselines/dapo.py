@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
-
 from r3l.baselines.grpo import GRPO, GRPOSettings
+from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
@@ -16,15 +15,36 @@ Counted = Literal["responses", "all_after_first_prompt"]
 
 
 class DAPOSettings(GRPOSettings):
-    """Every option of DAPO; sources stand in configs/methods/dapo.yaml."""
+    """Every option of DAPO."""
 
-    clip_high: float = Field(0.28, ge=0, description="the ratio is clipped at 1 + clip_high (audit 1.7)")
-    sampling_rounds: int = Field(3, ge=1, description="rounds of tasks to fill a batch; 1: no dynamic sampling (1.7)")
-    drop_uniform: bool = Field(True, description="drop groups whose rewards are all equal (1.7)")
-    overlong_max: int = Field(512, ge=1, description="Lmax: tokens from which the penalty is -1 (audit 1.7)")
-    overlong_cache: int = Field(400, ge=1, description="the penalty grows over the last so many tokens (audit 1.7)")
-    overlong_counts: Counted = Field("responses", description="what is counted as length (A-15)")
-    binary_reward: bool = Field(False, description="reward 1 for success and 0 for anything else (audit 1.7)")
+    clip_high: float = option(
+        0.28, "the ratio is clipped at 1 + clip_high (audit 1.7)", "DAPO paper and released code: 0.28", ge=0
+    )
+    sampling_rounds: int = option(
+        3,
+        "rounds of tasks to fill a batch; 1: no dynamic sampling (audit 1.7)",
+        "our choice: three at most (DAPO paper: until the batch is full; released code: one)",
+        ge=1,
+    )
+    drop_uniform: bool = option(
+        True,
+        "drop groups whose rewards are all equal (audit 1.7)",
+        "DAPO paper: groups with accuracy 0 or 1 are dropped (released code: not)",
+    )
+    overlong_max: int = option(
+        512, "Lmax: tokens from which the penalty is -1 (audit 1.7)", "released code, agentic environments", ge=1
+    )
+    overlong_cache: int = option(
+        400, "the penalty grows over the last so many tokens (audit 1.7)", "released code, agentic environments", ge=1
+    )
+    overlong_counts: Counted = option(
+        "responses", "what is counted as length (A-15)", "our choice (released code counts observations too)"
+    )
+    binary_reward: bool = option(
+        False,
+        "reward 1 for success and 0 for anything else (audit 1.7)",
+        "our choice: the environment's reward (released code: success only)",
+    )
 
 
 class DAPO(GRPO):

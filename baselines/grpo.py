@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from r3l.core import losses
 from r3l.core.advantages import standardised
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
+from r3l.core.option import option
 from r3l.core.trajectory import Group
 
 
 class GRPOSettings(MethodSettings):
-    """Every option of GRPO; sources stand in configs/methods/grpo.yaml."""
+    """Every option of GRPO."""
 
-    clip_low: float = Field(0.2, ge=0, description="the ratio is clipped at 1 - clip_low (audit 0.6)")
-    clip_high: float = Field(0.2, ge=0, description="the ratio is clipped at 1 + clip_high (audit 0.6)")
-    loss_agg: LossAggregation = Field("token_mean", description="how token losses are averaged (A-8)")
+    clip_low: float = option(0.2, "the ratio is clipped at 1 - clip_low (audit 0.6)", "released code: 0.2", ge=0)
+    clip_high: float = option(0.2, "the ratio is clipped at 1 + clip_high (audit 0.6)", "released code: 0.2", ge=0)
+    loss_agg: LossAggregation = option(
+        "token_mean",
+        "how token losses are averaged (A-8)",
+        "released code: token-mean (audit 0.6), here over the whole step",
+    )
 
 
 class GRPO(TrainedMethod[GRPOSettings]):

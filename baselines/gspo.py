@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import torch
-from pydantic import Field
 
 from r3l.baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, LossAggregation
+from r3l.core.option import option
 
 
 class GSPOSettings(GRPOSettings):
-    """Every option of GSPO; sources stand in configs/methods/gspo.yaml."""
+    """Every option of GSPO."""
 
-    clip_low: float = Field(3e-4, ge=0, description="the sequence ratio is clipped at 1 - clip_low (audit 0.6)")
-    clip_high: float = Field(4e-4, ge=0, description="the sequence ratio is clipped at 1 + clip_high (audit 0.6)")
-    loss_agg: LossAggregation = Field("traj_mean", description="mean of a sequence, then of sequences (A-8)")
+    clip_low: float = option(
+        3e-4, "the sequence ratio is clipped at 1 - clip_low (audit 0.6)", "GSPO paper and released code: 3e-4", ge=0
+    )
+    clip_high: float = option(
+        4e-4, "the sequence ratio is clipped at 1 + clip_high (audit 0.6)", "GSPO paper and released code: 4e-4", ge=0
+    )
+    loss_agg: LossAggregation = option(
+        "traj_mean", "mean of a sequence, then of sequences (A-8)", "GSPO paper and released code"
+    )
 
 
 class GSPO(GRPO):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred
 from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
+from r3l.core.option import option
 from r3l.core.trajectory import Group
 
 
 class OPMDSettings(MethodSettings):
-    """Every option of OPMD; sources stand in configs/methods/opmd.yaml."""
+    """Every option of OPMD: R3L without reflection and amplification."""
 
-    baseline: BaselineRule = Field("mean", description="baseline of the returns (audit 0.7)")
-    baseline_tau: float = Field(1.0, gt=0, description="temperature of the logavgexp baseline (audit 0.7)")
-    opmd_tau: float = Field(0.0, ge=0, description="divides the policy loss by 1 + tau (A-6)")
+    baseline: BaselineRule = option("mean", "baseline of the returns (audit 0.7)", "released code: mean")
+    baseline_tau: float = option(1.0, "temperature of the logavgexp baseline (audit 0.7)", "Trinity-RFT: 1", gt=0)
+    opmd_tau: float = option(
+        0.0, "divides the policy loss by 1 + tau (A-6)", "as R3L: no such factor (released code: tau = 1)", ge=0
+    )
 
 
 class OPMD(TrainedMethod[OPMDSettings]):

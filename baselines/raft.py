@@ -7,20 +7,28 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
+from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 
 
 class RAFTSettings(MethodSettings):
-    """Every option of RAFT; sources stand in configs/methods/raft.yaml."""
+    """Every option of RAFT."""
 
-    keep_reward: float = Field(1.0, description="rollouts with at least this reward are imitated (audit 1.6)")
-    rejected: Literal["drop", "released_dilute"] = Field("drop", description="what becomes of the others (B-40)")
-    loss_agg: LossAggregation = Field("token_mean", description="how token losses are averaged (A-8)")
+    keep_reward: float = option(
+        1.0, "rollouts with at least this reward are imitated (audit 1.6)", "released code: 1 (ScienceWorld: > 0)"
+    )
+    rejected: Literal["drop", "released_dilute"] = option(
+        "drop", "what becomes of the others (B-40)", "our choice (released code keeps empty placeholders in the batch)"
+    )
+    loss_agg: LossAggregation = option(
+        "token_mean",
+        "how token losses are averaged (A-8)",
+        "released code: token-mean (audit 0.6), here over the whole step",
+    )
 
 
 class RAFT(TrainedMethod[RAFTSettings]):

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from r3l.baselines.grpo import GRPO, GRPOSettings
+from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
@@ -18,11 +17,22 @@ from r3l.retry import RetrySettings, guidance_text, retry
 
 
 class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
-    """Every option of Reflect-GRPO; sources stand in configs/methods/reflect_grpo.yaml."""
+    """Every option of Reflect-GRPO."""
 
-    group_size: int = Field(4, ge=0, description="rollouts that are never reflected on (audit 1.9)")
-    reflected: int = Field(4, ge=1, description="further rollouts; a failed one is reflected on and retried (A-17)")
-    retry: Literal["works", "released_noop"] = Field("works", description="whether retries are played (B-2)")
+    group_size: int = option(
+        4, "rollouts that are never reflected on (audit 1.9)", "paper and released code: N/2", ge=0
+    )
+    reflected_rollouts: int = option(
+        4, "further rollouts; a failed one is reflected on and retried (A-17)", "paper and released code: N/2", ge=1
+    )
+    retry: Literal["works", "released_noop"] = option(
+        "works", "whether retries are played (B-2)", "paper (the released code fails in three environments)"
+    )
+    rescore_distilled: bool = option(
+        True,
+        "old log-probs of a distilled retry: without its guidance",
+        "released code: they are computed again without the guidance (audit 0.2)",
+    )
 
 
 class ReflectGRPO(GRPO):
@@ -34,13 +44,13 @@ class ReflectGRPO(GRPO):
     @property
     def max_rollouts(self) -> int:
         """Plain rollouts, reflected ones, and a retry of each of those."""
-        return self.settings.group_size + 2 * self.settings.reflected
+        return self.settings.group_size + 2 * self.settings.reflected_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """One group of all rollouts and retries."""
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)
-        members = range(s.group_size, s.group_size + s.reflected)
+        members = range(s.group_size, s.group_size + s.reflected_rollouts)
         tried: list[list[Trajectory]] = await ctx.gather(*[self._attempt(task, ctx, m) for m in members])
         return [Group(task, plain + [trajectory for pair in tried for trajectory in pair])]
 

@@ -11,31 +11,51 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from r3l.baselines.critique import Critic, SecondTry, try_twice
 from r3l.core import losses
 from r3l.core.advantages import centred
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
+from r3l.core.option import REQUIRED, option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 from r3l.retry import RetrySettings
 
+RELEASED = "RLTF released code"
+
 
 class RLTFSettings(MethodSettings, RetrySettings):
-    """Every option of RLTF; sources stand in configs/methods/rltf_*.yaml."""
+    """Every option of RLTF."""
 
-    learn: Literal["sd", "fm", "sft"] = Field(description="what the second attempt teaches beside itself")
-    critic: Critic = Field("environment_or_model", description="who writes the critique (RLTF audit 4)")
-    gamma: float = Field(0.1, ge=0, description="share of the second reward in the first return (RLTF audit 2)")
-    sd_coef: float = Field(0.1, ge=0, description="weight of self-distillation (RLTF audit 2)")
-    first_turn_baseline: bool = Field(True, description="baseline of sd: mean first reward (RLTF defect 1)")
-    min_logprob: float | None = Field(-5.0, description="sd drops tokens less likely without critique (RLTF audit 2)")
-    ratio: Literal["is", "ppo", "cispo"] = Field("is", description="importance ratio: plain, clipped, or as a weight")
-    clip_low: float = Field(0.2, ge=0, description="of ppo and cispo (RLTF audit 2)")
-    clip_high: float = Field(0.2, ge=0, description="of ppo and cispo (RLTF audit 2)")
-    loss_agg: LossAggregation = Field("token_mean", description="how token losses are averaged (RLTF audit 2)")
+    learn: Literal["sd", "fm", "sft"] = option(REQUIRED, "what the second attempt teaches beside itself")
+    critic: Critic = option(
+        "environment_or_model",
+        "who writes the critique (RLTF audit 4)",
+        "our choice: a critic without a judge model where the environment has one",
+    )
+    gamma: float = option(0.1, "share of the second reward in the first return (RLTF audit 2)", RELEASED, ge=0)
+    sd_coef: float = option(0.1, "weight of self-distillation (RLTF audit 2)", f"{RELEASED}, puzzles", ge=0)
+    first_turn_baseline: bool = option(
+        True, "baseline of sd: mean first reward (RLTF defect 1)", "RLTF paper (its released code never applies it)"
+    )
+    min_logprob: float | None = option(-5.0, "sd drops tokens less likely without critique (RLTF audit 2)", RELEASED)
+    ratio: Literal["is", "ppo", "cispo"] = option(
+        "is", "importance ratio: plain, clipped, or as a weight (RLTF audit 2)", f"{RELEASED}: importance_sampling"
+    )
+    clip_low: float = option(0.2, "of ppo and cispo (RLTF audit 2)", f"{RELEASED}: 0.8 to 1.2", ge=0)
+    clip_high: float = option(0.2, "of ppo and cispo (RLTF audit 2)", f"{RELEASED}: 0.8 to 1.2", ge=0)
+    sft_coef: float = option(0.1, "weight of the imitation loss (RLTF audit 2)", RELEASED, ge=0)
+    rescore_distilled: bool = option(
+        True,
+        "old log-probs of a distilled retry: without its guidance",
+        "RLTF: log-probs under the first prompt, so that the ratio is 1 (RLTF audit 2)",
+    )
+    loss_agg: LossAggregation = option(
+        "token_mean",
+        "how token losses are averaged (RLTF audit 2)",
+        "our choice: a mean, so that one learning rate fits all methods (RLTF: sum)",
+    )
 
 
 class RLTF(TrainedMethod[RLTFSettings]):

@@ -7,17 +7,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict
 
-from r3l.core.errors import ConfigError
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
 
+class NoSettings(BaseModel):
+    """There is nothing to set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class ZeroShot:
     """The row every other row is measured against."""
 
+    Settings = NoSettings
     kl_coef = 0.0
     loss_agg: LossAggregation = "traj_mean"
     trains = False
@@ -26,8 +33,7 @@ class ZeroShot:
     max_samples = 0
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        if settings:
-            raise ConfigError(f"method zero_shot takes no settings, found {sorted(settings)}")
+        self.Settings(**settings)
 
     def describe(self) -> Mapping[str, Any]:
         """There is nothing to set."""

@@ -11,12 +11,12 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from r3l.amplification import AmplificationSettings, amplify
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred, standardised
 from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
+from r3l.core.option import option
 from r3l.core.rollout import Episode, RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
@@ -27,23 +27,46 @@ from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, retry
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
-    """Every option of R3L; sources stand in configs/methods/r3l.yaml."""
+    """Every option of R3L: those of the paper's sections, and how they are put together."""
 
-    retries: int = Field(1, ge=0, description="retries of each base; N // (1 + retries) bases are reflected on")
-    retry_fill: Literal["none", "resample_base"] = Field("none", description="a base without retry (A-18)")
-    train_on: Literal["distilled", "guided"] = Field("distilled", description="which form of a retry trains (B-13)")
-    advantage: Literal["centred", "standardised"] = Field("centred", description="scale of advantages (A-12)")
-    baseline: BaselineRule = Field("mean", description="baseline of centred advantages (audit 0.7)")
-    baseline_tau: float = Field(1.0, gt=0, description="temperature of the logavgexp baseline (audit 0.7)")
-    importance: Literal["none", "clipped"] = Field("none", description="importance ratio in the objective (A-7)")
-    clip_low: float = Field(0.2, ge=0, lt=1, description="of the ratio, where there is one (audit 0.6)")
-    clip_high: float = Field(0.2, ge=0, description="of the ratio, where there is one (audit 0.6)")
-    opmd_tau: float = Field(0.0, ge=0, description="divides the policy loss by 1 + tau (A-6)")
-    sft_mode: Literal["separate", "reward1_singleton"] = Field("separate", description="form of imitation (A-9, A-11)")
-    sft_trigger: Literal["improve", "solved_improve_or_shorter"] = Field(
-        "improve", description="which retries are imitated (A-10)"
+    retries: int = option(
+        1,
+        "retries of each base; N // (1 + retries) bases are reflected on",
+        "paper: one; its appendix varies it in {0, 1, 2, 4} at N = 8",
+        ge=0,
     )
-    sft_perfect_reflection: bool = Field(False, description="imitate reflections that find nothing to do (A-10)")
+    missing_retry: Literal["none", "resample_base"] = option(
+        "none", "what takes the place of a retry that was not made (A-18)", "released code: nothing"
+    )
+    train_on: Literal["distilled", "guided"] = option(
+        "distilled",
+        "which form of a retry trains (B-13)",
+        "paper: context distillation (released turn-level code keeps the guidance)",
+    )
+    advantage: Literal["centred", "standardised"] = option("centred", "scale of advantages (A-12)", "paper: r - mean")
+    baseline: BaselineRule = option("mean", "baseline of centred advantages (audit 0.7)", "paper and released code")
+    baseline_tau: float = option(1.0, "temperature of the logavgexp baseline (audit 0.7)", "Trinity-RFT: 1", gt=0)
+    importance: Literal["none", "clipped"] = option("none", "importance ratio in the objective (A-7)", "paper: none")
+    clip_low: float = option(0.2, "of the ratio, where there is one (audit 0.6)", "released baselines: 0.2", ge=0, lt=1)
+    clip_high: float = option(0.2, "of the ratio, where there is one (audit 0.6)", "released baselines: 0.2", ge=0)
+    opmd_tau: float = option(
+        0.0, "divides the policy loss by 1 + tau (A-6)", "paper: no such factor (released code: tau = 1)", ge=0
+    )
+    sft_mode: Literal["separate", "reward1_singleton"] = option(
+        "separate",
+        "form of imitation (A-9, A-11)",
+        "paper: a loss of its own (released code: groups of one with reward 1)",
+    )
+    sft_trigger: Literal["improve", "solved_improve_or_shorter"] = option(
+        "improve",
+        "which retries are imitated (A-10)",
+        "paper: any improvement (released code: solved, and better or shorter)",
+    )
+    sft_perfect_reflection: bool = option(
+        False,
+        "imitate reflections that find nothing to do (A-10)",
+        "paper: not mentioned (released code: imitated)",
+    )
 
 
 @dataclass
@@ -71,7 +94,7 @@ class R3L(TrainedMethod[R3LSettings]):
     def max_samples(self) -> int:
         """N, bases that fill in for retries, and an imitated reflection and guided retry of every retry."""
         s = self.settings
-        fills = self.reflected if s.retry_fill == "resample_base" else 0
+        fills = self.reflected if s.missing_retry == "resample_base" else 0
         return s.group_size + fills + 2 * self.reflected * s.retries
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
@@ -100,7 +123,7 @@ class R3L(TrainedMethod[R3LSettings]):
         await episode.close()
         if attempt.pivots:
             assign_pivotal_credit(attempt.base, min(attempt.pivots), self.settings)
-        if not attempt.retries and self.settings.retry_fill == "resample_base":
+        if not attempt.retries and self.settings.missing_retry == "resample_base":
             (attempt.fill,) = await play_group(ctx, task, 1, first=self.settings.group_size + member)
         return attempt
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
+
+from r3l.core.option import option
 
 AmplifyRule = Literal["paper", "released_code", "uniform", "none"]
 RewardMax = Literal["env_max", "group_max"]
@@ -16,10 +18,16 @@ ENV_MAX = 1.0  # every environment's rewards end at 1 (audit 3.1)
 class AmplificationSettings(BaseModel):
     """The options of amplification."""
 
-    amplify_rule: AmplifyRule = Field("paper", description="how advantages are amplified (A-1, A-2, A-12)")
-    alpha: float = Field(3.0, gt=0, description="amplification factor (A-5)")
-    reward_max: RewardMax = Field("env_max", description="what counts as the best reward (A-4)")
-    amplify_all_equal: AllEqual = Field("zero", description="a group whose rewards are all equal (A-3)")
+    amplify_rule: AmplifyRule = option("paper", "how advantages are amplified (A-1, A-2, A-12)", "paper, section 3.4")
+    alpha: float = option(3.0, "amplification factor (A-5)", "paper: 3 (released code: 3, hard-coded)", gt=0)
+    reward_max: RewardMax = option(
+        "env_max", "what counts as the best reward (A-4)", "our reading of R_max: the environment's maximum"
+    )
+    amplify_all_equal: AllEqual = option(
+        "zero",
+        "a group whose rewards are all equal (A-3)",
+        "our reading: a group without variance has no advantage",
+    )
 
 
 def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> np.ndarray:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
+from r3l.core.option import option
 from r3l.core.trajectory import Trajectory
 
 CreditFor = Literal["base", "distilled", "guided_retry"]
@@ -18,12 +19,18 @@ CreditRule = Literal["suffix", "released_inverted"]
 class CreditSettings(BaseModel):
     """The options of credit assignment."""
 
-    credit: tuple[CreditFor, ...] = Field(
-        ("base", "distilled", "guided_retry"), description="whose shared prefix carries no gradient (B-3, B-5)"
+    credit: tuple[CreditFor, ...] = option(
+        ("base", "distilled", "guided_retry"),
+        "whose shared prefix carries no gradient (B-3, B-5)",
+        "paper: base and retry; guided retries as in released agentic code (audit 1.1)",
     )
-    credit_rule: CreditRule = Field("suffix", description="what of the base trains (B-12)")
-    credit_from: Literal["restart", "reflected"] = Field(
-        "restart", description="where credit begins: where the retry did, or at the reported pivot all the same (B-5)"
+    credit_rule: CreditRule = option(
+        "suffix", "what of the base trains (B-12)", "paper: the suffix (released turn-level code: the prefix)"
+    )
+    credit_from: Literal["restart", "reflected"] = option(
+        "restart",
+        "where credit begins: where the retry did, or at the reported pivot all the same (B-5)",
+        "paper: after the shared prefix",
     )
 
 

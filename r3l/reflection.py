@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from r3l.core.environment import Critique, Dialogue, Message, Observation, Outcome
+from r3l.core.option import option
 from r3l.core.policy import Completion, Conversation
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address
@@ -23,7 +24,7 @@ from r3l.core.task import Task
 from r3l.core.templates import template
 from r3l.core.trajectory import Kind, Trajectory, Turn
 
-Sees = Literal["none", "verdict", "answer"]
+Sees = Literal["none", "outcome", "answer"]
 GuidanceForm = Literal["full_report", "suggestion", "none"]
 DomainRule = Literal["own", "alfworld_everywhere"]
 
@@ -31,11 +32,25 @@ DomainRule = Literal["own", "alfworld_everywhere"]
 class ReflectionSettings(BaseModel):
     """The options of reflecting."""
 
-    reflect_when: Literal["always", "failed_only"] = Field("always", description="whom to reflect on (B-37)")
-    reflection_sees: Sees = Field("verdict", description="the outcome, or also the gold answer where a task has one")
-    reflection_domain: DomainRule = Field("own", description="domain named in the prompt (B-22)")
-    guidance: GuidanceForm = Field("full_report", description="what of the reflection guides a retry (B-37)")
-    coerce_pivot: bool = Field(True, description='read a pivot written as "3" or 3.0 (B-16)')
+    reflect_when: Literal["always", "failed_only"] = option(
+        "always", "which rollouts are reflected on (B-37)", "released code: always (README pseudo-code: failures only)"
+    )
+    reflection_sees: Sees = option(
+        "outcome",
+        "nothing, the outcome, or also the gold answer where a task has one",
+        "released code: the environment's closing feedback (audit 1.1)",
+    )
+    reflection_domain: DomainRule = option(
+        "own",
+        "domain named in the prompt (B-22)",
+        "our choice: each environment names itself (released prompt: ALFWorld everywhere)",
+    )
+    guidance: GuidanceForm = option(
+        "full_report", "what of the reflection guides a retry (B-37)", "released code: the whole JSON (audit 3.8)"
+    )
+    coerce_pivot: bool = option(
+        True, 'read a pivot written as "3" or 3.0 (B-16)', "our choice (released code loses such retries)"
+    )
 
 
 RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environment (audit B-22)

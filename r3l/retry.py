@@ -9,9 +9,10 @@ import json
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from r3l.core.environment import Message
+from r3l.core.option import option
 from r3l.core.policy import PHASES
 from r3l.core.rollout import Decorate, Episode, RolloutContext, Rules, continue_episode
 from r3l.core.seeds import generator
@@ -26,16 +27,30 @@ PivotRule = Literal["reflected", "start", "random", "oracle"]
 class RetrySettings(BaseModel):
     """The options of retrying, wherever it starts."""
 
-    guidance_place: GuidancePlace = Field("user_turn", description="where guidance stands in the dialog (B-33)")
-    retry_rules: Rules = Field("same_as_base", description="ending rules of a retry (B-7)")
-    rescore_distilled: bool = Field(False, description="old log-probs of a distilled retry: without its guidance")
+    guidance_place: GuidancePlace = option(
+        "user_turn",
+        "where guidance stands in the dialog (B-33)",
+        "our choice: some chat templates forbid a system message in mid-dialog",
+    )
+    retry_rules: Rules = option(
+        "same_as_base",
+        "ending rules of a retry (B-7)",
+        "paper: one environment (released ALFWorld retries are more lenient)",
+    )
+    rescore_distilled: bool = option(
+        False,
+        "old log-probs of a distilled retry: without its guidance",
+        "not read where the loss of a retry has no importance ratio (R3L: paper; Critique-GRPO: audit 0.6)",
+    )
 
 
 class PivotSettings(RetrySettings):
     """The options of retrying from a pivot."""
 
-    pivot: PivotRule = Field("reflected", description="where a retry starts (B-5 for start)")
-    replay_duplicate_obs: bool = Field(False, description="show the pivot's observation twice (B-6)")
+    pivot: PivotRule = option("reflected", "where a retry starts (B-5 for start)", "paper: the reflection's pivot")
+    replay_duplicate_obs: bool = option(
+        False, "show the pivot's observation twice (B-6)", "our choice (released code shows it twice)"
+    )
 
 
 @dataclass(frozen=True)

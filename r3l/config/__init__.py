@@ -22,8 +22,9 @@ from r3l.config.kinds import (
     load_method,
     model_label,
 )
-from r3l.config.resolution import build_method, dialogue_of, gpu_cluster, resolve, trains, variant
-from r3l.config.run import Run, locate, meaning, sft_folder, start_of, weights_of
+from r3l.config.resolution import build_method, dialogue_of, gpu_cluster, resolve, trains
+from r3l.config.run import Run, hashed, locate, sft_folder, start_of, weights_of
+from r3l.config.variant import Variant, variant
 
 __all__ = [
     "ArchitectureConfig",
@@ -43,16 +44,17 @@ __all__ = [
     "Strict",
     "TierConfig",
     "TrainConfig",
+    "Variant",
     "build_method",
     "dialogue_of",
     "find_model",
     "folders",
     "gpu_cluster",
+    "hashed",
     "hint",
     "load",
     "load_method",
     "locate",
-    "meaning",
     "model_label",
     "names",
     "resolve",

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from r3l.config.files import Strict, load, names
 from r3l.core.errors import ConfigError
+from r3l.core.option import REQUIRED, option
 from r3l.core.policy import Samples
 
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
@@ -17,46 +18,66 @@ ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes 
 
 
 class TrainConfig(Strict):
-    """Optimisation. ``tokens_per_microbatch`` counts padded tokens of one forward and backward pass."""
+    """Optimisation."""
 
-    steps: int = Field(ge=0)
-    tasks_per_step: int = Field(ge=1)
-    lr: float = Field(gt=0)
-    lr_warmup_steps: int = Field(0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = Field(0.01, ge=0)
-    grad_clip: float = Field(1.0, gt=0)
-    tokens_per_microbatch: int = Field(8192, ge=1)
-    gradient_checkpointing: bool = Field(False, description="compute activations again instead of keeping them")
-    save_every: int = Field(5, ge=1)
-    sync_interval: int = Field(1, ge=1, description="S: the sampling weights are renewed every S updates")
-    kl_metric_every: int = Field(0, ge=0, description="measure the KL to the start model every so many steps; 0: never")
+    steps: int = option(REQUIRED, "optimiser steps", ge=0)
+    tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1)
+    lr: float = option(REQUIRED, "learning rate of AdamW", gt=0)
+    lr_warmup_steps: int = option(
+        0, "steps over which the learning rate grows to lr", "released code: none but for DAPO (audit 0.4, 4.4)", ge=0
+    )
+    betas: tuple[float, float] = option((0.9, 0.999), "AdamW's moments", "released code (audit 0.4)")
+    weight_decay: float = option(0.01, "of AdamW", "released code (audit 0.4)", ge=0)
+    grad_clip: float = option(1.0, "largest norm of a step's gradient", "released code (audit 4.1)", gt=0)
+    tokens_per_microbatch: int = option(
+        8192, "padded tokens of one forward and backward pass", "our choice: fits 2 GB with a nano model", ge=1
+    )
+    gradient_checkpointing: bool = option(
+        False, "compute activations again instead of keeping them", "our choice: a nano model needs no such thing"
+    )
+    save_every: int = option(5, "steps from checkpoint to checkpoint", "our choice: little is played again", ge=1)
+    sync_interval: int = option(
+        1, "S: the sampling weights are renewed every S updates", "paper and released code: 1 (audit 0.3, 4.1)", ge=1
+    )
+    kl_metric_every: int = option(
+        0,
+        "measure the KL to the start model every so many steps; 0: never",
+        "our choice: no reference model where the objective has none (paper)",
+        ge=0,
+    )
 
 
 class SamplingConfig(Strict):
-    """Training rollouts. ``feedback_max_tokens``: reflections and critiques."""
+    """Training rollouts."""
 
-    temperature: float = Field(gt=0, description="of sampling, and of the policy that training optimises")
-    max_tokens: int = Field(ge=1)
-    feedback_max_tokens: int = Field(ge=1)
-    max_context: int = Field(ge=1, description="tokens of one dialog, prompt and responses together")
-    tokens_per_batch: int | None = Field(
-        None, ge=1, description="tokens of the dialogs that are sampled together, padding counted; none: all together"
+    temperature: float = option(
+        1.0, "of sampling, and of the policy that training optimises", "paper and released code: 1.0 (audit 4.1)", gt=0
     )
-    decoding: Literal["eager", "compiled"] = Field(
-        "eager", description="compiled: torch.compile over caches of fixed shapes (CUDA graphs on a GPU); local engine"
+    max_tokens: int = option(REQUIRED, "tokens of one response", ge=1)
+    feedback_max_tokens: int = option(REQUIRED, "tokens of one reflection or critique", ge=1)
+    max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1)
+    tokens_per_batch: int | None = option(
+        None,
+        "tokens of the dialogs that are sampled together, padding counted; none: all together",
+        "our choice: nano dialogs are short",
+        ge=1,
     )
-    lanes: int = Field(
-        1, ge=1, description="shares of a step's tasks; one samples while the environments of others step; local engine"
+    decoding: Literal["eager", "compiled"] = option(
+        "eager",
+        "compiled: torch.compile over caches of fixed shapes (CUDA graphs on a GPU); local engine",
+        "our choice: compiling takes minutes",
+    )
+    lanes: int = option(
+        1, "shares of a step's tasks; one samples while the environments of others step; local engine", "default", ge=1
     )
 
 
 class EvaluationConfig(Strict):
     """The whole test task set, without reflection or guidance, from the last checkpoint (never a peak)."""
 
-    temperature: float = Field(ge=0)
-    episodes_per_task: int = Field(ge=1)
-    batch: int = Field(ge=1, description="episodes that advance together")
+    temperature: float = option(0.4, "of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0)
+    episodes_per_task: int = option(1, "rollouts of each test task", "released code: one (audit 3.1)", ge=1)
+    batch: int = option(REQUIRED, "episodes that advance together", ge=1)
 
 
 Engine = Literal["local", "trinity"]
@@ -70,26 +91,36 @@ class TierConfig(Strict):
     engine: Engine
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     prompts: Literal["released", "compact"]
-    samples: Samples = Field("trajectory", description="one training sample: a dialog, or one response in its context")
+    samples: Samples = option(
+        "trajectory",
+        "one training sample: a dialog, or one response in its context",
+        "released code: a whole dialog (turns for thinking models, audit 1.11)",
+    )
     train: TrainConfig
     sampling: SamplingConfig
     evaluation: EvaluationConfig
-    workers: int = Field(ge=0, description="environment processes")
-    threads: int = Field(ge=1, description="torch threads; part of the fingerprint, since sums depend on it")
-    device: Device = "auto"
-    compute_dtype: ComputeDtype = "float32"
+    workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0)
+    threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1)
+    device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")
+    compute_dtype: ComputeDtype = option(
+        "float32", "of forward and backward passes on a GPU (r3l.local.precision)", "our choice: exact on any machine"
+    )
     sources: dict[str, str]
 
 
 class ClusterConfig(Strict):
     """The GPUs of one run on the trinity engine. Those that do not sample train."""
 
-    nodes: int = Field(ge=1)
-    gpus_per_node: int = Field(ge=1)
-    engines: int = Field(ge=1, description="inference engines, each with its own copy of the weights")
-    tensor_parallel: int = Field(1, ge=1, description="GPUs of one inference engine")
-    sequence_parallel: int = Field(1, ge=1, description="GPUs that share one long row in training (Ulysses)")
-    sampling_memory: float = Field(gt=0, le=1, description="share of a GPU that an inference engine takes")
+    nodes: int = option(REQUIRED, "machines", ge=1)
+    gpus_per_node: int = option(REQUIRED, "GPUs of each", ge=1)
+    engines: int = option(REQUIRED, "inference engines, each with its own copy of the weights", ge=1)
+    tensor_parallel: int = option(1, "GPUs of one inference engine", "released code (audit 4.2)", ge=1)
+    sequence_parallel: int = option(
+        1, "GPUs that share one long row in training (Ulysses)", "released code, 3B models (audit 4.2)", ge=1
+    )
+    sampling_memory: float = option(
+        0.7, "share of a GPU that an inference engine takes", "released code (audit 4.2)", gt=0, le=1
+    )
 
     @property
     def trainer_gpus(self) -> int:
@@ -127,8 +158,10 @@ class ModelConfig(Strict):
     label: str = Field(description="its name in print, as in results/stored/published")
     hub: str = Field(description="its id on the Hugging Face hub")
     architecture: ArchitectureConfig
-    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
-    thinking: bool = Field(False, description="its chat template opens a thought and drops earlier ones")
+    dtype: Literal["bfloat16", "float16", "float32"] = option(
+        "bfloat16", "of its weights", "released code (audit 4.1), and as these models are published"
+    )
+    thinking: bool = option(False, "its chat template opens a thought and drops earlier ones", "their chat templates")
     set: dict[str, Any] = Field(
         {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
     )

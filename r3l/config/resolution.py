@@ -3,73 +3,94 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
-from r3l.config.files import explain, folders, hint, load, validate
+from r3l.config.files import explain, folders, load, validate
 from r3l.config.kinds import PROFILES, ClusterConfig, EnvConfig, TierConfig, find_model, load_method
 from r3l.config.run import Run
+from r3l.config.variant import Variant, check_override, variant
 from r3l.core.environment import Dialogue, find_package
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 
 
-def variant(name: str) -> tuple[str, list[str]]:
-    """``r3l@alpha=5,profile=fair`` -> (``r3l``, [``alpha=5``, ``profile=fair``])."""
-    method, _, changes = name.partition("@")
-    return method, [change for change in changes.split(",") if change]
-
-
 def resolve(
-    tier: str, env: str, method: str, seed: int, model: str | None = None, overrides: list[str] | None = None
+    tier: str,
+    env: str,
+    method: str | Variant,
+    seed: int,
+    model: str | None = None,
+    overrides: Sequence[str] | None = None,
 ) -> Run:
-    """Combine the four files, the variant in ``method`` (see :func:`variant`) and ``key=value`` overrides.
+    """Combine the declared defaults, the four files, the variant and ``key=value`` overrides.
 
-    Overrides have dotted keys of Run, e.g. ``train.steps=3``. A variant's keys are the method's settings, ``profile``,
-    ``engine``, or dotted keys of Run. Order of precedence: tier, environment, model, method (settings, profile, tier),
-    variant, overrides.
+    Overrides have dotted keys of Run, e.g. ``train.steps=3``. Order of precedence: tier, environment, model, method
+    (settings, profile, tier), variant, overrides.
     """
     t = load("tiers", tier, TierConfig)
     e = load("envs", env, EnvConfig)
-    name, changes = variant(method)
-    m = load_method(name)
+    row = variant(method) if isinstance(method, str) else method
+    m = load_method(row.method)
     if tier not in e.tiers:
         raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
-    chosen = dict(_pair(change) for change in changes)
-    profile = chosen.pop("profile", "paper")
+    profile = row.value("profile", "paper")
     if profile not in PROFILES:
-        raise ConfigError(f"method {method!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
-    engine = chosen.pop("engine", t.engine)
-    settings = m.settings_in(profile, tier) | chosen
+        raise ConfigError(f"method {row.name!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+    settings = m.settings_in(profile, tier)
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
-    chosen_model = model or e.tiers[tier].model or t.model
-    described = find_model(chosen_model)
-    dotted = env_settings.pop("set") | (described.set if described else {})
-    dotted |= {key: value for key, value in settings.items() if "." in key}
+    model_name = model or e.tiers[tier].model or t.model
+    model_config = find_model(model_name)
+    changes = env_settings.pop("set") | (model_config.set if model_config else {})
+    changes |= {key: value for key, value in settings.items() if "." in key}
     content = t.model_dump(exclude={"sources"}) | {
         "env": env,
-        "method": method,
-        "method_label": m.label + (f" ({', '.join(changes)})" if changes else ""),
+        "method": row.name,
+        "method_label": m.label + (f" ({', '.join(row.changes)})" if row.changes else ""),
         "profile": profile,
-        "engine": engine,
-        "model": chosen_model,
+        "engine": row.value("engine", t.engine),
+        "model": model_name,
         "seed": seed,
         "env_settings": env_settings,
         "method_code": m.code,
         "method_settings": {key: value for key, value in settings.items() if "." not in key},
     }
-    for override in [*(f"{key}={json.dumps(value)}" for key, value in dotted.items()), *(overrides or [])]:
-        _apply(content, override)
-    run = validate(Run, content, f"{tier}/{env}/{method}")
+    content = _merged(content, _nested(changes, [*row.overrides(), *(overrides or ())]))
+    run = validate(Run, content, f"{tier}/{env}/{row.name}")
     find_package(env).check(run.env_settings.options)
-    build_method(run)  # bad settings are an error now, not after the model has loaded
+    complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
+    run = run.model_copy(update={"method_settings": dict(complete)})
     _check_samples(run)
     return run
+
+
+def _nested(changes: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Values by dotted key, then ``key=value`` texts, as one nested dictionary."""
+    for override in overrides:
+        check_override(override)
+    config = OmegaConf.create()
+    try:
+        for key, value in changes.items():
+            OmegaConf.update(config, key, value)
+        config.merge_with_dotlist(list(overrides))
+    except (OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ConfigError(f"one of {', '.join(overrides)} cannot be read: {' '.join(str(error).split())}") from error
+    return cast(dict[str, Any], OmegaConf.to_container(config))
+
+
+def _merged(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``content`` with ``changes`` in it, dictionary by dictionary."""
+    return {**content} | {
+        key: _merged(content[key], value) if isinstance(value, dict) and isinstance(content.get(key), dict) else value
+        for key, value in changes.items()
+    }
 
 
 def dialogue_of(run: Run) -> Dialogue:
@@ -86,40 +107,24 @@ def _check_samples(run: Run) -> None:
         )
 
 
-def _pair(override: str) -> tuple[str, Any]:
-    key, equals, text = override.partition("=")
-    if not equals:
-        raise ConfigError(f"override {override!r} must look like key=value, e.g. train.steps=3")
-    return key, yaml.safe_load(text)
-
-
-def _apply(content: dict[str, Any], override: str) -> None:
-    key, value = _pair(override)
-    *path, last = key.split(".")
-    target: Any = content
-    for part in path:
-        if not isinstance(target, dict) or part not in target:
-            raise ConfigError(f"override {override!r}: unknown key {part!r}{hint(part, list(target))}")
-        target = target[part]
-    free_form = path in (["method_settings"], ["env_settings", "options"])
-    if not isinstance(target, dict) or (last not in target and not free_form):
-        raise ConfigError(f"override {override!r}: unknown key {last!r}{hint(last, list(target))}")
-    target[last] = value
+def method_class(code: str) -> Any:
+    """The class that ``module:Class`` names. Raises ConfigError."""
+    module, _, name = code.partition(":")
+    sys.path += [str(folder) for folder in folders("methods")[1:] if str(folder) not in sys.path]
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"method code {code!r} cannot be found: {error}") from error
 
 
 def build_method(run: Run) -> Method:
     """The Method object of a run. Raises ConfigError when its settings are wrong."""
-    module, _, name = run.method_code.partition(":")
-    sys.path += [str(folder) for folder in folders("methods")[1:] if str(folder) not in sys.path]
-    try:
-        factory = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"method {run.method!r}: code {run.method_code!r} cannot be found: {error}") from error
+    factory = method_class(run.method_code)
     try:
         method: Method = factory(run.method_settings)
     except ValidationError as error:
         details = "; ".join(explain(factory.Settings, e) for e in error.errors())
-        raise ConfigError(f"configs/methods/{run.method}.yaml, settings: {details}") from error
+        raise ConfigError(f"method {run.method!r}, settings: {details}") from error
     return method
 
 
@@ -130,5 +135,5 @@ def trains(run: Run) -> bool:
 
 def gpu_cluster(run: Run) -> ClusterConfig | None:
     """The GPUs that training ``run`` takes on the trinity engine; None where it needs none."""
-    found = find_model(run.model)
-    return found.cluster if found and run.engine == "trinity" and trains(run) else None
+    model = find_model(run.model)
+    return model.cluster if model and run.engine == "trinity" and trains(run) else None

@@ -34,16 +34,6 @@ UNHASHED = {  # keys that change no result, and those of the environment that ar
     "train": ("save_every", "gradient_checkpointing"),
     "env_settings": ("model", "set"),
 }
-# (part, key, value): keys that came later, with the value under which earlier runs stay the same runs.
-NEUTRAL: tuple[tuple[str, str, Any], ...] = (
-    ("env_settings", "options", {}),
-    ("env_settings", "sft", None),
-    ("sampling", "tokens_per_batch", None),
-    ("sampling", "decoding", "eager"),
-    ("sampling", "lanes", 1),
-    ("", "compute_dtype", "float32"),
-    ("", "engine", "local"),
-)
 
 
 class Run(Strict):
@@ -59,17 +49,17 @@ class Run(Strict):
     seed: int
     prompts: str
     samples: Samples
-    engine: Engine = "local"
+    engine: Engine
     env_settings: EnvTierConfig
     method_code: str
-    method_settings: dict[str, Any]
+    method_settings: dict[str, Any]  # all of them, defaults included
     train: TrainConfig
     sampling: SamplingConfig
     evaluation: EvaluationConfig
     workers: int
     threads: int
-    device: Device = "auto"
-    compute_dtype: ComputeDtype = "float32"
+    device: Device
+    compute_dtype: ComputeDtype
 
     @property
     def cell(self) -> str:
@@ -88,19 +78,15 @@ class Run(Strict):
         content["task_sets"] = [package.task_set_hash(task_set) for task_set in task_sets]
         if self.env_settings.sft:
             content["sft"] = recipe_of(self.env_settings.sft)
-        return hashlib.sha256(json.dumps(meaning(content), sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(hashed(content), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def meaning(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A dumped run, of a manifest say, less the keys that change no result; equal across versions of the project."""
+def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A dumped run, of a manifest say, less the keys that change no result."""
     content = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     for part, keys in UNHASHED.items():
         for key in keys:
             content.get(part, {}).pop(key, None)
-    for part, key, neutral in NEUTRAL:
-        holder = content.get(part, {}) if part else content
-        if key in holder and holder[key] == neutral:
-            holder.pop(key)
     return content
 
 

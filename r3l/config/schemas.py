@@ -1,6 +1,6 @@
-"""JSON Schemas of the configuration files, for editors; generated from the pydantic models that validate them.
+"""JSON Schemas of the configuration files, for editors; made from the pydantic models that validate them.
 
-``python -m r3l.config.schemas`` rewrites configs/schemas/; a test keeps the committed files equal to the models.
+``python -m r3l.config.schemas`` writes them to configs/schemas/, which git ignores.
 """
 
 from __future__ import annotations

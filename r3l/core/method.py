@@ -8,10 +8,11 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from r3l.core import losses
 from r3l.core.losses import KLEstimator
+from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
@@ -80,20 +81,28 @@ class Method(Protocol):
         ...
 
     def describe(self) -> Mapping[str, Any]:
-        """The method's settings, for the manifest."""
+        """All settings, defaults included, as JSON has them."""
         ...
 
 
 class MethodSettings(BaseModel):
-    """What every trained method can be set to. Sources of the values stand in configs/methods/<name>.yaml."""
+    """What every trained method can be set to. Defaults are those of profile ``paper``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    group_size: int = Field(8, ge=1, description="N: rollouts a task (A-14, A-17)")
-    kl: KLEstimator = Field("none", description="KL to the start model (A-7, A-13)")
-    kl_coef: float = Field(0.0, ge=0, description="weight of the KL (A-7, A-13)")
-    loss_agg: LossAggregation = Field("traj_mean", description="how token losses are averaged (A-8)")
-    sft_coef: float = Field(1.0, ge=0, description="weight of the imitation loss, where a method has one (A-9)")
+    group_size: int = option(8, "N: rollouts a task (A-14, A-17)", "paper: N = 8 (audit 4.4)", ge=1)
+    kl: KLEstimator = option(
+        "none",
+        "KL to the start model (A-7, A-13)",
+        "paper: none; one setting for all methods (audit 4.4)",
+    )
+    kl_coef: float = option(0.0, "weight of the KL (A-7, A-13)", "as kl", ge=0)
+    loss_agg: LossAggregation = option(
+        "traj_mean", "how token losses are averaged (A-8)", "paper: 1/|tau| (released code: by micro-batch, A-8)"
+    )
+    sft_coef: float = option(
+        1.0, "weight of the imitation loss, where a method has one (A-9)", "our choice: the paper gives no value", ge=0
+    )
 
 
 S = TypeVar("S", bound=MethodSettings)
@@ -116,8 +125,8 @@ class TrainedMethod(Generic[S]):
         self.loss_agg = self.settings.loss_agg
 
     def describe(self) -> Mapping[str, Any]:
-        """All settings, defaults included."""
-        return self.settings.model_dump()
+        """All settings, defaults included, as JSON has them."""
+        return self.settings.model_dump(mode="json")
 
     @property
     def max_rollouts(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from r3l.config import meaning
+from r3l.config import hashed
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
 from r3l.report.records import Record, by_method, groups, scores_S_T
@@ -96,7 +96,7 @@ _EMPTY = (
 
 def warnings(ours: Record, theirs: Record) -> list[str]:
     """Settings beside the method in which the two runs differ: they would be compared too."""
-    a, b = (meaning(read_json(record.path.parent / "manifest.json")["run"]) for record in (ours, theirs))
+    a, b = (hashed(read_json(record.path.parent / "manifest.json")["run"]) for record in (ours, theirs))
     found = [
         f"{section}.{key} is {_of(a, section, key)!r} here and {_of(b, section, key)!r} there"
         for section in SETTINGS

@@ -118,7 +118,7 @@ def settings(records: Sequence[Record], manifests: Sequence[Row | None]) -> Grid
         if manifest is None:
             continue
         method = known.get(variant(record["method"])[0], {"settings": {}, "extends": None})
-        own, paper = manifest["method_settings"], _as_json(method["settings"])
+        own, paper = manifest["run"]["method_settings"], _as_json(method["settings"])
         parent = known[method["extends"]] if method["extends"] else None
         but = _difference(_as_json(parent["settings"]), own) if parent else {}
         shown = {

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from r3l.config import Run, build_method
+from r3l.config import Run
 from r3l.core.environment import Dialogue
 from r3l.core.policy import PHASES, Policy, Sampling
 from r3l.core.pool import EnvironmentPool
@@ -52,7 +52,6 @@ def manifest(run: Run) -> dict[str, Any]:
     return {
         "run": run.model_dump(mode="json"),
         "fingerprint": run.fingerprint(),
-        "method_settings": dict(build_method(run).describe()),
         "task_set": {
             "train": describe(run.env, run.env_settings.train_task_set),
             "test": describe(run.env, run.env_settings.test_task_set),

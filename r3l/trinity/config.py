@@ -102,7 +102,7 @@ def algorithm_name(method: str, reference: bool = False) -> str:
 def planned_rollouts(method: Method) -> int:
     """N as the released configurations state it. One call of our workflow makes all of them, and their retries."""
     settings = method.describe()
-    return int(settings.get("group_size", 1)) + int(settings.get("reflected", 0))
+    return int(settings.get("group_size", 1)) + int(settings.get("reflected_rollouts", 0))
 
 
 def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:

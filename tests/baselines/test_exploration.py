@@ -196,18 +196,18 @@ def test_retries_per_base_keep_the_budget():
 
 def test_a_base_without_retry_can_be_replaced():
     script = {"rollout": LOSE + WIN, "reflection": ["nonsense"]}
-    _, groups, counters = explore("r3l", script, group_size=2, retry_fill="resample_base")
+    _, groups, counters = explore("r3l", script, group_size=2, missing_retry="resample_base")
     assert shape(groups) == [("policy", [("base", 0.0), ("base", 1.0)])]
     assert counters["reflection/invalid/no_json"] == 1
 
 
 def test_reflect_grpo_retries_failures_from_the_start():
     script = {"rollout": LOSE + WIN + LOSE, "reflection": [review(1)], "retry": WIN}
-    method, groups, counters = explore("reflect_grpo", script, group_size=1, reflected=2)
+    method, groups, counters = explore("reflect_grpo", script, group_size=1, reflected_rollouts=2)
     assert shape(groups) == [("policy", [("base", 0.0), ("base", 1.0), ("base", 0.0), ("distilled", 1.0)])]
     assert all(t.pivot == 0 for t in groups[0].trajectories) and groups[0].trajectories[-1].rescore
     assert counters["reflection/count"] == 1 and method.max_rollouts == 5
-    released, groups, _ = explore("reflect_grpo", script, group_size=1, reflected=2, retry="released_noop")
+    released, groups, _ = explore("reflect_grpo", script, group_size=1, reflected_rollouts=2, retry="released_noop")
     assert [kind for kind, _ in shape(groups)[0][1]] == ["base"] * 3  # audit B-2: GRPO with wasted reflections
 
 
@@ -336,13 +336,13 @@ PRESETS = [  # method@profile, script, groups (objective, kinds), advantages (No
     ("gspo@profile=released_code", {"rollout": WIN}, [("policy", ["base"])], [[1.0]]),  # A is the raw reward
     ("raft@profile=released_code", {"rollout": LOSE}, [("none", ["base"]), ("sft", ["base"])], [None, None]),
     (
-        "reflect_grpo@profile=released_code,group_size=1,reflected=1",
+        "reflect_grpo@profile=released_code,group_size=1,reflected_rollouts=1",
         {"rollout": LOSE + LOSE, "reflection": [review(0)]},
         [("policy", ["base", "base"])],
         [[0.0, 0.0]],
     ),
     (
-        "reflect_grpo@profile=fair,group_size=1,reflected=1",
+        "reflect_grpo@profile=fair,group_size=1,reflected_rollouts=1",
         {"rollout": LOSE + LOSE, "reflection": [review(0)], "retry": WIN},
         [("policy", ["base", "base", "distilled"])],
         [[-0.57735, -0.57735, 1.154699]],  # rewards 0, 0, 1: mean 1/3, s = 1/sqrt(3)

@@ -21,7 +21,7 @@ from r3l.workflow import plan as workflow
         (["train", "--method", "grp0"], "no method 'grp0'; known: critique_grpo, dapo, grpo"),
         (["train", "--env", "alfwrld"], "did you mean 'alfworld'?"),
         (["train", "--tier", "nan"], "no tier 'nan'"),
-        (["train", "--set", "train.stepz=3"], "unknown key 'stepz' (did you mean 'steps'?)"),
+        (["train", "--set", "train.stepz=3"], "unknown key 'train.stepz' (did you mean 'steps'?)"),
         (["train", "--set", "train.steps=many"], "'train.steps' has value 'many'"),
         (["train", "--set", "train.steps"], "must look like key=value"),
         (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),

@@ -1,16 +1,19 @@
 """Configuration: what is wrong is named with file, key, value and fix, before any work starts."""
 
-import json
-
+import jsonschema
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from r3l import config
 from r3l.config import (
     CONFIGS,
     PROFILES,
+    ClusterConfig,
     MethodConfig,
+    ModelConfig,
     TierConfig,
+    TrainConfig,
     build_method,
     load,
     load_method,
@@ -18,15 +21,64 @@ from r3l.config import (
     resolve,
     validate,
 )
+from r3l.config.kinds import EvaluationConfig, SamplingConfig
+from r3l.config.resolution import method_class
 from r3l.config.schemas import schemas
 from r3l.core.errors import ConfigError
+from r3l.core.option import source_of
 from r3l.workflow import plan as workflow
 
 
-def test_committed_schemas_are_those_of_the_models():
-    for stem, schema in schemas().items():
-        found = json.loads((CONFIGS / "schemas" / f"{stem}.json").read_text())
-        assert found == schema, f"run: python -m r3l.config.schemas ({stem})"
+def test_every_file_fits_its_schema():
+    files = {
+        kind[:-1]: sorted((CONFIGS / kind).glob("*.yaml")) for kind in ("tiers", "envs", "methods", "models", "tables")
+    }
+    files["sft"] = sorted((CONFIGS / "sft").glob("*.yaml"))
+    files["workflow"] = sorted(CONFIGS.glob("workflow*.yaml"))
+    files["resources"] = [CONFIGS / "resources.yaml"]
+    built = schemas()
+    assert built.keys() == files.keys() and all(files.values())
+    for stem, paths in files.items():
+        for path in paths:
+            jsonschema.validate(yaml.safe_load(path.read_text()), built[stem])
+
+
+OPTIONS = {  # every model that declares hyperparameters
+    **{model.__name__: model for model in (TrainConfig, SamplingConfig, EvaluationConfig, ClusterConfig)},
+    **{name: method_class(load_method(name).code).Settings for name in names("methods")},
+}
+
+
+@pytest.mark.parametrize("model", OPTIONS.values(), ids=list(OPTIONS))
+def test_every_default_is_declared_with_its_meaning_and_source(model):
+    for key, field in model.model_fields.items():
+        assert field.description, key
+        assert bool(source_of(field)) != field.is_required(), key
+
+
+def test_files_hold_only_what_differs_from_the_declared_default():
+    def repeated(model, content):
+        for key, value in content.items():
+            field = model.model_fields.get(key)
+            if (
+                isinstance(value, dict)
+                and isinstance(field.annotation, type)
+                and issubclass(field.annotation, BaseModel)
+            ):
+                yield from repeated(field.annotation, value)
+            elif field is not None and not field.is_required() and field.default == value and value is not None:
+                yield key
+
+    for kind, model in {"tiers": TierConfig, "models": ModelConfig}.items():
+        for name in names(kind):
+            assert list(repeated(model, yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text()))) == [], name
+    for name in names("methods"):
+        method = load_method(name)
+        defaults = method_class(method.code).Settings.model_construct().model_dump(mode="json", warnings=False)
+        settings = {key: defaults[key] for key in method.settings.keys() & defaults.keys()}
+        assert [key for key in settings if settings[key] == method.settings[key]] == [], name
+        for changes in method.profiles.values():
+            assert [key for key, value in changes.items() if (defaults | method.settings).get(key, ...) == value] == []
 
 
 @pytest.mark.parametrize("kind", ["tiers", "envs", "models", "methods", "tables"])
@@ -56,7 +108,8 @@ def test_every_value_names_its_source(kind):
 def test_every_method_resolves_and_builds(method):
     run = resolve("nano", "alfworld", method, 0)
     assert run.cell == f"nano/alfworld/nano/{method}"
-    assert build_method(run).describe().keys() >= run.method_settings.keys()
+    assert build_method(run).describe() == run.method_settings
+    assert run.method_settings.keys() == method_class(run.method_code).Settings.model_fields.keys()
 
 
 def test_an_extension_changes_only_what_it_names():
@@ -102,7 +155,7 @@ def test_variants_are_methods_of_their_own():
         ("r3l@alpa=5", "unknown key 'alpa' (did you mean 'alpha'?)"),
         ("r3l@alpha", "must look like key=value"),
         ("r3l@profile=papper", "no profile 'papper'; known: paper, released_code, fair"),
-        ("r3l@train.step=5", "unknown key 'step' (did you mean 'steps'?)"),
+        ("r3l@train.step=5", "unknown key 'train.step' (did you mean 'steps'?)"),
         ("r3l@pivot=end", "key 'pivot' has value 'end'"),
     ],
 )
@@ -130,10 +183,11 @@ def test_every_row_of_every_table_resolves(table):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["train.step=3"], "unknown key 'step' (did you mean 'steps'?)"),
+        (["train.step=3"], "unknown key 'train.step' (did you mean 'steps'?)"),
         (["train.steps=many"], "key 'train.steps' has value 'many'"),
         (["train.lr=-1"], "key 'train.lr' has value -1"),
         (["nonsense"], "must look like key=value"),
+        (["train.lr=[1"], "one of train.lr=[1 cannot be read"),
         (["method_settings.alpa=2"], "unknown key 'alpa' (did you mean 'alpha'?)"),
         (["method_settings.group_size=0"], "key 'group_size' has value 0"),
     ],

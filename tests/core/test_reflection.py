@@ -111,7 +111,7 @@ def told(sees, payload):
 
 def test_what_a_reflection_sees():
     assert told("none", {"answer": 42}) == "(not shown)"
-    assert told("verdict", {"answer": 42}) == told("answer", {}) == "not completed."
+    assert told("outcome", {"answer": 42}) == told("answer", {}) == "not completed."
     assert told("answer", {"answer": 42}) == "not completed. The correct answer is 42."
 
 

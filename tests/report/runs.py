@@ -57,8 +57,13 @@ def write_run(
     budgets = {"train": {"steps": 10, "tasks_per_step": 8}, "sampling": {}, "evaluation": {}, "env_settings": {}}
     manifest = {
         "fingerprint": common["fingerprint"],
-        "run": {"profile": "paper", "prompts": "compact", "samples": "trajectory", **budgets},
-        "method_settings": settings or {},
+        "run": {
+            "profile": "paper",
+            "prompts": "compact",
+            "samples": "trajectory",
+            "method_settings": settings or {},
+            **budgets,
+        },
         "versions": {},
         "hardware": {},
         "commit": "abc",

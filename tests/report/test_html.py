@@ -56,8 +56,11 @@ def made(three_seeds, tmp_path):
     """A report of nine runs, one with trajectories and a hostile manifest, and one figure."""
     explored.write(three_seeds / RUN, steps=3)
     manifest = {
-        "run": {"profile": "released_code", "env_settings": {"options": {"invalid": explored.HOSTILE}}},
-        "method_settings": {"alpha": 5.0},
+        "run": {
+            "profile": "released_code",
+            "env_settings": {"options": {"invalid": explored.HOSTILE}},
+            "method_settings": {"alpha": 5.0},
+        },
         "versions": {"torch": "1"},
         "hardware": {"gpu": None},
         "commit": "abc",

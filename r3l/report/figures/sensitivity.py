@@ -28,14 +28,14 @@ Points = dict[float, list[Record]]  # the value of the setting: its seeds
 
 def _rollouts(manifest: dict[str, Any]) -> float:
     """N of the paper: base rollouts, and for Reflect-GRPO those it may retry."""
-    settings = manifest["method_settings"]
-    return float(settings["group_size"] + settings.get("reflected", 0))
+    settings = manifest["run"]["method_settings"]
+    return float(settings["group_size"] + settings.get("reflected_rollouts", 0))
 
 
 SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in a manifest)
-    "alpha": ("amplification factor alpha", lambda manifest: float(manifest["method_settings"]["alpha"])),
+    "alpha": ("amplification factor alpha", lambda manifest: float(manifest["run"]["method_settings"]["alpha"])),
     "group_size": ("group size N (rollouts)", _rollouts),
-    "retries": ("retries per base", lambda manifest: float(manifest["method_settings"]["retries"])),
+    "retries": ("retries per base", lambda manifest: float(manifest["run"]["method_settings"]["retries"])),
     "sync_interval": ("sync interval S (updates)", lambda m: float(m["run"]["train"]["sync_interval"])),
 }
 

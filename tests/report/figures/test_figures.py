@@ -245,11 +245,11 @@ def test_a_value_of_one_seed_has_a_dashed_interval_over_its_tasks(tmp_path):
 
 
 def test_group_size_counts_retried_rollouts_and_needs_two_values(tmp_path):
-    write_run(tmp_path, "reflect_grpo", 0, [1], [0], settings={"group_size": 4, "reflected": 4})
+    write_run(tmp_path, "reflect_grpo", 0, [1], [0], settings={"group_size": 4, "reflected_rollouts": 4})
     with pytest.raises(DataError, match="needs two values of a method, found reflect_grpo"):
         drawn("group_size", tmp_path)
-    name = "reflect_grpo@group_size=2,reflected=2"
-    write_run(tmp_path, name, 0, [1], [0], settings={"group_size": 2, "reflected": 2})
+    name = "reflect_grpo@group_size=2,reflected_rollouts=2"
+    write_run(tmp_path, name, 0, [1], [0], settings={"group_size": 2, "reflected_rollouts": 2})
     assert drawn("group_size", tmp_path)[0].axes[0].get_xticks().tolist() == [4, 8]
     write_run(tmp_path, "grpo", 0, [1], [0], settings={})
     with pytest.raises(DataError, match=r"grpo/seed0/manifest.json has no key 'group_size'"):

@@ -1,0 +1,55 @@
+"""A row of a table: a method, and what it changes of the method's settings or of the run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from r3l.core.errors import ConfigError
+
+
+class Variant(NamedTuple):
+    """A method and its ``changes``, each ``key=value``.
+
+    Keys are the method's settings, ``profile``, ``engine``, or dotted keys of a Run (``train.lr``).
+    """
+
+    method: str
+    changes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As directories and tables have it: ``r3l@alpha=5,profile=fair``."""
+        return f"{self.method}@{','.join(self.changes)}" if self.changes else self.method
+
+    def changed(self, **values: str | None) -> Variant:
+        """This variant with further changes; None changes nothing."""
+        further = (f"{key}={value}" for key, value in values.items() if value is not None)
+        return self._replace(changes=(*self.changes, *further))
+
+    def value(self, key: str, default: str) -> str:
+        """What the variant sets ``key`` to, as text."""
+        return dict(change.split("=", 1) for change in self.changes).get(key, default)
+
+    def overrides(self) -> list[str]:
+        """The changes as overrides of a Run; ``profile`` and ``engine`` are none."""
+        pairs = [(change.partition("=")[0], change) for change in self.changes]
+        return [
+            change if "." in key else f"method_settings.{change}"
+            for key, change in pairs
+            if key not in ("profile", "engine")
+        ]
+
+
+def variant(name: str) -> Variant:
+    """``r3l@alpha=5,profile=fair`` -> (``r3l``, (``alpha=5``, ``profile=fair``)). Raises ConfigError."""
+    method, _, text = name.partition("@")
+    changes = tuple(change for change in text.split(",") if change)
+    for change in changes:
+        check_override(change)
+    return Variant(method, changes)
+
+
+def check_override(text: str) -> None:
+    """Raises ConfigError where ``text`` is no ``key=value``."""
+    if "=" not in text:
+        raise ConfigError(f"override {text!r} must look like key=value, e.g. train.steps=3")
