@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -170,8 +170,8 @@ class ModelConfig(Strict):
     sources: dict[str, str]
 
 
-PROFILES = ("paper", "released_code", "fair")
 ProfileName = Literal["paper", "released_code", "fair"]
+PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
 
 
 class EnvTierConfig(Strict):
@@ -212,9 +212,9 @@ class MethodConfig(Strict):
     tiers: dict[str, dict[str, Any]] = {}
     sources: dict[str, str]
 
-    def settings_in(self, profile: str, tier: str) -> dict[str, Any]:
+    def settings_in(self, profile: ProfileName, tier: str) -> dict[str, Any]:
         """Settings under a profile and a tier, in this order of precedence."""
-        return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})  # type: ignore[call-overload, no-any-return]
+        return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})
 
 
 def find_model(name: str) -> ModelConfig | None:

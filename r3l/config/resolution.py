@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from r3l.config.files import explain, folders, load, validate
-from r3l.config.kinds import PROFILES, ClusterConfig, EnvConfig, TierConfig, find_model, load_method
+from r3l.config.kinds import PROFILES, ClusterConfig, EnvConfig, ProfileName, TierConfig, find_model, load_method
 from r3l.config.run import Run
 from r3l.config.variant import Variant, check_override, variant
 from r3l.core.environment import Dialogue, find_package
@@ -40,9 +40,7 @@ def resolve(
     m = load_method(row.method)
     if tier not in e.tiers:
         raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
-    profile = row.value("profile", "paper")
-    if profile not in PROFILES:
-        raise ConfigError(f"method {row.name!r}: there is no profile {profile!r}; known: {', '.join(PROFILES)}")
+    profile = _profile(row)
     settings = m.settings_in(profile, tier)
     env_settings = e.tiers[tier].model_dump()
     env_settings["options"] |= e.profiles.get(profile, {})
@@ -69,6 +67,14 @@ def resolve(
     run = run.model_copy(update={"method_settings": dict(complete)})
     _check_samples(run)
     return run
+
+
+def _profile(row: Variant) -> ProfileName:
+    text = row.value("profile", "paper")
+    for profile in PROFILES:
+        if profile == text:
+            return profile
+    raise ConfigError(f"method {row.name!r}: there is no profile {text!r}; known: {', '.join(PROFILES)}")
 
 
 def _nested(changes: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

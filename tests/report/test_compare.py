@@ -88,11 +88,11 @@ def test_a_run_from_before_a_setting_existed_is_compared_with_a_caution(tmp_path
     assert row["warnings"] == [f"prompts is None here and {prompts!r} there"]
 
 
-def test_settings_that_change_no_result_or_came_later_are_no_caution(tmp_path):
+def test_settings_that_change_no_result_are_no_warning(tmp_path):
     mine, _ = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
     manifest = json.loads((mine.parent / "manifest.json").read_text())
     manifest["run"]["train"] |= {"save_every": 7, "gradient_checkpointing": False}
-    manifest["run"]["sampling"] |= {"lanes": 1, "decoding": "compiled"}
+    manifest["run"]["sampling"] |= {"decoding": "compiled"}
     (mine.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == ["sampling.decoding is 'compiled' here and None there"]
