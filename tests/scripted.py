@@ -7,7 +7,7 @@ import itertools
 
 from r3l.core.policy import Completion, Sampling
 from r3l.core.rollout import RolloutContext
-from r3l.envs.alfworld import PACKAGE
+from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.houses import generate
 
 TASK = generate("pick_heat_then_place_in_recep", 3, 7, 8)
@@ -75,5 +75,5 @@ def rollout_context(policy, pool, max_turns=15, style="compact"):
     async def gather(*coroutines):
         return await asyncio.gather(*coroutines)
 
-    dialogue = PACKAGE.dialogue({"style": style, "max_turns": max_turns})
+    dialogue = Alfworld().dialogue(style, max_turns)
     return RolloutContext(policy, pool, dialogue, Sampling(), Sampling(), ("t",), gather)

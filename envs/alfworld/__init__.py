@@ -1,6 +1,46 @@
 """ALFWorld household tasks on the real TextWorld PDDL engine."""
 
-from r3l.core.environment import EnvironmentPackage
-from r3l.envs.base.package import Package
+from __future__ import annotations
 
-PACKAGE: EnvironmentPackage = Package("alfworld")
+from pathlib import Path
+
+from r3l.core.environment import Dialogue, Environment
+from r3l.core.task import Task
+from r3l.envs.base.options import Options
+from r3l.envs.base.package import Curriculum, EnvironmentPackage
+
+
+class Alfworld(EnvironmentPackage[Options]):
+    """See the package; its engine has no options."""
+
+    name, options = "alfworld", Options
+
+    def make_engine(self, options: Options) -> Environment:
+        from r3l.envs.alfworld.engine import AlfworldEngine
+
+        return AlfworldEngine()
+
+    def make_dialogue(self, style: str, max_turns: int, options: Options) -> Dialogue:
+        from r3l.envs.alfworld.dialogue import AlfworldDialogue
+
+        return AlfworldDialogue(style, max_turns)
+
+    def tasks(self, task_set: str) -> list[Task]:
+        from r3l.envs.alfworld import task_sets
+
+        return task_sets.tasks(task_set)
+
+    def task_set_hash(self, task_set: str) -> str:
+        from r3l.envs.alfworld import task_sets
+
+        return task_sets.committed_hash(task_set)
+
+    def build_task_set(self, name: str) -> Path:
+        from r3l.envs.alfworld import validate
+
+        return validate.build(name)
+
+    def curriculum(self) -> Curriculum:
+        from r3l.envs.alfworld.demonstrations import CURRICULUM
+
+        return CURRICULUM

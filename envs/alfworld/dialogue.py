@@ -15,7 +15,6 @@ from r3l.core.environment import Critique, Message, Observation, Parsed, Transcr
 from r3l.core.errors import DataError
 from r3l.core.task import Task
 from r3l.envs.alfworld.goals import parse_goal
-from r3l.envs.base.options import Options
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import FORMAT, REPETITION, read_action, repeats
 
@@ -101,8 +100,3 @@ def _recent(actions: Sequence[str]) -> str:
     start = max(0, len(actions) - _RECENT)
     shown = "; ".join(f"step {number}: {action}" for number, action in enumerate(actions[start:], start + 1))
     return f"The last {len(actions) - start}: {shown}." if shown else "No action yet."
-
-
-def create(style: str, max_turns: int, options: Options) -> AlfworldDialogue:
-    """The text side; found by ``r3l.envs.base.package``."""
-    return AlfworldDialogue(style, max_turns)

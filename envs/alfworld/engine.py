@@ -27,9 +27,6 @@ from r3l.envs.alfworld.translate import (
     parse_atom,
     problem_key,
 )
-from r3l.envs.base.options import Options
-
-__all__ = ["AlfworldEngine", "check_versions", "create"]
 
 # Loading the 33 MB library costs 30 ms and its memory: closed engines leave theirs to the next one.
 _IDLE_LIBRARIES: list[Any] = []
@@ -214,11 +211,6 @@ class AlfworldEngine:
         types = tuple(self._problem.objects[argument] for argument in row)
         opposite = name.removeprefix("not_") if name.startswith("not_") else "not_" + name
         return (name, types), (opposite, types), row
-
-
-def create(options: Options) -> AlfworldEngine:
-    """A new engine, which has no options."""
-    return AlfworldEngine()
 
 
 def _with(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:

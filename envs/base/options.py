@@ -16,16 +16,16 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Kind = TypeVar("Kind", bound=Options)
+OptionsT = TypeVar("OptionsT", bound=Options)
 
 
-def read_options(kind: type[Kind], env: str, options: Mapping[str, Any]) -> Kind:
+def read_options(kind: type[OptionsT], env: str, options: Mapping[str, Any]) -> OptionsT:
     """``options`` checked. Raises ConfigError naming the key, its value and what is allowed."""
     try:
         return kind.model_validate(dict(options))
     except ValidationError as error:
-        found = "; ".join(
+        wrong = "; ".join(
             f"{env}.{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg'].lower()}" for e in error.errors()
         )
         known = ", ".join(kind.model_fields) or f"none, {env} has no options"
-        raise ConfigError(f"{found}; known keys: {known}") from error
+        raise ConfigError(f"{wrong}; known keys: {known}") from error

@@ -1,75 +1,128 @@
-"""An environment package by convention: what r3l sees of ``envs/<name>``, each module imported when first used.
+"""The one template that every environment fills in: what r3l sees of a package of ``envs/``.
 
-``engine.create(options)``, ``dialogue.create(style, max_turns, options)``, ``task_sets.tasks``,
-``task_sets.committed_hash``, and ``demonstrations.CURRICULUM`` where a start model can be taught. Listing environments
-so needs no engine, Java or numpy.
+A package imports its engine, prompts and task sets inside the methods that need them, so that listing environments
+imports none, and training on one imports nothing of another.
 """
 
 from __future__ import annotations
 
-import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from r3l.core.check import Check
 from r3l.core.environment import Dialogue, Environment
+from r3l.core.errors import ConfigError
 from r3l.core.task import Task
-from r3l.envs.base.options import Options, read_options
+from r3l.envs.base.options import OptionsT, read_options
 
 if TYPE_CHECKING:
     from r3l.core.demonstration import Demonstration
+    from r3l.envs.scripted.demonstrations import ErrorRates
+    from r3l.evaluation.benchmarks import Benchmark
 
 
 @dataclass(frozen=True)
-class Package:
-    """An ``EnvironmentPackage`` whose parts lie in the modules of ``envs/<name>``."""
+class ConstantAnswer:
+    """The best answer that looks at no problem. ``success``: its rate in each task group, and in ``all`` tasks."""
+
+    answer: str
+    success: Mapping[str, float]
+
+
+class Curriculum(Protocol):
+    """Scripted demonstrations on tasks that are in no task set."""
+
+    def demonstrations(
+        self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
+    ) -> Iterator[Demonstration]:
+        """``variants`` demonstrations of each task of ``indices``."""
+        ...
+
+
+@dataclass(frozen=True)
+class BenchmarkOptions:
+    """How questions are put and graded (options of `r3l evaluate --set`). ``data``: folder of the question sets."""
+
+    protocol: str = "standard"
+    prompt: str = "boxed"
+    oracle: str = "ours"
+    data: Path | None = None
+
+
+class EnvironmentPackage(ABC, Generic[OptionsT]):
+    """An environment: engine, text side, task sets, and what else it has. Stateless; pickles into worker processes.
+
+    ``name`` is the name of its folder and in ``r3l.envs.registry``; ``options`` declares the settings of its engine.
+    """
 
     name: str
-    options: type[Options] = Options
+    options: type[OptionsT]
+
+    @abstractmethod
+    def make_engine(self, options: OptionsT) -> Environment:
+        """A new engine. Raises EngineError where its packages are missing or unsuitable."""
+
+    @abstractmethod
+    def make_dialogue(self, style: str, max_turns: int, options: OptionsT) -> Dialogue:
+        """The text side. Raises ConfigError for an unknown style or turn limit."""
+
+    @abstractmethod
+    def tasks(self, task_set: str) -> list[Task]:
+        """The tasks of a task set, e.g. ``nano/test``, sorted by id.
+
+        Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed.
+        """
+
+    @abstractmethod
+    def task_set_hash(self, task_set: str) -> str:
+        """The committed sha256 of a task set, without making its tasks."""
+
+    @abstractmethod
+    def build_task_set(self, name: str) -> Path:
+        """Prove every task of a task set solvable and write the file that is committed; its path."""
+
+    def constant_answer(self, task_set: str) -> ConstantAnswer | None:
+        """What the best constant answer scores on a task set; None where answers are actions."""
+        return None
+
+    def warning(self, task_set: str) -> str:
+        """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
+        return ""
+
+    def curriculum(self) -> Curriculum:
+        """What start models are taught from. Raises ConfigError where nothing is scripted."""
+        raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
+
+    def benchmark(self, options: BenchmarkOptions) -> Benchmark:
+        """Question sets with known answers. Raises ConfigError where there are none."""
+        raise ConfigError(f"environment {self.name!r} has no question sets; math has")
+
+    def checks(self) -> list[Check]:
+        """What `r3l doctor` checks beside the packages and the start of the engine."""
+        return []
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise ConfigError, naming key, value and what is allowed, where ``options`` are wrong."""
-        read_options(self.options, self.name, options)
+        self._read(options)
 
     def create(self, options: Mapping[str, Any]) -> Environment:
-        """A new engine under ``options``. Raises ConfigError for an unknown option, EngineError for a wrong install."""
-        engine: Environment = self._part("engine").create(read_options(self.options, self.name, options))
-        return engine
+        """A new engine under ``options`` of configs/envs; raises what ``check`` and ``make_engine`` do."""
+        return self.make_engine(self._read(options))
 
-    def dialogue(self, settings: Mapping[str, Any]) -> Dialogue:
-        """The text side; ``settings`` has ``style``, ``max_turns`` and the engine's ``options``."""
-        options = read_options(self.options, self.name, settings.get("options", {}))
-        found: Dialogue = self._part("dialogue").create(str(settings["style"]), int(settings["max_turns"]), options)
-        return found
-
-    def tasks(self, task_set: str) -> list[Task]:
-        """The tasks of a task set, e.g. ``nano/test``. Raises DataError when they are not those that were committed."""
-        found: list[Task] = self._part("task_sets").tasks(task_set)
-        return found
-
-    def task_set_hash(self, task_set: str) -> str:
-        """The committed sha256 of a task set."""
-        return str(self._part("task_sets").committed_hash(task_set))
-
-    def constant(self, task_set: str) -> Mapping[str, Any]:
-        """The best constant answer on a task set and its success (``task_sets.constant``); {} where there is none."""
-        found: Mapping[str, Any] = getattr(self._part("task_sets"), "constant", lambda task_set: {})(task_set)
-        return found
-
-    def warning(self, task_set: str) -> str:
-        """What a reader of scores on a task set must know (``task_sets.WARNINGS``); usually nothing."""
-        return str(getattr(self._part("task_sets"), "WARNINGS", {}).get(task_set, ""))
+    def dialogue(self, style: str, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
+        """The text side under ``options``; raises what ``check`` and ``make_dialogue`` do."""
+        return self.make_dialogue(style, max_turns, self._read(options or {}))
 
     def demonstrations(
         self, indices: Sequence[int], variants: int, max_turns: int, error_rates: Mapping[str, float]
     ) -> Iterator[Demonstration]:
-        """``variants`` scripted demonstrations of each warm-start task; ``error_rates`` says how the agents err."""
+        """``variants`` demonstrations of each task of the curriculum; ``error_rates`` says how the experts err."""
         from r3l.envs.scripted.demonstrations import ErrorRates
 
-        found: Iterator[Demonstration] = self._part("demonstrations").CURRICULUM.demonstrations(
-            indices, variants, ErrorRates(**error_rates), max_turns
-        )
-        return found
+        return self.curriculum().demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
 
-    def _part(self, module: str) -> Any:
-        return importlib.import_module(f"r3l.envs.{self.name}.{module}")
+    def _read(self, options: Mapping[str, Any]) -> OptionsT:
+        return read_options(self.options, self.name, options)

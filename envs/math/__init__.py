@@ -1,7 +1,60 @@
 """Mathematics: problems with a final answer, real graders, one attempt or the paper's three."""
 
-from r3l.core.environment import EnvironmentPackage
-from r3l.envs.base.package import Package
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from r3l.core.environment import Dialogue, Environment
+from r3l.core.task import Task
+from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Curriculum, EnvironmentPackage
 from r3l.envs.math.options import MathOptions
 
-PACKAGE: EnvironmentPackage = Package("math", MathOptions)
+if TYPE_CHECKING:
+    from r3l.evaluation.benchmarks import Benchmark
+
+
+class Math(EnvironmentPackage[MathOptions]):
+    """Its question sets are those that papers evaluate on."""
+
+    name, options = "math", MathOptions
+
+    def make_engine(self, options: MathOptions) -> Environment:
+        from r3l.envs.math.engine import create
+
+        return create(options)
+
+    def make_dialogue(self, style: str, max_turns: int, options: MathOptions) -> Dialogue:
+        from r3l.envs.math.dialogue import create
+
+        return create(style, max_turns, options)
+
+    def tasks(self, task_set: str) -> list[Task]:
+        from r3l.envs.math import task_sets
+
+        return task_sets.tasks(task_set)
+
+    def task_set_hash(self, task_set: str) -> str:
+        from r3l.envs.math import task_sets
+
+        return task_sets.committed_hash(task_set)
+
+    def build_task_set(self, name: str) -> Path:
+        from r3l.envs.math import validate
+
+        return validate.build(name)
+
+    def constant_answer(self, task_set: str) -> ConstantAnswer:
+        from r3l.envs.math import task_sets
+
+        return task_sets.constant_answer(task_set)
+
+    def curriculum(self) -> Curriculum:
+        from r3l.envs.math.demonstrations import CURRICULUM
+
+        return CURRICULUM
+
+    def benchmark(self, options: BenchmarkOptions) -> Benchmark:
+        from r3l.envs.math.benchmarks import MathBenchmark
+
+        return MathBenchmark(options.protocol, options.prompt, options.oracle, options.data)

@@ -1,4 +1,4 @@
-"""The problem sets as an benchmark: prompts, the two protocols, and every rule's mark for a reply.
+"""The problem sets as a benchmark: prompts, the two protocols, and every rule's mark for a reply.
 
 ``standard``: one attempt; gold and answer are boxed before they are read, in a process that is killed at a deadline.
 ``r3l_released``: what the release calls accuracy: up to three attempts, each wrong one answered with "not correct" by
@@ -26,11 +26,8 @@ ProtocolName = Literal["standard", "r3l_released"]
 Prompt = Literal["boxed", "tags"]
 Oracle = Literal["ours", "released"]
 ATTEMPTS = 3  # of r3l_released (audit B-26)
-TEMPERATURES = {
-    "standard": 0.0,
-    "r3l_released": 0.4,
-}  # the release: zero-shot greedy, in-training evaluation 0.4 (B-36)
-MAX_TOKENS = 4096  # of a reply, in both (audit 3.5 and 5)
+# The release: zero-shot greedy, in-training evaluation 0.4 (B-36).
+TEMPERATURES = {"standard": 0.0, "r3l_released": 0.4}
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
@@ -43,6 +40,8 @@ class MathBenchmark:
 
     ``prompt`` is of ``standard``: how the answer is asked for. ``data`` is the folder of problem sets.
     """
+
+    max_tokens = 4096  # of a reply, under both protocols (audit 3.5 and 5)
 
     def __init__(
         self,
@@ -58,6 +57,7 @@ class MathBenchmark:
         self.released, self._prompt, self._oracle, self._data = protocol == "r3l_released", prompt, oracle, data
         own = {"oracle": oracle} if self.released else {"prompt": prompt}
         self.settings: Mapping[str, Any] = {"protocol": protocol, **own}
+        self.temperature = TEMPERATURES[protocol]
         self._grader = Grader(graders)
 
     def questions(self, name: str) -> list[BenchmarkItem]:
@@ -115,9 +115,6 @@ class MathBenchmark:
     def _grade(self, gold: str, answer: str | None) -> Grade:
         verdict = self._grader.grade(gold, answer)
         return Grade(verdict.correct, verdict.status, answer)
-
-
-open_benchmark = MathBenchmark  # the name under which `r3l evaluate` finds an environment's benchmark
 
 
 def released_answer(response: str) -> str | None:

@@ -12,5 +12,5 @@ SYSTEM = (
 
 
 def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:
-    """The text side; found by ``r3l.envs.base.package``."""
+    """The text side under ``options``."""
     return AnswerDialogue("mathematics", SYSTEM, style, max_turns, options, critic)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import Any
 
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
+from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import check, sha256_of, split_hash
 from r3l.envs.math import datasets
 from r3l.envs.math.arithmetic import problem
@@ -35,14 +35,14 @@ def committed_hash(task_set: str) -> str:
     return split_hash(ENV, name, split)
 
 
-def constant(task_set: str) -> dict[str, Any]:
+def constant_answer(task_set: str) -> ConstantAnswer:
     """The most frequent answer and what always giving it would score, by group."""
     answers = [(task.group, str(task.payload["answer"])) for task in tasks(task_set)]
     ((best, _),) = Counter(answer for _, answer in answers).most_common(1)
     groups: dict[str, list[bool]] = {"all": [answer == best for _, answer in answers]}
     for group, answer in answers:
         groups.setdefault(group, []).append(answer == best)
-    return {"answer": best, "success": {group: sum(right) / len(right) for group, right in groups.items()}}
+    return ConstantAnswer(best, {group: sum(right) / len(right) for group, right in groups.items()})
 
 
 @lru_cache(maxsize=8)

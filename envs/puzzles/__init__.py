@@ -1,7 +1,51 @@
 """RLTF's reasoning puzzles: Knights & Knaves, binary matrix, shortest path, and countdown beside them."""
 
-from r3l.core.environment import EnvironmentPackage
-from r3l.envs.base.package import Package
+from __future__ import annotations
+
+from pathlib import Path
+
+from r3l.core.environment import Dialogue, Environment
+from r3l.core.task import Task
+from r3l.envs.base.package import ConstantAnswer, Curriculum, EnvironmentPackage
 from r3l.envs.puzzles.options import PuzzleOptions
 
-PACKAGE: EnvironmentPackage = Package("puzzles", PuzzleOptions)
+
+class Puzzles(EnvironmentPackage[PuzzleOptions]):
+    """A task set says which puzzle its problems are of."""
+
+    name, options = "puzzles", PuzzleOptions
+
+    def make_engine(self, options: PuzzleOptions) -> Environment:
+        from r3l.envs.puzzles.engine import create
+
+        return create(options)
+
+    def make_dialogue(self, style: str, max_turns: int, options: PuzzleOptions) -> Dialogue:
+        from r3l.envs.puzzles.dialogue import create
+
+        return create(style, max_turns, options)
+
+    def tasks(self, task_set: str) -> list[Task]:
+        from r3l.envs.puzzles import task_sets
+
+        return task_sets.tasks(task_set)
+
+    def task_set_hash(self, task_set: str) -> str:
+        from r3l.envs.puzzles import task_sets
+
+        return task_sets.committed_hash(task_set)
+
+    def build_task_set(self, name: str) -> Path:
+        from r3l.envs.puzzles import validate
+
+        return validate.build(name)
+
+    def constant_answer(self, task_set: str) -> ConstantAnswer:
+        from r3l.envs.puzzles import task_sets
+
+        return task_sets.constant_answer(task_set)
+
+    def curriculum(self) -> Curriculum:
+        from r3l.envs.puzzles.demonstrations import CURRICULUM
+
+        return CURRICULUM

@@ -34,5 +34,5 @@ def critic(task: Task, lines: Sequence[str]) -> Flaw:
 
 
 def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:
-    """The text side; found by ``r3l.envs.base.package``."""
+    """The text side under ``options``."""
     return AnswerDialogue("puzzles", SYSTEM, style, max_turns, options, critic)

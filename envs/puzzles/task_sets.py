@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
+from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import Strict, check, committed, definition_path, read_definition, sha256_of, split_hash
 from r3l.envs.puzzles.base import Difficulty, Problem, Puzzle
 from r3l.envs.puzzles.registry import puzzle
@@ -51,11 +52,11 @@ def committed_hash(task_set: str) -> str:
     return split_hash(ENV, name, split)
 
 
-def constant(task_set: str) -> dict[str, Any]:
+def constant_answer(task_set: str) -> ConstantAnswer:
     """The best constant answer and its success by group, as committed (``r3l.envs.puzzles.constants``)."""
     name, split = _names(task_set)
     ((answer, success),) = committed(ENV, name)["splits"][split]["constant"].items()
-    return {"answer": answer, "success": success}
+    return ConstantAnswer(answer, success)
 
 
 def sft_task(index: int, name: str) -> Task:

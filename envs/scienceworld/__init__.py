@@ -1,7 +1,52 @@
 """ScienceWorld elementary-science tasks on the real simulator."""
 
-from r3l.core.environment import EnvironmentPackage
-from r3l.envs.base.package import Package
+from __future__ import annotations
+
+from pathlib import Path
+
+from r3l.core.check import Check
+from r3l.core.environment import Dialogue, Environment
+from r3l.core.task import Task
+from r3l.envs.base.package import Curriculum, EnvironmentPackage
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 
-PACKAGE: EnvironmentPackage = Package("scienceworld", ScienceWorldOptions)
+
+class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
+    """The simulator needs Java, which ``checks`` looks for."""
+
+    name, options = "scienceworld", ScienceWorldOptions
+
+    def make_engine(self, options: ScienceWorldOptions) -> Environment:
+        from r3l.envs.scienceworld.engine import create
+
+        return create(options)
+
+    def make_dialogue(self, style: str, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
+        from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
+
+        return ScienceWorldDialogue(style, max_turns)
+
+    def tasks(self, task_set: str) -> list[Task]:
+        from r3l.envs.scienceworld import task_sets
+
+        return task_sets.tasks(task_set)
+
+    def task_set_hash(self, task_set: str) -> str:
+        from r3l.envs.scienceworld import task_sets
+
+        return task_sets.committed_hash(task_set)
+
+    def build_task_set(self, name: str) -> Path:
+        from r3l.envs.scienceworld import validate
+
+        return validate.build(name)
+
+    def curriculum(self) -> Curriculum:
+        from r3l.envs.scienceworld.demonstrations import CURRICULUM
+
+        return CURRICULUM
+
+    def checks(self) -> list[Check]:
+        from r3l.envs.scienceworld import doctor
+
+        return doctor.checks()

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
 from r3l.core.task import Task
-from r3l.envs.base.options import Options
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import FORMAT, REPETITION, read_action, repeats
@@ -55,8 +54,3 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     def _turn(self, now: Observation) -> Message:
         return Message("user", self.fill("turn", observation=now.text.strip(), contract=self.fill("contract")))
-
-
-def create(style: str, max_turns: int, options: Options) -> ScienceWorldDialogue:
-    """The text side; found by ``r3l.envs.base.package``."""
-    return ScienceWorldDialogue(style, max_turns)

@@ -1,7 +1,57 @@
 """WebShop: the original's shop, pages, search and rewards on a catalogue that all workers share on disk."""
 
-from r3l.core.environment import EnvironmentPackage
-from r3l.envs.base.package import Package
+from __future__ import annotations
+
+from pathlib import Path
+
+from r3l.core.check import Check
+from r3l.core.environment import Dialogue, Environment
+from r3l.core.task import Task
+from r3l.envs.base.package import Curriculum, EnvironmentPackage
 from r3l.envs.webshop.options import WebshopOptions
 
-PACKAGE: EnvironmentPackage = Package("webshop", WebshopOptions)
+
+class WebShop(EnvironmentPackage[WebshopOptions]):
+    """Its rewards need a language model, which ``checks`` loads."""
+
+    name, options = "webshop", WebshopOptions
+
+    def make_engine(self, options: WebshopOptions) -> Environment:
+        from r3l.envs.webshop.engine import create
+
+        return create(options)
+
+    def make_dialogue(self, style: str, max_turns: int, options: WebshopOptions) -> Dialogue:
+        from r3l.envs.webshop.dialogue import WebshopDialogue
+
+        return WebshopDialogue(style, max_turns)
+
+    def tasks(self, task_set: str) -> list[Task]:
+        from r3l.envs.webshop import task_sets
+
+        return task_sets.tasks(task_set)
+
+    def task_set_hash(self, task_set: str) -> str:
+        from r3l.envs.webshop import task_sets
+
+        return task_sets.committed_hash(task_set)
+
+    def build_task_set(self, name: str) -> Path:
+        from r3l.envs.webshop import validate
+
+        return validate.build(name)
+
+    def warning(self, task_set: str) -> str:
+        from r3l.envs.webshop.definitions import WARNINGS
+
+        return WARNINGS.get(task_set, "")
+
+    def curriculum(self) -> Curriculum:
+        from r3l.envs.webshop.demonstrations import CURRICULUM
+
+        return CURRICULUM
+
+    def checks(self) -> list[Check]:
+        from r3l.envs.webshop import doctor
+
+        return doctor.checks()

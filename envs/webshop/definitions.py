@@ -16,6 +16,11 @@ ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
     "r3l": {"train": range(4096), "test": range(4096, 4196)},
 }
 
+WARNINGS: Mapping[str, str] = {
+    "r3l/train": "trains on all of official/test and official/dev",
+    "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
+}
+
 
 class CatalogueConfig(Strict):
     """The synthetic catalogue that a task_set's goals belong to."""

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
 from r3l.core.task import Task
-from r3l.envs.base.options import Options
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import FORMAT, REPETITION
 from r3l.envs.webshop import pages
@@ -119,8 +118,3 @@ def _shown(text: str) -> list[str]:
         if not (button and not button[1] and button[3] in _FURNITURE) and line != "Rating: N.A.":
             kept.append(line)
     return kept
-
-
-def create(style: str, max_turns: int, options: Options) -> WebshopDialogue:
-    """The text side; found by ``r3l.envs.base.package``."""
-    return WebshopDialogue(style, max_turns)

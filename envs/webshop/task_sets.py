@@ -8,7 +8,7 @@ original catalogue by session number; the catalogue is the user's own, its size 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 
 from r3l.core.errors import ConfigError
@@ -21,10 +21,6 @@ from r3l.envs.webshop.goals import Goal
 from r3l.envs.webshop.synthetic import is_hard
 
 _FIRST_TRAIN = 1500
-WARNINGS: Mapping[str, str] = {
-    "r3l/train": "trains on all of official/test and official/dev",
-    "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
-}
 
 
 def tasks(task_set: str) -> list[Task]:

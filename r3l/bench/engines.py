@@ -11,6 +11,7 @@ import platform
 from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from pkgutil import resolve_name
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -21,8 +22,26 @@ from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
 T = TypeVar("T")
+BENCHES = {  # what measures the engine of an environment, by its name in r3l.envs.registry
+    "alfworld": "r3l.bench.alfworld:run",
+    "math": "r3l.bench.math:run",
+    "puzzles": "r3l.bench.puzzles:run",
+    "scienceworld": "r3l.bench.scienceworld:run",
+    "webshop": "r3l.bench.webshop:run",
+}
 HEADLINE = ("steps_per_s", "reset_ms", "step_ms", "rss_mb")
 Script = tuple[Task, Sequence[str]]  # a task and the actions to play in it
+
+
+def bench_of(environment: str) -> Callable[..., dict[str, Any]]:
+    """What measures an engine: called with a task set and, by keyword, options of its own; returns its report.
+
+    Raises ConfigError where there is none.
+    """
+    if environment not in BENCHES:
+        raise ConfigError(f"environment {environment!r} has no bench; there are benches of {', '.join(BENCHES)}")
+    bench: Callable[..., dict[str, Any]] = resolve_name(BENCHES[environment])
+    return bench
 
 
 def spread(tasks: Sequence[Task], count: int) -> list[Task]:

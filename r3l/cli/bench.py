@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,25 +37,17 @@ def bench_env(
 
     Example: `r3l bench env scienceworld --envs 8 --out bench.json`
     """
-    from r3l.workflow import plan as workflow
+    from r3l.bench.engines import bench_of
+    from r3l.config import environment_of
+    from r3l.workflow import plan
 
-    measure = _engine_bench(env).run
+    bench = bench_of(environment_of(env).name)
     own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
     own |= {"sessions": sessions, "workers": workers, "folder": folder}
     given = {name: value for name, value in own.items() if value is not None}
-    _belong(env, given, inspect.signature(measure).parameters)
-    report = measure(workflow.env_settings(tier, env).test_task_set, seed=seed, **given)
+    _belong(env, given, inspect.signature(bench).parameters)
+    report = bench(plan.env_settings(tier, env).test_task_set, seed=seed, **given)
     _kept(report, out, as_json)
-
-
-def _engine_bench(env: str) -> Any:
-    """The module of ``r3l.bench`` that measures an environment's engine. Raises ConfigError where there is none."""
-    from r3l.core.environment import find_package
-
-    name = f"r3l.bench.{find_package(env).name}"
-    if find_spec(name) is None:
-        raise ConfigError(f"environment {env!r} has no bench ({name.replace('.', '/')}.py)")
-    return import_module(name)
 
 
 def _kept(report: dict[str, Any], out: Path | None, as_json: bool) -> None:

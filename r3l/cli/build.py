@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.common import AsJson, Env, Tier, env_module, print_result
+from r3l.cli.common import AsJson, Env, Tier, print_result
 
 
 def sft(
@@ -78,7 +78,9 @@ def task_set_build(
 
     Example: `r3l task-set build nano --env alfworld`
     """
-    path = env_module(env, "validate").build(task_set)
+    from r3l.config import environment_of
+
+    path = environment_of(env).build_task_set(task_set)
     print_result({"env": env, "task_set": task_set, "file": str(path)}, as_json, str(path))
 
 
@@ -96,6 +98,8 @@ def catalogue_build(
 
     Example: `r3l catalogue build --items items_shuffle.json --attrs items_ins_v2.json --out shop`
     """
-    meta = env_module("webshop", "build").make_original(items, attrs, human, out, limit)
+    from r3l.envs.webshop.build import make_original
+
+    meta = make_original(items, attrs, human, out, limit)
     line = f"{out}: catalogue {meta.id}, {meta.products} products, {meta.goals} goals; next: export R3L_WEBSHOP={out}"
     print_result({"folder": str(out), "id": meta.id, **vars(meta)}, as_json, line)

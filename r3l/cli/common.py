@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,21 +52,6 @@ def tier_engine(tier: str) -> str:
     from r3l.config import TierConfig, load
 
     return load("tiers", tier, TierConfig).engine
-
-
-def env_module(env: str, name: str) -> Any:
-    """The module ``name`` of an environment's package, for what only some environments have."""
-    from r3l.config import EnvConfig, load
-    from r3l.core.environment import find_package
-
-    load("envs", env, EnvConfig)
-    package = f"r3l.envs.{find_package(env).name}"
-    try:
-        return importlib.import_module(f"{package}.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{package}.{name}":
-            raise
-        raise ConfigError(f"environment {env!r} has no {name} ({package.replace('.', '/')}/{name}.py)") from error
 
 
 def check_known(kind: str, name: str, known: Any) -> None:

@@ -162,16 +162,17 @@ def evaluate(
             "give either the directory of a run (r3l evaluate RUN_DIR), or question sets and what answers them "
             "(r3l evaluate --set gsm8k --model PATH, or --set gsm8k --server URL --model NAME)"
         )
-    from r3l.evaluation import benchmarks as benchmarks
+    from r3l.config import environment_of
+    from r3l.envs.base.package import BenchmarkOptions
+    from r3l.evaluation import benchmarks
 
-    module = _question_sets(env)
-    options = {"protocol": protocol, "prompt": prompt, "oracle": oracle, "data": data}
-    with module.open_benchmark(**options) as benchmark, contextlib.ExitStack() as stack:
+    options = BenchmarkOptions(protocol, prompt, oracle, data)
+    with environment_of(env).benchmark(options) as benchmark, contextlib.ExitStack() as stack:
         names = sets.split(",")
         for name in names:
             benchmark.questions(name)  # a wrong name is an error now, not after the model has loaded
-        warmth = module.TEMPERATURES[protocol] if temperature is None else temperature
-        length = max_tokens or module.MAX_TOKENS
+        warmth = benchmark.temperature if temperature is None else temperature
+        length = max_tokens or benchmark.max_tokens
         if server:
             from r3l.evaluation.servers import Server
 
@@ -201,13 +202,3 @@ def _evaluate_run(run_dir: Path, task_set: str | None, as_json: bool) -> None:
         evaluation = evaluate_run(run_dir, task_set=task_set)
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     print_result(evaluation, as_json, f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}")
-
-
-def _question_sets(env: str) -> Any:
-    """``r3l.envs.<env>.benchmark``, of the environments that have question sets."""
-    try:
-        return importlib.import_module(f"r3l.envs.{env}.benchmarks")
-    except ModuleNotFoundError as error:
-        if error.name not in (f"r3l.envs.{env}", f"r3l.envs.{env}.benchmarks"):
-            raise
-        raise ConfigError(f"environment {env!r} has no question sets; math has") from error

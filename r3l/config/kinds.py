@@ -12,6 +12,8 @@ from r3l.config.files import Strict, load, names
 from r3l.core.errors import ConfigError
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import Samples
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.registry import find_environment
 
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
 ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
@@ -190,6 +192,7 @@ class EnvConfig(Strict):
     """configs/envs/<name>.yaml."""
 
     env: str
+    environment: str = Field("", description="what it is registered as in r3l.envs.registry; default: as `env`")
     label: str
     tiers: dict[str, EnvTierConfig]
     profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
@@ -215,6 +218,11 @@ class MethodConfig(Strict):
     def settings_in(self, profile: ProfileName, tier: str) -> dict[str, Any]:
         """Settings under a profile and a tier, in this order of precedence."""
         return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})
+
+
+def environment_of(env: str) -> EnvironmentPackage[Any]:
+    """The environment that configs/envs/<env>.yaml is about. Raises ConfigError where either is unknown."""
+    return find_environment(load("envs", env, EnvConfig).environment or env)
 
 
 def find_model(name: str) -> ModelConfig | None:

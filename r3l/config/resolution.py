@@ -13,10 +13,19 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from r3l.config.files import explain, folders, load, validate
-from r3l.config.kinds import PROFILES, ClusterConfig, EnvConfig, ProfileName, TierConfig, find_model, load_method
+from r3l.config.kinds import (
+    PROFILES,
+    ClusterConfig,
+    EnvConfig,
+    ProfileName,
+    TierConfig,
+    environment_of,
+    find_model,
+    load_method,
+)
 from r3l.config.run import Run
 from r3l.config.variant import Variant, check_override, variant
-from r3l.core.environment import Dialogue, find_package
+from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 
@@ -62,7 +71,7 @@ def resolve(
     }
     content = _merged(content, _nested(changes, [*row.overrides(), *(overrides or ())]))
     run = validate(Run, content, f"{tier}/{env}/{row.name}")
-    find_package(env).check(run.env_settings.options)
+    environment_of(env).check(run.env_settings.options)
     complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
     run = run.model_copy(update={"method_settings": dict(complete)})
     _check_samples(run)
@@ -101,8 +110,7 @@ def _merged(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 def dialogue_of(run: Run) -> Dialogue:
     """The text side of a run's environment."""
-    settings = {"style": run.prompts, "max_turns": run.env_settings.max_turns, "options": run.env_settings.options}
-    return find_package(run.env).dialogue(settings)
+    return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
 
 
 def _check_samples(run: Run) -> None:

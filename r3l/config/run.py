@@ -21,10 +21,10 @@ from r3l.config.kinds import (
     EvaluationConfig,
     SamplingConfig,
     TrainConfig,
+    environment_of,
     find_model,
 )
 from r3l.core.cache import cache_folder
-from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Samples
 
@@ -73,7 +73,7 @@ class Run(Strict):
         """
         content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
         content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
-        package = find_package(self.env)
+        package = environment_of(self.env)
         task_sets = (self.env_settings.train_task_set, self.env_settings.test_task_set)
         content["task_sets"] = [package.task_set_hash(task_set) for task_set in task_sets]
         if self.env_settings.sft:

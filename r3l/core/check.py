@@ -1,6 +1,4 @@
-"""Check: one finding of ``r3l doctor``. An environment that needs more than its packages has a module
-``r3l.envs.<name>.doctor`` whose ``checks()`` returns a list of them.
-"""
+"""Check: one finding of ``r3l doctor``."""
 
 from __future__ import annotations
 

@@ -6,13 +6,11 @@ An environment knows no method and no model. It is synchronous and lives in a wo
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
@@ -145,57 +143,14 @@ class Dialogue(Protocol):
         ...
 
 
-class EnvironmentPackage(Protocol):
-    """What an environment package exports as ``PACKAGE`` (found by name: ``r3l.envs.<name>``)."""
+class EnvironmentFactory(Protocol):
+    """What makes the engines of a pool. It is pickled into the worker processes."""
 
     @property
     def name(self) -> str:
-        """The name of its folder and config."""
-        ...
-
-    def check(self, options: Mapping[str, Any]) -> None:
-        """Raise ConfigError for an unknown or wrong option; needs no engine."""
+        """For messages."""
         ...
 
     def create(self, options: Mapping[str, Any]) -> Environment:
-        """A new engine under ``options`` (configs/envs/<name>.yaml); called inside a worker process.
-
-        Raises ConfigError for an option that it does not know.
-        """
+        """A new engine under ``options``; called inside a worker process."""
         ...
-
-    def dialogue(self, settings: Any) -> Dialogue:
-        """The text side under ``settings`` (prompt style, turn limit)."""
-        ...
-
-    def tasks(self, task_set: str) -> list[Task]:
-        """The tasks of a named task set, in task set order. Raises DataError when their hash is not the committed
-        one."""
-        ...
-
-    def task_set_hash(self, task_set: str) -> str:
-        """The committed sha256 of a task set; needs no task data."""
-        ...
-
-    def constant(self, task_set: str) -> Mapping[str, Any]:
-        """What the best answer that looks at no problem scores: ``answer``, and ``success`` by group and of ``all``.
-
-        Empty where answers are actions.
-        """
-        ...
-
-    def warning(self, task_set: str) -> str:
-        """What a reader of scores on a task set must know, e.g. that its tasks are another split's; usually nothing."""
-        ...
-
-
-def find_package(name: str) -> EnvironmentPackage:
-    """The environment package ``r3l.envs.<name>``. Raises ConfigError when there is none."""
-    try:
-        module = importlib.import_module(f"r3l.envs.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"r3l.envs.{name}":
-            raise
-        raise ConfigError(f"environment {name!r} is unknown: there is no package envs/{name}/") from error
-    package: EnvironmentPackage = module.PACKAGE
-    return package

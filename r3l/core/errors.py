@@ -5,6 +5,9 @@ Everything else that goes wrong is a defect of ours and shows its traceback.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class R3LError(Exception):
     """Root of all typed errors. ``str(error)`` is one paragraph fit for a terminal."""
@@ -36,3 +39,9 @@ class EngineLost(EngineError):
 
 class ReplayMismatch(R3LError, RuntimeError):
     """A restored pivot whose observation differs from the one recorded in the base trajectory."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`` (did you mean ...?)``, or nothing where no known word is close."""
+    close = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from r3l.core.environment import Observation, find_package
+from r3l.core.environment import EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, ReplayMismatch
 from r3l.core.task import Task
 from r3l.core.worker import EnvironmentHost, WorkerLost, work
@@ -95,22 +95,26 @@ class EnvironmentHandle:
 
 
 class EnvironmentPool:
-    """Worker processes for one environment package; ``workers=0`` runs the engines in this process.
+    """Worker processes for the engines of one environment; ``workers=0`` runs the engines in this process.
 
     A worker that dies, or does not answer within ``deadline`` seconds, is replaced and its handles recover, as they do
     from an EngineLost; ``lost`` counts the times that an episode lost its engine.
     """
 
     def __init__(
-        self, package_name: str, workers: int, options: Mapping[str, Any] | None = None, deadline: float = DEADLINE
+        self,
+        factory: EnvironmentFactory,
+        workers: int,
+        options: Mapping[str, Any] | None = None,
+        deadline: float = DEADLINE,
     ) -> None:
-        self._package_name = package_name
+        self._factory = factory
         self._options = dict(options or {})
         self._deadline = deadline
         self._keys = itertools.count()
         self._numbers = itertools.count()
         self._answers: dict[int, tuple[int, asyncio.Future[Any]]] = {}  # number -> (worker, answer)
-        self._here = EnvironmentHost(find_package(package_name), self._options) if workers == 0 else None
+        self._here = EnvironmentHost(factory, self._options) if workers == 0 else None
         self._workers = [self._start_worker() for _ in range(workers)]
         self._watched = False
         self.lost = 0
@@ -151,7 +155,7 @@ class EnvironmentPool:
         # spawn, not fork: the parent holds torch threads
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(self._package_name, self._options, theirs), daemon=True)
+        process = context.Process(target=work, args=(self._factory, self._options, theirs), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -196,7 +200,7 @@ class EnvironmentPool:
         _kill(worker.process)
         worker.process.join(timeout=5)
         worker.pipe.close()
-        message = f"environment worker {index} of {self._package_name!r} {why} (exit code {worker.process.exitcode})"
+        message = f"environment worker {index} of {self._factory.name!r} {why} (exit code {worker.process.exitcode})"
         self._workers[index] = self._start_worker()
         self._listen(index)
         for number in [n for n, (of, _) in self._answers.items() if of == index]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from r3l.core.environment import Environment, EnvironmentPackage, Observation, find_package
+from r3l.core.environment import Environment, EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, R3LError, ReplayMismatch
 from r3l.core.task import Task
 
@@ -77,8 +77,8 @@ class RecordedEnvironment:
 class EnvironmentHost:
     """All live environments of one worker process."""
 
-    def __init__(self, package: EnvironmentPackage, options: Mapping[str, Any]) -> None:
-        self._package, self._options = package, options
+    def __init__(self, factory: EnvironmentFactory, options: Mapping[str, Any]) -> None:
+        self._factory, self._options = factory, options
         self._live: dict[int, RecordedEnvironment] = {}
         self._free: list[RecordedEnvironment] = []
 
@@ -86,9 +86,9 @@ class EnvironmentHost:
         """``verb`` of environment ``key``; the first one starts it. Raises WorkerLost for one started elsewhere."""
         if key not in self._live:
             if verb != "reset":
-                raise WorkerLost(f"an environment worker of {self._package.name!r} was replaced")
+                raise WorkerLost(f"an environment worker of {self._factory.name!r} was replaced")
             self._live[key] = (
-                self._free.pop() if self._free else RecordedEnvironment(self._package.create(self._options))
+                self._free.pop() if self._free else RecordedEnvironment(self._factory.create(self._options))
             )
         if verb == "close":
             self._free.append(self._live.pop(key))
@@ -96,9 +96,9 @@ class EnvironmentHost:
         return getattr(self._live[key], verb)(argument)
 
 
-def work(package_name: str, options: Mapping[str, Any], pipe: Connection) -> None:
+def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connection) -> None:
     """A worker's life: answer calls until nobody asks or listens. Errors travel back to the caller."""
-    host = EnvironmentHost(find_package(package_name), options)
+    host = EnvironmentHost(factory, options)
     while True:
         try:
             number, *call = pipe.recv()

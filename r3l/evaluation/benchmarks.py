@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -78,10 +78,15 @@ class Grading:
     feedback: Message | None = None
 
 
-class Benchmark(Protocol):
-    """What an environment brings. ``settings``: everything of it that changes a score."""
+class Benchmark(AbstractContextManager["Benchmark"], Protocol):
+    """What an environment brings; closed at the end of its context. ``settings``: everything that changes a score.
+
+    ``temperature`` and ``max_tokens`` (of a reply) are the protocol's, used unless others are asked for.
+    """
 
     settings: Mapping[str, Any]
+    temperature: float
+    max_tokens: int
 
     def questions(self, name: str) -> list[BenchmarkItem]:
         """A set. Raises ConfigError for an unknown one, DataError where it cannot be read."""
@@ -280,7 +285,7 @@ def _sit_batch(
     sittings = [_Sitting(q, benchmark.opening(q)) for q in questions]
     live = sittings
     while live:
-        addresses: list[Address] = [(seed, "benchmark", s.question.id, len(s.replies)) for s in live]
+        addresses: list[Address] = [(seed, "exam", s.question.id, len(s.replies)) for s in live]
         for sitting, reply in zip(live, model.respond([s.dialog for s in live], addresses), strict=True):
             sitting.replies.append(reply)
             sitting.judgement = benchmark.judge(sitting.question, sitting.replies)

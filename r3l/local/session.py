@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from r3l.config import Run, dialogue_of
-from r3l.core.environment import Dialogue, EnvironmentPackage, find_package
+from r3l.config import Run, dialogue_of, environment_of
+from r3l.core.environment import Dialogue
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.envs.base.package import EnvironmentPackage
 from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
@@ -37,7 +38,7 @@ class Session:
     tokenizer: Any
     policy: LocalPolicy
     pool: EnvironmentPool
-    package: EnvironmentPackage
+    package: EnvironmentPackage[Any]
     dialogue: Dialogue
     loop: asyncio.AbstractEventLoop
     stop_signals: StopSignals
@@ -102,12 +103,12 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     torch.set_num_threads(run.threads)
     device = device_of(run.device)
     torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU
-    package = find_package(run.env)
+    package = environment_of(run.env)
     network, tokenizer = load_model(model, device)
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None
     lower(network, dtype)
-    pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
+    pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     try:
         with stop_signals() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
             step = FixedStep(device) if run.sampling.decoding == "compiled" else None

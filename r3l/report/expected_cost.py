@@ -16,8 +16,7 @@ from typing import Any
 
 from rich.table import Table
 
-from r3l.config import Run, build_method, find_model, load_method, model_label, resolve, variant
-from r3l.core.environment import find_package
+from r3l.config import Run, build_method, environment_of, find_model, load_method, model_label, resolve, variant
 from r3l.core.errors import ConfigError
 from r3l.report import published
 from r3l.report.published import Reference
@@ -76,7 +75,7 @@ def _published(reference: Reference, model: str, benchmark: str, label: str, pha
 
 def _benchmark(env: str) -> tuple[str, str]:
     label = benchmark_of(env)
-    stands = "DAPO" if find_package(env).name == "math" else "ALFWorld"
+    stands = "DAPO" if environment_of(env).name == "math" else "ALFWorld"
     return stands, "" if label == stands else f"as {stands}"
 
 

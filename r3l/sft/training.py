@@ -22,10 +22,11 @@ from rich.console import Console
 
 from r3l.config import CONFIGS, STORED_MODELS, ComputeDtype, Device, Strict, sft_folder, validate
 from r3l.core.batching import packed
-from r3l.core.environment import Dialogue, find_package
+from r3l.core.environment import Dialogue
 from r3l.core.errors import DataError
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
+from r3l.envs.registry import find_environment
 from r3l.local.checkpoint import load_model
 from r3l.local.precision import MasterWeights, compute_dtype, device_of, keep_activations_out, vocabulary_logits
 from r3l.reflection import GuidanceForm
@@ -175,7 +176,7 @@ def _lessons(
 
 
 def _dialogue(config: SFTConfig) -> Dialogue:
-    return find_package(config.env).dialogue({"style": config.prompts, "max_turns": config.max_turns})
+    return find_environment(config.env).dialogue(config.prompts, config.max_turns)
 
 
 def _in_workers(config: SFTConfig, phase: Phase, workers: int) -> Iterator[list[tuple[str, list[Part]]]]:
@@ -188,9 +189,9 @@ def _in_workers(config: SFTConfig, phase: Phase, workers: int) -> Iterator[list[
 
 def _documents(job: tuple[SFTConfig, Phase, range]) -> list[tuple[str, list[Part]]]:
     config, phase, indices = job
-    package, dialogue = find_package(config.env), _dialogue(config)
+    package, dialogue = find_environment(config.env), _dialogue(config)
     found: list[tuple[str, list[Part]]] = []
-    for demonstration in package.demonstrations(indices, phase.variants, config.max_turns, phase.error_rates):  # type: ignore[attr-defined]
+    for demonstration in package.demonstrations(indices, phase.variants, config.max_turns, phase.error_rates):
         found += documents_of(dialogue, demonstration, config.guidance)
     return found
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from r3l.config import Run
-from r3l.core.environment import find_package
+from r3l.config import Run, environment_of
 from r3l.core.task import tasks_of_step
 from r3l.runs.files import rewrite_jsonl
 from r3l.trinity.config import TASK_KEY
@@ -17,14 +16,14 @@ def write_tasksets(run: Run, folder: Path) -> None:
 
     Raises DataError where a task_set's data is not here; the message says how to get it.
     """
-    tested = find_package(run.env).tasks(run.env_settings.test_task_set)
+    tested = environment_of(run.env).tasks(run.env_settings.test_task_set)
     rewrite_jsonl(folder / "train.jsonl", task_rows(run))
     rewrite_jsonl(folder / "test.jsonl", [{TASK_KEY: task.id} for task in tested])
 
 
 def task_rows(run: Run) -> Iterator[dict[str, str]]:
     """The taskset: ids of tasks in the order in which the local engine trains on them."""
-    tasks = find_package(run.env).tasks(run.env_settings.train_task_set)
+    tasks = environment_of(run.env).tasks(run.env_settings.train_task_set)
     for step in range(1, run.train.steps + 1):
         for task in tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step):
             yield {TASK_KEY: task.id}

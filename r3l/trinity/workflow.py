@@ -16,8 +16,8 @@ from trinity.common.models.model import ModelWrapper
 from trinity.common.workflows import Workflow
 from trinity.manager.synchronizer import Synchronizer
 
-from r3l.config import Run, build_method, dialogue_of, locate, validate
-from r3l.core.environment import Dialogue, find_package
+from r3l.config import Run, build_method, dialogue_of, environment_of, locate, validate
+from r3l.core.environment import Dialogue
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
 from r3l.core.pool import EnvironmentPool
@@ -51,9 +51,9 @@ class Setting:
 @lru_cache(maxsize=1)
 def _setting(run_json: str) -> Setting:
     run = validate(Run, json.loads(run_json), "workflow_args.run")
-    package, task_sets = find_package(run.env), (run.env_settings.train_task_set, run.env_settings.test_task_set)
+    package, task_sets = environment_of(run.env), (run.env_settings.train_task_set, run.env_settings.test_task_set)
     tasks = {task.id: task for task_set in task_sets for task in package.tasks(task_set)}
-    pool = EnvironmentPool(run.env, run.workers, run.env_settings.options)
+    pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     tokenizer = load_tokenizer(locate(run.model))
     return Setting(run, build_method(run), tasks, dialogue_of(run), pool, tokenizer)
 

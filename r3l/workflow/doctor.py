@@ -8,16 +8,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, find_model, load, locate, names
+from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
 from r3l.core.check import Check, guarded, verdict
+from r3l.envs.base.package import EnvironmentPackage
 
 PYTHONS = ((3, 11), (3, 12))
 MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and logs under 1 GB
@@ -35,7 +35,7 @@ def examine(tier: str) -> list[Check]:
         _disk(),
         _writable(),
         *_engine(config, envs),
-        *(check for env in envs for check in _environment(env.env, env.label, env.tiers[tier])),
+        *(check for env in envs for check in _environment(env, tier)),
     ]
 
 
@@ -135,19 +135,15 @@ def _short(path: Path) -> str:
     return os.path.relpath(path, ROOT) if path.is_absolute() else str(path)
 
 
-def _environment(name: str, label: str, settings: EnvTierConfig) -> Iterator[Check]:
+def _environment(env: EnvConfig, tier: str) -> Iterator[Check]:
     """What the environment itself checks, then that its engine starts."""
-    own = f"r3l.envs.{name}.doctor"
-    if find_spec(own) is not None:
-        yield from import_module(own).checks()
-    yield guarded(f"{label} engine", lambda: _starts(name, settings), INSTALL)
+    package = environment_of(env.env)
+    yield from package.checks()
+    yield guarded(f"{env.label} engine", lambda: _starts(package, env.tiers[tier]), INSTALL)
 
 
-def _starts(name: str, settings: EnvTierConfig) -> str:
-    """Start the task_set's first task and take one step; shows the longest line that the task begins with."""
-    from r3l.core.environment import find_package
-
-    package = find_package(name)
+def _starts(package: EnvironmentPackage[Any], settings: EnvTierConfig) -> str:
+    """Start the first task of the test task set and take one step; shows the longest line of its first text."""
     task = package.tasks(settings.test_task_set)[0]
     engine = package.create(settings.options)
     first = engine.reset(task)

@@ -11,7 +11,19 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from r3l.config import CONFIGS, ROOT, EnvConfig, EnvTierConfig, Run, Strict, TierConfig, names, resolve, validate
+from r3l.config import (
+    CONFIGS,
+    ROOT,
+    EnvConfig,
+    EnvTierConfig,
+    Run,
+    Strict,
+    TierConfig,
+    environment_of,
+    names,
+    resolve,
+    validate,
+)
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError, DataError
 from r3l.runs.files import read_json
@@ -153,9 +165,7 @@ def options(config: WorkflowConfig) -> str:
 
 def task_set_files(env: str) -> list[str]:
     """Committed files and definitions of an environment's task sets: when they change, its runs are stale."""
-    from r3l.core.environment import find_package
-
-    package = find_package(env).name  # several environments may be one package
+    package = environment_of(env).name
     found = [
         *(ROOT / "envs" / package / "task_sets").glob("*.json"),
         *(CONFIGS / "task_sets").glob(f"{package}_*.yaml"),
@@ -196,12 +206,11 @@ def env_settings(tier: str, env: str) -> EnvTierConfig:
 
 def check_task_sets(tier: str, env: str) -> dict[str, Any]:
     """Describe an environment's task sets in a tier. Raises DataError where hashes differ or tasks overlap."""
-    from r3l.core.environment import find_package
     from r3l.runs.task_sets import describe
 
     settings = env_settings(tier, env)
     used = {"train": settings.train_task_set, "test": settings.test_task_set}
-    tasks = {split: find_package(env).tasks(name) for split, name in used.items()}
+    tasks = {split: environment_of(env).tasks(name) for split, name in used.items()}
     both = {t.id for t in tasks["train"]} & {t.id for t in tasks["test"]}
     if both:
         raise DataError(

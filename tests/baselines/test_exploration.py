@@ -13,6 +13,7 @@ from r3l.baselines.rltf import RLTF
 from r3l.config import build_method, names, resolve
 from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group
+from r3l.envs.registry import find_environment
 from r3l.retry import Retry
 from r3l.runs.step_metrics import of_groups
 
@@ -44,7 +45,7 @@ def played(name, script, **settings):
     """(method, groups, rollout context) of one task."""
     overrides = [f"method_settings.{key}={json.dumps(value)}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
-    pool, policy = EnvironmentPool("alfworld", 0), Scripted(script)
+    pool, policy = EnvironmentPool(find_environment("alfworld"), 0), Scripted(script)
     a = rollout_context(policy, pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()

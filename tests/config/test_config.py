@@ -94,7 +94,20 @@ def test_every_value_names_its_source(kind):
         parts = leaf.split(".")
         return any(".".join(parts[:n]) in sources for n in range(1, len(parts) + 1))
 
-    naming = {"tier", "env", "method", "table", "title", "label", "code", "extends", "engine", "model", "prompts"}
+    naming = {
+        "tier",
+        "env",
+        "environment",
+        "method",
+        "table",
+        "title",
+        "label",
+        "code",
+        "extends",
+        "engine",
+        "model",
+        "prompts",
+    }
     naming |= {"baseline", "kind"} if kind == "tables" else set()
     for name in names(kind):
         content = yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text())

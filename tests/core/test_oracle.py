@@ -10,6 +10,7 @@ from scripted import TASK, Scripted, rollout_context, say
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import play
 from r3l.diagnosis import count_retry, diagnose
+from r3l.envs.registry import find_environment
 from r3l.reflection import Report
 from r3l.runs.metrics import rates
 
@@ -20,7 +21,7 @@ CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``
 def failed():
     """An rollout context and an episode whose needless first turns do not matter: the impossible ``fly`` at turn 2
     ended it."""
-    pool = EnvironmentPool("alfworld", 0)
+    pool = EnvironmentPool(find_environment("alfworld"), 0)
     a = rollout_context(Scripted([say("look"), say("look"), say("fly")]), pool)
     episode = asyncio.run(play(a, TASK, 0))
     yield a, episode

@@ -9,15 +9,16 @@ import time
 import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
-from r3l.core.environment import Message, find_package
-from r3l.core.errors import ConfigError, EngineError
+from r3l.core.environment import Message
+from r3l.core.errors import EngineError
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import play
+from r3l.envs.registry import find_environment
 from r3l.retry import RetrySettings, retry, with_guidance
 
 
 def played(responses, max_turns=15, workers=0):
-    pool = EnvironmentPool("alfworld", workers)
+    pool = EnvironmentPool(find_environment("alfworld"), workers)
     a = rollout_context(Scripted(responses), pool, max_turns)
     episode = asyncio.run(play(a, TASK, 0))
     pool.close()
@@ -35,7 +36,7 @@ def test_a_winning_walkthrough_through_a_worker_process():
 
 def test_an_answer_that_nobody_has_read_is_not_late():
     """With lanes a worker may answer while a model samples for longer than the deadline, in this very process."""
-    pool = EnvironmentPool("alfworld", 1, deadline=5.0)
+    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=5.0)
 
     async def asked_before_sampling():
         env = pool.open()
@@ -51,7 +52,7 @@ def test_an_answer_that_nobody_has_read_is_not_late():
 
 
 def test_a_worker_that_stands_still_is_replaced_after_the_deadline():
-    pool = EnvironmentPool("alfworld", 1, deadline=8.0)
+    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=8.0)
     stopped = pool._workers[0].process
 
     async def one_step():
@@ -96,7 +97,7 @@ async def played_and_retried(a, pivots, guidance="Hint: go on", settings=None, *
 @pytest.mark.parametrize("workers", [0, 1])
 def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(workers):
     wrong, rest = [*WALKTHROUGH[:3], "look", "fly"], WALKTHROUGH[3:]
-    pool = EnvironmentPool("alfworld", workers)
+    pool = EnvironmentPool(find_environment("alfworld"), workers)
     a = rollout_context(Scripted(map(say, [*wrong, *rest])), pool)
     base, (done,) = asyncio.run(played_and_retried(a, [3]))
     pool.close()
@@ -113,7 +114,7 @@ def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(workers)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_one_base_can_be_retried_from_several_pivots_in_any_order(workers):
     """The later pivot comes second: the record is the base's, not that of the first retry."""
-    pool = EnvironmentPool("alfworld", workers)
+    pool = EnvironmentPool(find_environment("alfworld"), workers)
     wrong = [*WALKTHROUGH[:3], "look", "fly"]
     script = [*wrong, "look", "fly", *WALKTHROUGH[2:]]
     base, (first, second) = asyncio.run(played_and_retried(rollout_context(Scripted(map(say, script)), pool), [1, 2]))
@@ -124,7 +125,7 @@ def test_one_base_can_be_retried_from_several_pivots_in_any_order(workers):
 
 def test_guidance_stands_only_in_the_pivot_turn():
     policy = Scripted(map(say, ["look", "fly", *WALKTHROUGH]))
-    pool = EnvironmentPool("alfworld", 0)
+    pool = EnvironmentPool(find_environment("alfworld"), 0)
     _, (done,) = asyncio.run(played_and_retried(rollout_context(policy, pool), [0]))
     assert done.guided.success
     texts = ["\n".join(m.content for m in messages) for where, messages in policy.asked if "retry" in where]
@@ -147,7 +148,7 @@ def test_where_guidance_stands():
 
 def test_the_released_double_observation_reaches_both_samples():
     script = [*WALKTHROUGH[:2], "look", "fly", *WALKTHROUGH[2:]]
-    pool = EnvironmentPool("alfworld", 0)
+    pool = EnvironmentPool(find_environment("alfworld"), 0)
     a = rollout_context(Scripted(map(say, script)), pool)
     settings = RetrySettings(guidance_place="system_message")
     base, (done,) = asyncio.run(played_and_retried(a, [2], settings=settings, twice=True))
@@ -160,7 +161,7 @@ def test_lenient_retries_survive_an_impossible_action():
     """Audit B-7: the released ALFWorld retry goes on where the base ends."""
     script = ["fly", "fly", *WALKTHROUGH]
     for rules, success in (("same_as_base", False), ("released_lenient", True)):
-        pool = EnvironmentPool("alfworld", 0)
+        pool = EnvironmentPool(find_environment("alfworld"), 0)
         a = rollout_context(Scripted(map(say, script)), pool)
         base, (done,) = asyncio.run(played_and_retried(a, [0], settings=RetrySettings(retry_rules=rules)))
         assert base.stop_reason == "inadmissible" and done.guided.success is success
@@ -186,7 +187,7 @@ def test_a_lost_worker_costs_nothing_but_time(how):
         await env.close()
         return now
 
-    pool = EnvironmentPool("alfworld", 1, deadline=60.0 if how == "killed" else 12.0)
+    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=60.0 if how == "killed" else 12.0)
     assert asyncio.run(disturbed()).success and pool.lost == 1
     pool.close()
 
@@ -206,7 +207,7 @@ def test_every_environment_of_a_lost_worker_recovers_when_its_turn_comes():
             await env.close()
         return seen
 
-    pool = EnvironmentPool("alfworld", 1)
+    pool = EnvironmentPool(find_environment("alfworld"), 1)
     assert all(now.success for now in asyncio.run(disturbed()))
     assert pool.lost == 2
     pool.close()
@@ -225,13 +226,8 @@ def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
     monkeypatch.setattr("r3l.core.pool.work", work)
     fork = multiprocessing.get_context("fork")  # which takes the patched function along
     monkeypatch.setattr("r3l.core.pool.multiprocessing.get_context", lambda _: fork)
-    pool = EnvironmentPool("alfworld", 1)
+    pool = EnvironmentPool(find_environment("alfworld"), 1)
     died = r"worker 0 of 'alfworld' died \(exit code 7\), 3 times in a row at reset '[\w-]+'$"
     with pytest.raises(EngineError, match=died):
         asyncio.run(die())
     pool.close()
-
-
-def test_unknown_environment():
-    with pytest.raises(ConfigError, match="environment 'marsworld' is unknown"):
-        find_package("marsworld")

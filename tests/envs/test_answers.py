@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Scripted
 
-from r3l.core.environment import Critique, Outcome, Transcript, find_package
+from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import Completion, Sampling
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
+from r3l.envs.registry import find_environment
 from r3l.envs.single_answer.engine import WRONG, AnswerDialogue, AnswerEngine, AnswerOptions, Flaw, Judgement
 from r3l.retry import RetrySettings, retry
 
@@ -70,7 +71,7 @@ def test_step_before_reset_is_refused_and_options_are_checked():
     with pytest.raises(EngineError, match="before a successful reset"):
         engine().step("9")
     with pytest.raises(ConfigError, match=r"math\.attempts is 0"):
-        find_package("math").check({"attempts": 0})
+        find_environment("math").check({"attempts": 0})
 
 
 @given(st.lists(st.sampled_from(["a\n", "9\n", "8", "9", ""]), max_size=8), st.integers(1, 3), st.data())
@@ -95,7 +96,7 @@ def rollout_context(policy):
     async def gather(*coroutines):
         return await asyncio.gather(*coroutines)
 
-    pool = EnvironmentPool("math", 0, {"extraction": "flexible"})
+    pool = EnvironmentPool(find_environment("math"), 0, {"extraction": "flexible"})
     return RolloutContext(policy, pool, dialogue(), Sampling(stop="line"), Sampling(), ("t",), gather), pool
 
 

@@ -2,16 +2,17 @@
 
 import pytest
 
-from r3l.core.environment import Transcript, find_package
+from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
+from r3l.envs.registry import find_environment
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import ErrorModel, Mistake, ScriptedExpert, criticise
 from r3l.reflection import Report, parse_reflection, reflection_text
 
 ERRING = {"slip_low": 0.45, "slip_high": 0.65, "habit": 0.8, "forget": 0.6}
 TURNS = {"alfworld": 15, "scienceworld": 12, "webshop": 10}
-PACKAGES = {name: find_package(name) for name in TURNS}
+PACKAGES = {name: find_environment(name) for name in TURNS}
 BLUNDERS = {"alfworld": 0.3, "scienceworld": 0.3, "webshop": 0.0}
 
 
@@ -38,7 +39,7 @@ def test_a_careful_agent_succeeds_from_the_text_alone(env):
 
 
 def test_critiques_are_valid_reflections_and_the_dialogue_gives_the_same(env, erring):
-    dialogue = PACKAGES[env].dialogue({"style": "compact", "max_turns": TURNS[env]})
+    dialogue = PACKAGES[env].dialogue("compact", TURNS[env])
     outcomes = set()
     for d in erring:
         report = parse_reflection(reflection_text(d.critique), len(d.steps))

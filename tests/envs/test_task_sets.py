@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 import r3l.envs.base.task_sets
-from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError
+from r3l.envs.registry import find_environment
 
 
 @pytest.fixture(params=["alfworld", "scienceworld", "webshop", "math"])
@@ -40,7 +40,7 @@ def test_the_committed_hash_is_that_of_the_tasks(env, split):
 def test_a_missing_file_says_how_to_make_it(env, copied):
     copied.unlink()
     with pytest.raises(DataError, match=rf"nano\.json is missing.*r3l task-set build nano --env {env}"):
-        find_package(env).tasks("nano/test")
+        find_environment(env).tasks("nano/test")
 
 
 def test_other_tasks_than_the_committed_ones_are_refused(env, copied):
@@ -48,24 +48,23 @@ def test_other_tasks_than_the_committed_ones_are_refused(env, copied):
     content["splits"]["test"]["sha256"] = "0" * 64
     copied.write_text(json.dumps(content))
     with pytest.raises(DataError, match=rf"has sha256 {'0' * 64}, but .* r3l task-set build nano --env {env}"):
-        find_package(env).tasks("nano/test")
+        find_environment(env).tasks("nano/test")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"splits": {}}', '{"splits": {"test": {}}}'])
 def test_a_damaged_file_says_how_to_mend_it(env, copied, text):
     copied.write_text(text)
     with pytest.raises(DataError, match=rf"is (missing or )?damaged.*r3l task-set build nano --env {env}"):
-        find_package(env).tasks("nano/test")
+        find_environment(env).tasks("nano/test")
 
 
 @pytest.mark.parametrize("task_set", ["micro/test", "nano/dev"])
 def test_unknown_panels_are_named(env, task_set):
     with pytest.raises(ConfigError, match=task_set.partition("/")[0]):
-        find_package(env).tasks(task_set)
+        find_environment(env).tasks(task_set)
 
 
 @pytest.mark.slow
 def test_building_proves_every_task_and_writes_the_committed_bytes(env, copied):
     before = copied.read_bytes()
-    proof = importlib.import_module(f"r3l.envs.{env}.proof")
-    assert proof.build("nano") == copied and copied.read_bytes() == before
+    assert find_environment(env).build_task_set("nano") == copied and copied.read_bytes() == before

@@ -10,6 +10,7 @@ from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 from r3l.config import build_method, resolve
 from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group
+from r3l.envs.registry import find_environment
 from r3l.runs import trajectory_log as trajectories
 
 WIN = [say(action) for action in WALKTHROUGH]
@@ -32,7 +33,7 @@ def explored(name, script, **settings):
     """The lines of a step in which ``name`` explores one task."""
     overrides = [f"method_settings.{key}={value}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
-    pool = EnvironmentPool("alfworld", 0)
+    pool = EnvironmentPool(find_environment("alfworld"), 0)
     a = rollout_context(Scripted(script), pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()

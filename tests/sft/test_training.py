@@ -12,9 +12,9 @@ from scripted import Scripted, rollout_context
 from r3l import config
 from r3l.algorithm import R3L
 from r3l.config import STORED_MODELS, resolve
-from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.pool import EnvironmentPool
+from r3l.envs.registry import find_environment
 from r3l.reflection import reflection_text
 from r3l.sft import training as sft
 from r3l.sft.examples import documents_of
@@ -85,7 +85,7 @@ def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
 def erring():
     """A demonstration with a retry that does not start over."""
     error_rates = {"slip_low": 0.3, "slip_high": 0.5, "habit": 0.8, "forget": 0.5}
-    found = find_package("alfworld").demonstrations(range(40), 1, 8, error_rates)
+    found = find_environment("alfworld").demonstrations(range(40), 1, 8, error_rates)
     return next(d for d in found if d.retry and d.critique.turn > 0 and not d.error)
 
 
@@ -99,12 +99,12 @@ def test_lessons_are_the_dialogs_that_the_method_has(erring, style, guidance):
         "reflection": [reflection_text(erring.critique)],
         "retry": [step.response for step in erring.retry],
     }
-    policy, pool = Scripted(said), EnvironmentPool("alfworld", 0)
+    policy, pool = Scripted(said), EnvironmentPool(find_environment("alfworld"), 0)
     asyncio.run(R3L(settings).explore(erring.task, rollout_context(policy, pool, max_turns=8, style=style)))
     pool.close()
     asked = {kind: [messages for address, messages in policy.asked if address[1] == kind] for kind in said}
 
-    dialogue = find_package("alfworld").dialogue({"style": style, "max_turns": 8})
+    dialogue = find_environment("alfworld").dialogue(style, 8)
     taught = dict(documents_of(dialogue, erring, guidance))
     episode = [messages for messages, _, _ in taught["episode"]]
     if style == "compact":

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.config import ROOT, resolve
-from r3l.core.environment import find_package
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.task import tasks_of_step
+from r3l.envs.registry import find_environment
 from r3l.runs.files import append_jsonl, read_jsonl
 from r3l.trinity import job
 from r3l.trinity.engine import make_whole, metrics_of, train
@@ -40,7 +40,7 @@ def test_the_engine_is_part_of_a_run_only_where_it_is_not_local():
 def test_tasks_stand_in_the_order_of_the_local_engine():
     run = run_of("train.steps=3", "train.tasks_per_step=5")
     ids = [row["id"] for row in task_rows(run)]
-    tasks = find_package("alfworld").tasks("nano/train")
+    tasks = find_environment("alfworld").tasks("nano/train")
     assert ids == [task.id for step in (1, 2, 3) for task in tasks_of_step(tasks, 0, step, 5)]
 
 

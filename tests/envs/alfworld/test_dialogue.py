@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from r3l.core.environment import Observation, Parsed, Transcript
 from r3l.core.errors import ConfigError
-from r3l.envs.alfworld import PACKAGE
+from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.dialogue import AlfworldDialogue, task_sentence
 from r3l.envs.alfworld.houses import generate
 
@@ -140,8 +140,8 @@ def test_wrong_settings_are_named() -> None:
 
 def test_the_dialogue_reviews_only_what_it_can_read():
     task = generate("pick_heat_then_place_in_recep", 3, 7, 8)
-    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 15})
-    first = PACKAGE.create({}).reset(task).text
+    dialogue = Alfworld().dialogue("compact", 15)
+    first = Alfworld().create({}).reset(task).text
     ended = Transcript(task, first, (("fly", ""),), False, "inadmissible")
     assert dialogue.critique(ended).turn == 0
     crowd = replace(ended, task=replace(task, payload={"goal_text": "warm the cup up, please"}))

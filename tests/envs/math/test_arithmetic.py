@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.math import PACKAGE
+from r3l.envs.math import Math
 from r3l.envs.math.arithmetic import (
     BUCKETS,
     LARGEST,
@@ -61,7 +61,7 @@ def test_problems_are_solved_by_reading_them_and_stay_in_range(split, number, co
 def test_no_problem_is_in_two_splits():
     texts = {split: {problem(split, k, 2).payload["problem"] for k in range(400)} for split in BUCKETS}
     assert not texts["test"] & texts["train"] and not texts["test"] & texts["sft"]
-    task_sets = {split: PACKAGE.tasks(f"nano/{split}") for split in ("test", "train")}
+    task_sets = {split: Math().tasks(f"nano/{split}") for split in ("test", "train")}
     assert [len(tasks) for tasks in task_sets.values()] == [200, 256]
     assert len({task.id for tasks in task_sets.values() for task in tasks}) == 456
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from r3l.core.environment import Transcript, find_package
-from r3l.envs.puzzles import PACKAGE
+from r3l.config import environment_of
+from r3l.core.environment import Transcript
+from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles.demonstrations import TAUGHT
 from r3l.envs.puzzles.dialogue import critic, solution
 from r3l.reflection import Report, parse_reflection, reflection_text
@@ -13,7 +14,7 @@ CAREFUL = {"slip_low": 0.0, "slip_high": 0.0, "habit": 0.0, "forget": 0.0}
 
 
 def played(task, lines, **options):
-    engine = PACKAGE.create(options)
+    engine = Puzzles().create(options)
     engine.reset(task)
     for line in lines:
         now = engine.step(line)
@@ -22,7 +23,7 @@ def played(task, lines, **options):
 
 @pytest.mark.parametrize("task_set", [f"{name}/test" for name in TAUGHT])
 def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(task_set):
-    for task in PACKAGE.tasks(task_set)[:20]:
+    for task in Puzzles().tasks(task_set)[:20]:
         lines = solution(task)
         assert played(task, lines).success
         assert not played(task, [*lines[:-1], "\\boxed{}"]).success
@@ -31,7 +32,7 @@ def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(task_set):
 
 
 def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
-    task = next(t for t in PACKAGE.tasks("shortest_path_nano/test") if t.group == "feasible")
+    task = next(t for t in Puzzles().tasks("shortest_path_nano/test") if t.group == "feasible")
     right = solution(task)
     flaw = critic(task, [right[0], "step 1: none\n", "\\boxed{infeasible}"])
     assert (flaw.line, flaw.better) == (1, "there is a path")
@@ -39,14 +40,14 @@ def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
 
 
 def test_one_package_is_several_environments():
-    assert {find_package(name).name for name in ("knights_knaves", "shortest_path", "puzzles")} == {"puzzles"}
-    assert find_package("knights_knaves").constant("knights_knaves_nano/test")["success"]["all"] == 0.21
+    assert {environment_of(name).name for name in ("knights_knaves", "shortest_path")} == {"puzzles"}
+    assert environment_of("knights_knaves").constant_answer("knights_knaves_nano/test").success["all"] == 0.21
 
 
 def test_demonstrations_are_reviewed_and_retried_from_the_first_wrong_line():
-    assert all(d.success and not d.retry for d in PACKAGE.demonstrations(range(20), 1, 14, CAREFUL))
-    erring = list(PACKAGE.demonstrations(range(60), 1, 14, ERRING))
-    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 14})
+    assert all(d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 14, CAREFUL))
+    erring = list(Puzzles().demonstrations(range(60), 1, 14, ERRING))
+    dialogue = Puzzles().dialogue("compact", 14)
     failed = [d for d in erring if not d.success]
     for d in erring:
         report = parse_reflection(reflection_text(d.critique), len(d.steps))

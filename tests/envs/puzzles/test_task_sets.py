@@ -10,7 +10,7 @@ import pytest
 import r3l.envs.base.task_sets
 from r3l.core.errors import ConfigError, DataError
 from r3l.envs.base.task_sets import committed, committed_path, sha256_of, split_hash
-from r3l.envs.puzzles import PACKAGE, task_sets
+from r3l.envs.puzzles import Puzzles, task_sets
 from r3l.envs.puzzles.base import item
 from r3l.envs.puzzles.registry import PUZZLES
 from r3l.envs.puzzles.validate import build, prove
@@ -26,12 +26,12 @@ GROUPS = {
 
 @pytest.mark.parametrize("name", NANO)
 def test_nano_panels_are_committed_grouped_and_apart(name):
-    found = {split: PACKAGE.tasks(f"{name}/{split}") for split in ("train", "test")}
+    found = {split: Puzzles().tasks(f"{name}/{split}") for split in ("train", "test")}
     kind = PUZZLES[name.removesuffix("_nano")]
     for split, tasks in found.items():
         assert Counter(task.group for task in tasks) == GROUPS[kind.name][split]
         assert [task.id for task in tasks] == sorted(task.id for task in tasks) == listed(name, split)
-        assert sha256_of(tasks) == PACKAGE.task_set_hash(f"{name}/{split}")
+        assert sha256_of(tasks) == Puzzles().task_set_hash(f"{name}/{split}")
         assert all(set(task.payload) == {"puzzle", "data", "answer", "problem"} for task in tasks)
     keys = [kind.key(task.payload["data"]) for tasks in found.values() for task in tasks]
     assert len(set(keys)) == len(keys) == 800

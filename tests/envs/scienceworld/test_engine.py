@@ -23,7 +23,7 @@ from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
-from r3l.envs.scienceworld import PACKAGE, java, jvm
+from r3l.envs.scienceworld import ScienceWorld, java, jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.official import OfficialEnvironment
 from r3l.envs.scienceworld.options import ScienceWorldOptions
@@ -260,9 +260,9 @@ def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEn
 
 def test_bad_options_name_key_value_and_what_is_known() -> None:
     with pytest.raises(ConfigError, match=r"scienceworld\.reward is 'delta'.*'score' or 'max_delta_released'"):
-        PACKAGE.check({"reward": "delta"})
+        ScienceWorld().check({"reward": "delta"})
     with pytest.raises(ConfigError, match=r"scienceworld\.rewards is .*known keys: reward, step_limit"):
-        PACKAGE.check({"rewards": "score"})
+        ScienceWorld().check({"rewards": "score"})
 
 
 def test_step_before_reset_is_refused() -> None:

@@ -6,7 +6,7 @@ from dove_egg import SOLUTION
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
-from r3l.envs.scienceworld import PACKAGE, task_sets
+from r3l.envs.scienceworld import ScienceWorld, task_sets
 from r3l.envs.scienceworld.demonstrations import CURRICULUM
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
@@ -94,7 +94,7 @@ def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(err
 
 def test_a_blunder_names_a_thing_that_is_in_no_task_and_costs_a_turn():
     error_rates = {"slip_low": 0.2, "slip_high": 0.4, "habit": 0.5, "forget": 0.5, "blunder": 1.0}
-    (played,) = PACKAGE.demonstrations(range(1), 1, 12, error_rates)
+    (played,) = ScienceWorld().demonstrations(range(1), 1, 12, error_rates)
     (blunder,) = [step for step in played.steps if not step.imitate]
     assert blunder.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
     assert played.error is None

@@ -10,6 +10,7 @@ from dove_egg import FIND, SOLUTION
 
 from r3l.core.errors import EngineError
 from r3l.core.pool import EnvironmentPool
+from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld import jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
 from r3l.envs.scienceworld.selection import problem
@@ -45,7 +46,7 @@ def played(pool, disturb=lambda: None):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    seen = played(EnvironmentPool("scienceworld", 0))
+    seen = played(EnvironmentPool(find_environment("scienceworld"), 0))
     assert seen[-1].success
     return seen
 
@@ -63,7 +64,7 @@ def gone(process):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_killed_java_costs_each_episode_in_it_one_counted_replay(undisturbed, workers):
-    pool = EnvironmentPool("scienceworld", workers)
+    pool = EnvironmentPool(find_environment("scienceworld"), workers)
     assert played(pool, lambda: java_of(workers and pool._workers[0].process.pid).kill()) == undisturbed
     assert pool.lost == 2
 
@@ -72,7 +73,7 @@ def test_a_killed_java_costs_each_episode_in_it_one_counted_replay(undisturbed, 
 def test_a_hung_java_is_ended_after_its_deadline_and_replaced(undisturbed, monkeypatch):
     monkeypatch.setattr(jvm, "DEADLINE_S", 15.0)
     jvm.shared_jvm().close()  # the next one has the short deadline
-    pool, stopped = EnvironmentPool("scienceworld", 0), []
+    pool, stopped = EnvironmentPool(find_environment("scienceworld"), 0), []
 
     def hang():
         stopped.append(java_of(0))
@@ -86,7 +87,7 @@ def test_a_hung_java_is_ended_after_its_deadline_and_replaced(undisturbed, monke
 @pytest.mark.slow
 def test_a_worker_whose_java_hangs_for_too_long_takes_it_along(undisturbed):
     """The pool's deadline comes first here: the worker is killed while it waits for a stopped Java."""
-    pool, stopped = EnvironmentPool("scienceworld", 1, deadline=40.0), []
+    pool, stopped = EnvironmentPool(find_environment("scienceworld"), 1, deadline=40.0), []
 
     def hang():
         stopped.append(java_of(pool._workers[0].process.pid))
@@ -103,7 +104,7 @@ def test_a_java_that_dies_at_every_try_is_a_clear_error():
         found.process.wait()
         return found
 
-    start, pool = jvm.Jvm, EnvironmentPool("scienceworld", 0)
+    start, pool = jvm.Jvm, EnvironmentPool(find_environment("scienceworld"), 0)
     with pytest.MonkeyPatch.context() as patch:
 
         async def main():

@@ -10,12 +10,12 @@ import psutil
 import pytest
 
 from r3l.bench.webshop import bench, memory_of, random_action
-from r3l.core.environment import find_package
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.core.pool import EnvironmentPool
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
-from r3l.envs.webshop import PACKAGE
+from r3l.envs.registry import find_environment
+from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.catalogue import Catalogue, Source, build
 from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from r3l.envs.webshop.goals import human_goals
@@ -208,7 +208,7 @@ def test_every_pivot_of_random_episodes_replays_identically(task, shop):
 
 def test_two_worker_processes_share_a_catalogue_without_a_server(task, shop):
     async def main():
-        pool = EnvironmentPool("webshop", workers=2)
+        pool = EnvironmentPool(find_environment("webshop"), workers=2)
         handles = [pool.open() for _ in range(4)]
         first = await asyncio.gather(*(handle.reset(task(k)) for k, handle in enumerate(handles)))
         results = await asyncio.gather(*(handle.step("search[shirt]") for handle in handles))
@@ -269,13 +269,13 @@ def test_misuse_is_named(task, shop):
 
 def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(task):
     """B-20: a page's missing button costs 0.1 where it ends the episode; by default it costs nothing."""
-    engine = PACKAGE.create({"penalty": 0.1})
+    engine = WebShop().create({"penalty": 0.1})
     first = engine.reset(task(0))
     assert (first.reward, first.invalid_action_reward) == (0.0, -0.1)
     assert engine.step("click[nothing]").reward == -0.1
     valid = engine.step("search[gift]")
     assert (valid.reward, valid.invalid_action_reward) == (0.0, -0.1)
-    plain = PACKAGE.create({})
+    plain = WebShop().create({})
     plain.reset(task(0))
     after = plain.step("click[nothing]")
     assert (after.reward, after.invalid_action_reward) == (0.0, 0.0)
@@ -283,6 +283,6 @@ def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(ta
 
 def test_bad_options_name_key_value_and_what_is_known():
     with pytest.raises(ConfigError, match=r"webshop\.penalty is -1.*greater than or equal to 0.*known keys: penalty"):
-        PACKAGE.check({"penalty": -1})
+        WebShop().check({"penalty": -1})
     with pytest.raises(ConfigError, match=r"alfworld\.speed is 3.*none, alfworld has no options"):
-        find_package("alfworld").check({"speed": 3})
+        find_environment("alfworld").check({"speed": 3})

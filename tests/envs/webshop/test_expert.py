@@ -2,10 +2,10 @@
 
 import pytest
 
-from r3l.core.environment import Transcript, find_package
+from r3l.core.environment import Transcript
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import after, criticise
-from r3l.envs.webshop import PACKAGE
+from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.demonstrations import CURRICULUM
 from r3l.envs.webshop.expert import ShopBelief, is_right, plan
 from r3l.sft.examples import documents_of
@@ -57,8 +57,7 @@ def test_retries_correct_most_failures(erring):
 
 def test_an_episode_with_its_review_stays_under_800_tokens(erring):
     """Of a byte-pair tokenizer of 1,024 pieces that is trained on such episodes, as the nano model's is."""
-    assert find_package("webshop") is PACKAGE
-    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 10})
+    dialogue = WebShop().dialogue("compact", 10)
     texts = []
     for d in erring:
         for _, turns in documents_of(dialogue, d, "suggestion"):
@@ -71,9 +70,9 @@ def test_an_episode_with_its_review_stays_under_800_tokens(erring):
 
 def test_the_dialogue_reviews_what_it_can_read():
     """A synthetic instruction is reviewed from its pages; one of the original's is not."""
-    dialogue = PACKAGE.dialogue({"style": "compact", "max_turns": 10})
-    task = PACKAGE.tasks("nano/train")[0]
-    first = PACKAGE.create({}).reset(task)
+    dialogue = WebShop().dialogue("compact", 10)
+    task = WebShop().tasks("nano/train")[0]
+    first = WebShop().create({}).reset(task)
     ended = Transcript(task, first.text, (("search[nothing of the kind]", ""),), False, None)
     critique = dialogue.critique(ended)
     assert critique.turn == 0 and critique.suggestion.startswith("search[")
@@ -85,7 +84,7 @@ def test_buying_where_nothing_can_be_bought_is_a_mistake_with_a_cause():
     """Everything chosen, then back to the results: the button is not on that page."""
     d = next(d for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10) if len(d.steps) == 5)
     steps = [step.action for step in d.steps[:-1]] + ["click[< prev]", "click[buy now]"]
-    engine, answers = PACKAGE.create({}), []
+    engine, answers = WebShop().create({}), []
     engine.reset(d.task)
     for action in steps:
         answers.append((action, engine.step(action).text))

@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.envs.webshop import PACKAGE, task_sets
+from r3l.envs.webshop import WebShop, task_sets
 from r3l.envs.webshop.build import synthetic
 from r3l.envs.webshop.catalogue import build
 from r3l.envs.webshop.synthetic import sources
@@ -58,5 +58,5 @@ def test_cautions_say_what_the_split_numbers_say():
     splits = task_sets.ORIGINAL_SPLITS
     train, test, official = set(splits["r3l"]["train"]), set(splits["r3l"]["test"]), set(splits["official"]["test"])
     assert official <= train and set(splits["official"]["dev"]) <= train and min(test) >= 1500
-    assert "official/test" in PACKAGE.warning("r3l/train") and "official/train" in PACKAGE.warning("r3l/test")
-    assert PACKAGE.warning("nano/test") == PACKAGE.warning("official/test") == ""
+    assert "official/test" in WebShop().warning("r3l/train") and "official/train" in WebShop().warning("r3l/test")
+    assert WebShop().warning("nano/test") == WebShop().warning("official/test") == ""

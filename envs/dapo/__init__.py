@@ -1,5 +1,0 @@
-"""Mathematics trained on DAPO-Math, as in the paper."""
-
-from r3l.envs.math import PACKAGE
-
-__all__ = ["PACKAGE"]

@@ -1,5 +1,0 @@
-"""Knights & Knaves, one of the puzzles."""
-
-from r3l.envs.puzzles import PACKAGE
-
-__all__ = ["PACKAGE"]

@@ -1,0 +1,51 @@
+"""The registry: every environment under its name, and none imported before it is asked for."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from r3l.config import EnvConfig, environment_of, load, names
+from r3l.core.errors import ConfigError
+from r3l.envs.base.package import BenchmarkOptions, EnvironmentPackage
+from r3l.envs.registry import ENVIRONMENTS, find_environment
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_an_environment_is_registered_under_its_own_name(name):
+    environment = find_environment(name)
+    assert isinstance(environment, EnvironmentPackage) and environment.name == name
+    assert find_environment(name) is environment
+    assert pickle.loads(pickle.dumps(environment)).name == name  # it travels to the environments' workers
+
+
+@pytest.mark.parametrize("env", names("envs"))
+def test_every_configured_environment_has_its_options_tasks_and_text_side(env):
+    config, environment = load("envs", env, EnvConfig), environment_of(env)
+    for settings in config.tiers.values():
+        environment.check(settings.options)
+        assert environment.dialogue("compact", settings.max_turns, settings.options).max_turns == settings.max_turns
+
+
+def test_data_alone_makes_an_environment():
+    assert environment_of("gsm8k") is environment_of("math") is find_environment("math")
+
+
+def test_unknown_names_are_named_with_what_is_meant():
+    with pytest.raises(ConfigError, match=r"'scienceword' is unknown \(did you mean 'scienceworld'\?\); known: alfwo"):
+        find_environment("scienceword")
+    with pytest.raises(ConfigError, match="environment 'marsworld' is unknown"):
+        find_environment("marsworld")
+    with pytest.raises(ConfigError, match="'alfworld' has no question sets"):
+        find_environment("alfworld").benchmark(BenchmarkOptions())
+
+
+def test_listing_environments_imports_none_of_their_engines():
+    heavy = "{'torch', 'textworld', 'py4j', 'nltk', 'spacy', 'math_verify', 'reasoning_gym'}"
+    program = (
+        "import sys; from r3l.envs.registry import ENVIRONMENTS, find_environment\n"
+        f"for name in ENVIRONMENTS: find_environment(name)\nprint(*sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
