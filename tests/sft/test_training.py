@@ -126,6 +126,7 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     assert target == tmp_path / "cache" / "models" / "nano_math-tiny"
     run = resolve("nano", "math", "grpo", 0)
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})
+    (tmp_path / "envs").symlink_to(config.CONFIGS / "envs")
     monkeypatch.setattr(config.files, "CONFIGS", tmp_path)
     assert config.start_of(run) == run.model
     with pytest.raises(ConfigError, match="make it with r3l sft tiny --model nano_math"):
