@@ -42,3 +42,8 @@ def anchors(page: Path) -> set[str]:
     """The anchors that GitHub makes of its headings: lower case, punctuation dropped, spaces to hyphens."""
     plain = (re.sub(r"[`*]", "", heading).strip().lower() for heading in _HEADING.findall(prose(page)))
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+def inline_code(page: Path) -> list[str]:
+    """What stands in backticks, once each."""
+    return list(dict.fromkeys(re.findall(r"`([^`\n]+)`", prose(page))))

@@ -1,0 +1,89 @@
+"""Every `r3l` command on the pages exists, with the options it is shown with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docs.pages import PAGES, blocks, inline_code
+from typer.main import get_command
+
+from r3l import cli
+from r3l.report.figures import FIGURES
+from r3l.workflow import plan
+
+APP = get_command(cli.app)
+TABLES = {*plan.tables(), "budget"}
+
+_COMMAND = re.compile(r"(?:^|[\s(/])r3l (?=[a-z])(.*)")
+_END = re.compile(r"\s#|&&|;|\)$|\s\d?>")
+
+
+def commands(page: Path) -> Iterator[str]:
+    """What follows `r3l ` in its code blocks and inline code, up to a comment; columns of a block are apart."""
+    lines = [line for block in blocks(page) for line in block.replace("\\\n", " ").splitlines()]
+    cells = [cell for line in lines for cell in re.split(r"\s{2,}(?=r3l |#)", line)]
+    for code in [*cells, *inline_code(page)]:
+        if (found := _COMMAND.search(code)) and not code.startswith("#"):
+            yield re.split(r"\s{2,}", _END.split(found[1])[0])[0]
+
+
+def words(command: str) -> list[str]:
+    """Its words without brackets of optional parts; alternatives (`a|b`, `a | b`) joined by a bar."""
+    return shlex.split(re.sub(r"\s*\|\s*", "|", command.replace("[-", " -").replace("]", " ").replace("...", "")))
+
+
+def check(command: str) -> list[str]:
+    """What is wrong with a command: unknown verbs, unknown options."""
+    verbs = [APP]
+    wrong: list[str] = []
+    arguments = words(command)
+    while arguments and (known := getattr(verbs[0], "commands", None)):
+        names = arguments.pop(0).split("|")
+        wrong += [f"there is no verb {name!r}" for name in names if name not in known]
+        verbs = [known[name] for name in names if name in known]
+        if not verbs:
+            return wrong
+    arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    options = {option for verb in verbs for parameter in verb.params for option in parameter.opts} | {"--help"}
+    wrong += [f"no option {a}" for a in arguments if a.startswith("--") and a.split("=")[0] not in options]
+    return wrong + [f"there is no {verbs[0].name} {name!r}" for name in _names(verbs[0].name, arguments)]
+
+
+def _names(verb: str | None, arguments: list[str]) -> list[str]:
+    known = {"table": TABLES, "figure": set(FIGURES)}.get(verb or "")
+    if known is None or not arguments or arguments[0].isupper() or arguments[0].startswith("-"):
+        return []
+    return [name for name in arguments[0].split("|") if name not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist(page):
+    wrong = {command: check(command) for command in commands(page)}
+    assert {command: what for command, what in wrong.items() if what} == {}
+
+
+def test_many_commands_are_found():
+    assert sum(len(list(commands(page))) for page in PAGES) > 100
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("train --method r3l@alpha=5 --set train.lr=1e-4", []),
+        ("methods | envs", []),
+        ("bench env|rollout", []),
+        ("published [--ordering]", []),
+        ("table table1 | table2 | budget", []),
+        ("cell nano/alfworld/nano/r3l/0 --run -- --dry-run", []),
+        ("trian", ["there is no verb 'trian'"]),
+        ("bench env|walk", ["there is no verb 'walk'"]),
+        ("train --sead 3", ["no option --sead"]),
+        ("figure pie", ["there is no figure 'pie'"]),
+    ],
+)
+def test_the_check_itself(command, wrong):
+    assert check(command) == wrong
