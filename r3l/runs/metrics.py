@@ -6,6 +6,7 @@ steps of every method and refuses a key that is not declared. ``python -m r3l.ru
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -236,7 +237,8 @@ mean, a share or a state of one step. `/*`: one metric for each member of the fa
 | metric | unit | kind | meaning |
 |---|---|---|---|
 """
-    return head + "".join(f"| `{m.name}` | {m.unit} | {m.kind} | {m.meaning} |\n" for m in METRICS.values())
+    lines = "".join(f"| `{m.name}` | {m.unit} | {m.kind} | {m.meaning} |\n" for m in METRICS.values())
+    return head + re.sub(r"\b[AB]-\d+", lambda cited: f"[{cited[0]}](audit.md#{cited[0].lower()})", lines)
 
 
 if __name__ == "__main__":
