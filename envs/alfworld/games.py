@@ -60,7 +60,7 @@ def count_games(root: str | Path | None = None) -> dict[str, int]:
 
 
 def ids_sha256(ids: Iterable[str]) -> str:
-    """sha256 of the sorted ids, newline-joined (the rule of ``r3l.runs.task_sets``)."""
+    """sha256 of the sorted ids, newline-joined (the rule of ``r3l.envs.base.task_sets``)."""
     return hashlib.sha256("\n".join(sorted(ids)).encode("utf-8")).hexdigest()
 
 

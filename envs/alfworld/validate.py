@@ -11,6 +11,7 @@ from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.houses import prove
 from r3l.envs.alfworld.task_sets import ENV, definition, regenerate, sha256_of
 from r3l.envs.base.task_sets import commit
+from r3l.runs.progress import tracked
 
 
 def build(task_set: str, engine: Environment | None = None) -> Path:
@@ -19,7 +20,7 @@ def build(task_set: str, engine: Environment | None = None) -> Path:
     player = engine or AlfworldEngine()
     splits: dict[str, Any] = {}
     for split in defined.splits:
-        proved = [prove(task, player) for task in regenerate(defined, split)]
+        proved = [prove(task, player) for task in tracked(regenerate(defined, split), f"proving {task_set}/{split}")]
         rejected: Counter[str] = Counter()
         for task in proved:
             rejected.update(task.payload["rejected"])

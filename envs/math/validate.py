@@ -14,13 +14,14 @@ from r3l.envs.math.engine import judge
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.task_sets import generated
 from r3l.envs.single_answer.engine import AnswerEngine
+from r3l.runs.progress import tracked
 
 
 def build(name: str) -> Path:
     """Prove every problem of a task set and write the file that is committed."""
     splits = {split: generated(name, split) for split in definition(name).splits}
-    for found in splits.values():
-        for task in found:
+    for split, found in splits.items():
+        for task in tracked(found, f"proving {name}/{split}"):
             prove(task)
     return commit(ENV, name, {"task_set": name, "splits": {split: summary(found) for split, found in splits.items()}})
 

@@ -13,6 +13,7 @@ from r3l.envs.puzzles import constants
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.puzzles.task_sets import ENV, definition, regenerate
+from r3l.runs.progress import tracked
 
 _LISTED = 1000  # ids of larger splits are not written out: they are numbered without choice
 
@@ -22,7 +23,7 @@ def build(name: str) -> Path:
     content: dict[str, Any] = {"task_set": name, "splits": {}}
     for split in definition(name).splits:
         found = regenerate(name, split)
-        for task in found:
+        for task in tracked(found, f"proving {name}/{split}"):
             prove(task)
         scores = constants.of(found)
         content["splits"][split] = {**summary(found), "constant": {scores["best"]: scores["policies"][scores["best"]]}}

@@ -12,6 +12,7 @@ from r3l.envs.base.task_sets import commit
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.selection import SPLITS
 from r3l.envs.scienceworld.task_sets import ENV, chosen, definition, sha256_of
+from r3l.runs.progress import tracked
 
 
 def build(task_set: str) -> Path:
@@ -29,7 +30,7 @@ def build(task_set: str) -> Path:
 
 def _prove(found: Sequence[Task]) -> None:
     engine = ScienceWorldEngine()
-    for task in found:
+    for task in tracked(found, "proving tasks"):
         now = engine.reset(task)
         for action in task.payload["solution"]:
             now = engine.step(action)

@@ -14,6 +14,7 @@ from r3l.envs.webshop.definitions import ENV, definition
 from r3l.envs.webshop.demonstrations import CURRICULUM
 from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.task_sets import catalogue, regenerate
+from r3l.runs.progress import tracked
 
 _PROOF_TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)
 
@@ -23,7 +24,7 @@ def build(name: str) -> Path:
     content: dict[str, Any] = {"task_set": name, "catalogue": catalogue(name).meta.id, "splits": {}}
     for split in definition(name).splits:
         found = regenerate(name)[split]
-        for task in found:
+        for task in tracked(found, f"proving {name}/{split}"):
             prove(task)
         content["splits"][split] = {**summary(found), "ids": [task.id for task in found]}
     return commit(ENV, name, content)

@@ -12,29 +12,20 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.seeds import Address
 from r3l.evaluation.statistics import wilson_interval
-from r3l.runs.files import (
-    append_jsonl,
-    commit,
-    locked,
-    read_json,
-    read_jsonl,
-    versions,
-    write_json_atomic,
-    write_text_atomic,
-)
+from r3l.runs.files import append_jsonl, locked, read_json, read_jsonl, write_json_atomic, write_text_atomic
+from r3l.runs.manifest import commit, versions
+from r3l.runs.progress import progress
 
 log = logging.getLogger(__name__)
 UNREAD = ("none", "unreadable", "too_long")  # statuses of a mark that count as parse failures
@@ -139,11 +130,13 @@ def evaluate_sets(
         _own(out, settings)
         done = _kept(out / "items.jsonl")
         left = [q for questions in asked.values() for q in questions if done.get(q.id, {}).get("sha256") != q.sha256]
-        with _progress(len(left)) as tick:
-            for row in _sit(benchmark, model, left, seed):
+        with progress("evaluating", len(left)) as advance:
+            correct = 0
+            for number, row in enumerate(_sit(benchmark, model, left, seed), start=1):
                 append_jsonl(out / "items.jsonl", row)
                 done[row["id"]] = row
-                tick(bool(next(iter(row["marks"].values()))["correct"]))
+                correct += bool(next(iter(row["marks"].values()))["correct"])
+                advance(f"right {correct / number:.3f}")
         evaluation = {
             "settings": settings,
             "sets": {
@@ -305,27 +298,3 @@ def _row(sitting: _Sitting) -> dict[str, Any]:
         "replies": [asdict(reply) for reply in sitting.replies],
         "marks": {rule: asdict(mark) for rule, mark in sitting.judgement.marks.items()},
     }
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """Gives ``tick(correct)``: a bar on a terminal, a line every tenth of the way elsewhere."""
-    console = Console(stderr=True)
-    done = right = 0
-    columns = (
-        TextColumn("evaluating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("right {task.fields[right]:.3f}"),
-    )
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total, right=0.0)
-
-        def tick(correct: bool) -> None:
-            nonlocal done, right
-            done, right = done + 1, right + correct
-            bar.update(task, advance=1, right=right / done)
-            if not console.is_terminal and done * 10 // total > (done - 1) * 10 // total:
-                console.print(f"evaluating: {done} of {total} items, right {right / done:.3f}")
-
-        yield tick

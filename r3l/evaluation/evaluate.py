@@ -12,9 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-
 from r3l.config import Run, validate
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
@@ -29,7 +26,9 @@ from r3l.runs.files import (
     write_json_atomic,
     write_text_atomic,
 )
-from r3l.runs.task_sets import describe
+from r3l.runs.manifest import describe_task_set
+from r3l.runs.metrics import GENERATED_TOKENS
+from r3l.runs.progress import progress
 
 PLAYED = "episodes.played.jsonl"  # in a run directory while its evaluation is under way
 
@@ -46,7 +45,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None) -> dict[str, Any]:
         result = read_json(run_dir / "result.json")
         run = run_of(run_dir)
         name = task_set or run.env_settings.test_task_set
-        described = describe(run.env, name)
+        described = describe_task_set(run.env, name)
         evaluated = {
             "checkpoint": result["checkpoint_sha256"],
             "task_set": described["sha256"],
@@ -85,18 +84,17 @@ def play_all(
     batches = [wanted[i : i + run.evaluation.batch] for i in range(0, len(wanted), run.evaluation.batch)]
     lines: list[Mapping[str, Any]] = [line for line in read_jsonl(path) if line["evaluated"] == evaluated]
     rewrite_jsonl(path, lines)
-    console = Console(stderr=True)
-    left = batches[len(lines) :]
-    for batch in track(left, "evaluating", console=console, disable=not console.is_terminal):
-        ctx = session.rollout_context((run.seed, "evaluation"), run.evaluation.temperature)
-        trajectories = session.spread(ctx, _one, batch)
-        rows = [episode_row(trajectory) for trajectory in trajectories]
-        generated = ctx.counters["tokens/generated"]
-        lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
-        append_jsonl(path, lines[-1])
-        if not console.is_terminal:
-            played = [row for line in lines for row in line["episodes"]]
-            console.print(f"{len(played)} of {len(wanted)} episodes, {sum(row['success'] for row in played)} solved")
+    solved = sum(row["success"] for line in lines for row in line["episodes"])
+    with progress("evaluating", len(wanted), done=sum(map(len, batches[: len(lines)]))) as advance:
+        for batch in batches[len(lines) :]:
+            ctx = session.rollout_context((run.seed, "evaluation"), run.evaluation.temperature)
+            trajectories = session.spread(ctx, _one, batch)
+            rows = [episode_row(trajectory) for trajectory in trajectories]
+            generated = ctx.counters[GENERATED_TOKENS]
+            lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
+            append_jsonl(path, lines[-1])
+            solved += sum(row["success"] for row in rows)
+            advance(f"{solved} solved", count=len(batch))
     return lines
 
 

@@ -27,9 +27,11 @@ from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import step_metrics
 from r3l.runs import trajectory_log as trajectories
-from r3l.runs.files import append_jsonl, locked, write_json_atomic
+from r3l.runs.files import METRICS, append_jsonl, forget_after, locked, write_json_atomic
+from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
-from r3l.runs.recorder import METRICS, forget_after, manifest, recording, result
+from r3l.runs.recorder import recording
+from r3l.runs.result import result
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, compute_dtype, device_of, lower
+from r3l.runs.context import rollout_context
 from r3l.runs.preemption import StopSignals, stop_signals
-from r3l.runs.recorder import rollout_context
 
 T = TypeVar("T")
 Item = TypeVar("Item")

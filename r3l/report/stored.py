@@ -15,7 +15,7 @@ from r3l.evaluation.evaluate import scores
 from r3l.runs import trajectory_log as trajectories
 from r3l.runs.files import read_json, read_jsonl
 from r3l.runs.metrics import totals
-from r3l.runs.recorder import final_scores
+from r3l.runs.result import final_scores
 
 WHOLE = ("manifest.json", "result.json", "evaluation.json")
 LINES = ("metrics.jsonl", "episodes.jsonl")  # kept compressed

@@ -76,7 +76,7 @@ def scores_table(
                         bench[2], benchmark_of(bench[1]), reference.label(method, label_of(method))
                     )
                     rows.append(missing(place, method, label_of(method), seeds_planned, "no run", beside))
-            if chosen and "constant" in chosen[0]["task_set"]:
+            if chosen and "constant_answer_baseline" in chosen[0]["task_set"]:
                 rows.append(_constant(chosen[0], group))
     _correct(rows)
     return [row | {"table": title, "baseline": baseline} for row in rows]
@@ -131,7 +131,7 @@ def missing(place: Row, method: str, label: str, planned: int, reason: str, besi
 
 def _constant(record: Record, group: str) -> Row:
     """What the best answer scores that looks at no problem: a method means something only beside it."""
-    known = record["task_set"]["constant"]
+    known = record["task_set"]["constant_answer_baseline"]
     return dict.fromkeys(COLUMNS) | {
         **_place(record, group),
         "method": CONSTANT,

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: atomic JSON, tolerant JSON lines, the lock on a run directory, the manifest."""
+"""Files of a run: atomic JSON, JSON lines that a killed writer may leave torn, the lock on its directory, digests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import hashlib
 import json
 import logging
 import os
-import platform
-import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +18,10 @@ from filelock import FileLock, Timeout
 from r3l.core.errors import DataError, RunDirectoryError
 
 log = logging.getLogger(__name__)
+METRICS = "metrics.jsonl"  # in a run directory: a line a step
 FAILED = "failed.json"  # in a run directory: the error that ended the last command there
 BLOCK = 1 << 22  # bytes that are hashed at once; our choice
 LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
-PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "numpy",
-    "alfworld",
-    "textworld",
-    "fast-downward-textworld",
-)
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -126,6 +115,12 @@ def rewrite_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     _write_atomic(path, b"".join(_line(path, row) for row in rows))
 
 
+def forget_after(path: Path, step: int) -> None:
+    """Drop lines of steps that the checkpoint does not contain; they will be run again."""
+    if path.is_file():
+        rewrite_jsonl(path, [row for row in read_jsonl(path) if row["step"] <= step])
+
+
 def _line(path: Path, row: Mapping[str, Any]) -> bytes:
     """A line of JSON; in a ``.gz`` file a gzip member of its own, without a date: equal content is equal bytes."""
     line = json.dumps(row, sort_keys=True).encode() + b"\n"
@@ -168,35 +163,3 @@ def sha256_of(path: Path) -> str:
             while block := content.read(BLOCK):  # weights may be larger than memory
                 digest.update(block)
     return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """Installed versions of what can change a result."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
-
-
-def hardware() -> dict[str, Any]:
-    """The class of machine: results are compared across classes, never silently mixed."""
-    import torch
-
-    return {
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
-    }
-
-
-def commit() -> str | None:
-    """The checkout's commit, or None outside git; ``-dirty`` when files differ from it."""
-    here = Path(__file__).parent
-    try:
-        describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-        return subprocess.run(describe, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None

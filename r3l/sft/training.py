@@ -8,7 +8,6 @@ language model goes through it before RL.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 import torch
 import yaml
 from pydantic import Field
-from rich.console import Console
 
 from r3l.config import CONFIGS, STORED_MODELS, ComputeDtype, Device, Strict, sft_folder, validate
 from r3l.core.batching import packed
@@ -30,7 +28,9 @@ from r3l.envs.registry import find_environment
 from r3l.local.checkpoint import load_model
 from r3l.local.precision import MasterWeights, compute_dtype, device_of, keep_activations_out, vocabulary_logits
 from r3l.reflection import GuidanceForm
-from r3l.runs.files import commit, hardware, read_json, sha256_of, versions, write_json_atomic
+from r3l.runs.files import read_json, sha256_of, write_json_atomic
+from r3l.runs.manifest import commit, hardware, versions
+from r3l.runs.progress import progress, tracked
 from r3l.sft.examples import Part, SFTExample, documents_of, render
 from r3l.sft.nano_model import build_model, build_tokenizer
 
@@ -96,13 +96,11 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
     config = load_config(name).model_copy(update={"model": base} if base else {})
     torch.set_num_threads(config.threads)
     device = device_of(config.device)
-    console = Console(stderr=True)
     manifest = _begun(config, out)
     start = str(out) if manifest["loss"] else config.model
     model, tokenizer = load_model(start, device) if start else (None, None)
     master_weights = None
     for phase in config.phases[len(manifest["loss"]) :]:
-        console.print(f"playing {phase.tasks} x {phase.variants} demonstrations")
         documents = [d for chunk in _in_workers(config, phase, workers) for d in chunk]
         if tokenizer is None:
             tokenizer = build_tokenizer(_texts(documents))
@@ -110,9 +108,8 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
         master_weights = master_weights or MasterWeights(model, compute_dtype(config.compute_dtype, device))
         examples = _lessons(ChatRenderer(tokenizer), documents, config)
         manifest["examples"].append(_counted(examples, len(documents)))
-        console.print(f"examples: {manifest['examples'][-1]}")
         done = sum(p.steps for p in config.phases[: len(manifest["loss"])])
-        manifest["loss"].append(fit(model, master_weights, examples, config, phase, done, console))
+        manifest["loss"].append(fit(model, master_weights, examples, config, phase, done))
         _store(out, model, master_weights, tokenizer, manifest)
     return manifest
 
@@ -184,7 +181,7 @@ def _in_workers(config: SFTConfig, phase: Phase, workers: int) -> Iterator[list[
     size, end = 16, phase.first_task + phase.tasks
     jobs = [(config, phase, range(s, min(s + size, end))) for s in range(phase.first_task, end, size)]
     with get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(_documents, jobs)
+        yield from tracked(pool.imap(_documents, jobs), "demonstrations", len(jobs))
 
 
 def _documents(job: tuple[SFTConfig, Phase, range]) -> list[tuple[str, list[Part]]]:
@@ -210,7 +207,6 @@ def fit(
     config: SFTConfig,
     phase: Phase,
     done: int,
-    console: Console,
 ) -> list[float]:
     """The supervised steps of a phase (``done`` came before it); mean losses of a tenth of it, at most 100 steps."""
     model.train()
@@ -218,22 +214,23 @@ def fit(
         keep_activations_out(model)
     window = min(100, max(1, phase.steps // 10))
     optimizer = torch.optim.AdamW(master_weights.parameters, lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01)
-    began, recent, curve = time.perf_counter(), [], []
-    for step in range(phase.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = phase.lr * _schedule(step, phase)
-        batch = _draw(examples, config, done + step)
-        optimizer.zero_grad(set_to_none=True)
-        loss = _backward(model, master_weights, batch, config.tokens_per_microbatch)
-        torch.nn.utils.clip_grad_norm_(master_weights.parameters, 1.0)
-        optimizer.step()
-        master_weights.publish()
-        recent.append(loss)
-        if (step + 1) % window == 0:
-            curve.append(round(float(np.mean(recent)), 4))
-            recent = []
-            minutes = (time.perf_counter() - began) / 60
-            console.print(f"step {step + 1}/{phase.steps}  loss {curve[-1]:.4f}  {minutes:.1f} min")
+    recent, curve = [], []
+    label = f"supervised steps on {sum(map(len, examples.values()))} examples"
+    with progress(label, phase.steps) as advance:
+        for step in range(phase.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = phase.lr * _schedule(step, phase)
+            batch = _draw(examples, config, done + step)
+            optimizer.zero_grad(set_to_none=True)
+            loss = _backward(model, master_weights, batch, config.tokens_per_microbatch)
+            torch.nn.utils.clip_grad_norm_(master_weights.parameters, 1.0)
+            optimizer.step()
+            master_weights.publish()
+            recent.append(loss)
+            if (step + 1) % window == 0:
+                curve.append(round(float(np.mean(recent)), 4))
+                recent = []
+            advance(f"loss {curve[-1]:.4f}" if curve else "")
     return curve
 
 

@@ -25,7 +25,7 @@ from r3l.core.render import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Kind, Trajectory
-from r3l.runs.recorder import rollout_context
+from r3l.runs.context import rollout_context
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import Explored, pack
 from r3l.trinity.policy import TrinityPolicy

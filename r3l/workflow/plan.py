@@ -206,7 +206,7 @@ def env_settings(tier: str, env: str) -> EnvTierConfig:
 
 def check_task_sets(tier: str, env: str) -> dict[str, Any]:
     """Describe an environment's task sets in a tier. Raises DataError where hashes differ or tasks overlap."""
-    from r3l.runs.task_sets import describe
+    from r3l.runs.manifest import describe_task_set
 
     settings = env_settings(tier, env)
     used = {"train": settings.train_task_set, "test": settings.test_task_set}
@@ -217,5 +217,5 @@ def check_task_sets(tier: str, env: str) -> dict[str, Any]:
             f"task sets {used['train']} and {used['test']} share {len(both)} tasks, e.g. {min(both)}; "
             "training tasks must not be tested: correct the task sets"
         )
-    task_sets = {split: describe(env, name) for split, name in used.items()}
+    task_sets = {split: describe_task_set(env, name) for split, name in used.items()}
     return {"schema": 1, "tier": tier, "env": env, "task_sets": task_sets}

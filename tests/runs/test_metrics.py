@@ -18,7 +18,7 @@ FAMILIES = {  # a method of each: what it is run with
     "grpo": ["method_settings.group_size=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"],
     "raft": ["method_settings.group_size=2", "train.kl_metric_every=1"],
     "dapo": ["method_settings.group_size=2"],
-    "reflect_grpo": ["method_settings.group_size=1", "method_settings.reflected=2"],
+    "reflect_grpo": ["method_settings.group_size=1", "method_settings.reflected_rollouts=2"],
     "critique_grpo": ["method_settings.group_size=2"],
     "rltf_fm": ["method_settings.group_size=2"],
 }

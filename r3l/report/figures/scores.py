@@ -39,7 +39,7 @@ def scores(shown: Shown) -> Drawn:
     for axis in axes[-1]:
         # an interval of few seeds may leave [0, 1], where no success rate is: it is cut there
         axis.set(xlabel="test success", xlim=(-0.02, min(1.02, axis.get_xlim()[1])))
-    constant = any("constant" in record["task_set"] for record in shown.records())
+    constant = any("constant_answer_baseline" in record["task_set"] for record in shown.records())
     note = style.interval_note(shown, "Wilson interval over its test episodes")
     text = f"Success of the last checkpoint on the test task set. {note}"
     return figure, shown, text + (" Dotted: best constant answer." if constant else "")
@@ -51,7 +51,7 @@ def _group(axes: Axes, bench: Bench, group: str) -> None:
         several = len(seeds) > 1
         found = interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
         style.interval(axes, y, method, found, values)
-    constant = bench.records()[0]["task_set"].get("constant")
+    constant = bench.records()[0]["task_set"].get("constant_answer_baseline")
     if constant:
         axes.axvline(constant["success"][group], color=style.GREY, linestyle=":", linewidth=1)
     axes.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")

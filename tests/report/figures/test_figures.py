@@ -266,7 +266,7 @@ def test_scores_of_environments_with_other_groups_and_a_constant_answer(three_se
     path = write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="shortest_path")
     content = json.loads(path.read_text())
     content["groups"] = {"all": content["groups"]["all"]}
-    content["task_set"] |= {"constant": {"answer": "infeasible", "success": {"all": 0.25}}}
+    content["task_set"] |= {"constant_answer_baseline": {"answer": "infeasible", "success": {"all": 0.25}}}
     path.write_text(json.dumps(content))
     figure, text = drawn("table1", three_seeds)
     shown = [ax.get_title(loc="left") for ax in figure.axes if ax.axison]

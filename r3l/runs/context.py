@@ -1,0 +1,35 @@
+"""The rollout context of a run: what any method explores with, on whichever engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from r3l.config import Run
+from r3l.core.environment import Dialogue
+from r3l.core.policy import PHASES, Policy, Sampling
+from r3l.core.pool import EnvironmentPool
+from r3l.core.rollout import RolloutContext
+from r3l.core.seeds import Address
+
+
+def rollout_context(
+    run: Run,
+    policy: Policy,
+    pool: EnvironmentPool,
+    dialogue: Dialogue,
+    gather: Callable[..., Coroutine[Any, Any, list[Any]]],
+    address: Address,
+    temperature: float,
+) -> RolloutContext:
+    """A fresh rollout context (its own budget meter) whose draws are seeded under ``address``."""
+    s = run.sampling
+    return RolloutContext(
+        policy=policy,
+        pool=pool,
+        dialogue=dialogue,
+        sampling=Sampling(temperature, s.max_tokens, stop=dialogue.stop),
+        feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
+        address=address,
+        gather=gather,
+    )

@@ -1,0 +1,91 @@
+"""manifest.json: everything that names and repeats a run: configuration, task sets, versions, hardware, commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from r3l.config import Run, environment_of
+
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "alfworld",
+    "textworld",
+    "fast-downward-textworld",
+)
+
+
+def manifest(run: Run) -> dict[str, Any]:
+    """The content of manifest.json."""
+    return {
+        "run": run.model_dump(mode="json"),
+        "fingerprint": run.fingerprint(),
+        "task_set": {
+            "train": describe_task_set(run.env, run.env_settings.train_task_set),
+            "test": describe_task_set(run.env, run.env_settings.test_task_set),
+        },
+        "versions": versions(),
+        "hardware": hardware(),
+        "commit": commit(),
+    }
+
+
+def describe_task_set(env: str, task_set: str) -> dict[str, Any]:
+    """Name, size and committed hash of a task set; loading its tasks checks that they have that hash.
+
+    ``warning``, where there is one, says what a reader of its scores must know, ``constant_answer_baseline`` what the
+    best constant answer scores; tables show both.
+    """
+    environment = environment_of(env)
+    baseline = environment.constant_answer(task_set)
+    notes = {
+        "warning": environment.warning(task_set),
+        "constant_answer_baseline": asdict(baseline) if baseline else None,
+    }
+    return {
+        "name": task_set,
+        "sha256": environment.task_set_hash(task_set),
+        "tasks": len(environment.tasks(task_set)),
+        **{key: note for key, note in notes.items() if note},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what can change a result."""
+    return {"python": platform.python_version()} | {package: _version(package) for package in PACKAGES}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def hardware() -> dict[str, Any]:
+    """The class of machine: results are compared across classes, never silently mixed."""
+    import torch
+
+    return {
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+    }
+
+
+def commit() -> str | None:
+    """The checkout's commit, or None outside git; ``-dirty`` when files differ from it."""
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,42 @@
+"""result.json: what a finished run amounts to. It holds no time and no date, so that it repeats byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from r3l.config import Run
+from r3l.runs.files import METRICS, read_jsonl, sha256_of
+
+FINAL_WINDOW = 5  # steps averaged in "final"; our choice
+
+
+def result(run: Run, run_dir: Path, checkpoint: Path, totals: Mapping[str, float]) -> dict[str, Any]:
+    """The content of result.json; ``checkpoint`` is the last one, ``totals`` the run's budget."""
+    metrics = read_jsonl(run_dir / METRICS)
+    return {
+        "schema": 1,
+        "cell": run.cell,
+        "tier": run.tier,
+        "label": run.label,
+        "env": run.env,
+        "method": run.method,
+        "method_label": run.method_label,
+        "profile": run.profile,
+        "model": Path(run.model).name,
+        "seed": run.seed,
+        "fingerprint": run.fingerprint(),
+        "steps": len(metrics),
+        "checkpoint": f"checkpoints/{checkpoint.name}",
+        "checkpoint_sha256": sha256_of(checkpoint),
+        "budget": dict(sorted(totals.items())),
+        "final": final_scores(metrics),
+    }
+
+
+def final_scores(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means of the training scores over the last steps."""
+    window = metrics[-FINAL_WINDOW:]
+    keys = sorted({k for row in window for k in row if k.startswith("train/")})
+    return {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}

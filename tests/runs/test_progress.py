@@ -1,0 +1,42 @@
+"""Long work shows how far it is: plain lines where stderr is no terminal, a bar where it is one."""
+
+import pytest
+
+from r3l.runs.progress import progress, tracked
+
+
+def test_lines_are_spread_evenly_and_carry_the_note(capsys):
+    with progress("playing", 20, lines=4) as advance:
+        for k in range(20):
+            advance(f"{k} solved")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [f"playing: {k}/20  {k - 1} solved" for k in (5, 10, 15, 20)]
+
+
+def test_what_was_there_before_counts_and_parts_may_be_large(capsys):
+    with progress("evaluating", 100, done=55) as advance:
+        advance(count=3)
+        advance("well", count=42)
+    assert capsys.readouterr().err.splitlines() == ["evaluating: 100/100  well"]
+
+
+def test_an_iterable_is_followed_and_may_have_no_length(capsys):
+    assert list(tracked(range(2), "proving")) == [0, 1]
+    assert list(tracked(iter("abc"), "letters", 3)) == ["a", "b", "c"]
+    assert capsys.readouterr().err.splitlines()[-1] == "letters: 3/3"
+
+
+def test_a_terminal_gets_a_bar(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress("playing", 2) as advance:
+        advance("half")
+    err = capsys.readouterr().err
+    assert "playing" in err and "1/2" in err and "half" in err and "━" in err
+
+
+@pytest.mark.parametrize("total", [0, 3])
+def test_no_work_is_no_line(capsys, total):
+    with progress("nothing", total):
+        pass
+    assert capsys.readouterr().err == ""
