@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from docs.pages import PAGES, blocks, inline_code
+from docs.pages import PAGES, blocks, inline_code, text
 from typer.main import get_command
 
 from r3l import cli
+from r3l.config import ROOT
 from r3l.report.figures import FIGURES
 from r3l.workflow import plan
 
@@ -64,6 +66,30 @@ def _names(verb: str | None, arguments: list[str]) -> list[str]:
 def test_commands_exist(page):
     wrong = {command: check(command) for command in commands(page)}
     assert {command: what for command, what in wrong.items() if what} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_and_extras_exist(page):
+    code = "\n".join([*blocks(page), *inline_code(page)])
+    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`|&& )make ([a-z0-9]+)", code, re.MULTILINE)) <= targets
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"'\.\[(\w+)\]'", code)) <= set(extras)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_workflow_targets_exist(page):
+    lines = [line for block in blocks(page) for line in block.splitlines() if "snakemake" in line]
+    for target in re.findall(r"results/([\w{},]+)\.csv", "\n".join([*lines, *inline_code(page)])):
+        assert {*target.strip("{}").split(",")} <= {*TABLES, "NAME"} or "_nano" in target, target
+    for target in re.findall(r"results/figures/([\w{},]+)\.", "\n".join([*lines, *inline_code(page)])):
+        assert {*target.strip("{}").split(",")} <= {*FIGURES, "NAME"}, target
+
+
+def test_environment_variables_are_read_somewhere():
+    named = {name for page in PAGES for name in re.findall(r"\bR3L_[A-Z]+\b", text(page))}
+    code = "".join(path.read_text() for top in ("r3l", "baselines", "envs") for path in (ROOT / top).rglob("*.py"))
+    assert {name for name in named if name not in code} == set()
 
 
 def test_many_commands_are_found():
