@@ -1,4 +1,4 @@
-"""A policy that speaks from a script, and an rollout context around the real ALFWorld engine."""
+"""A policy that speaks from a script, and a rollout context around the real ALFWorld engine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from r3l.core.policy import Completion, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.houses import generate
+from r3l.envs.alfworld.rooms import House
 
-TASK = generate("pick_heat_then_place_in_recep", 3, 7, 8)
+TASK = generate(House("pick_heat_then_place_in_recep", 3, 7, 8))
 WALKTHROUGH = TASK.payload["walkthrough"]
 
 

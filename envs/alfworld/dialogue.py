@@ -36,12 +36,12 @@ class AlfworldDialogue(TaggedDialogue):
         """What stands before the first response."""
         if self.style == "compact":
             return [Message("user", "0: " + _flat(first.text.replace(_BANNER, " ")))]
-        system = self.fill("system", max_turns=self.max_turns)
-        user = self.fill(
+        system = self.prompt("system", max_turns=self.max_turns)
+        user = self.prompt(
             "opening",
             observation=first.text.strip(),
             admissible=_listing(first.admissible),
-            contract=self.fill("contract"),
+            contract=self.prompt("contract"),
         )
         return [Message("system", system), Message("user", user)]
 
@@ -49,7 +49,7 @@ class AlfworldDialogue(TaggedDialogue):
         """The user turn that shows ``now`` after ``actions``."""
         if self.style == "compact":
             return Message("user", f"{len(actions)}: {_flat(now.text)}")
-        content = self.fill(
+        content = self.prompt(
             "following",
             task=task_sentence(first.text),
             taken=len(actions),
@@ -57,7 +57,7 @@ class AlfworldDialogue(TaggedDialogue):
             step=len(actions) + 1,
             observation=now.text.strip(),
             admissible=_listing(now.admissible),
-            contract=self.fill("contract"),
+            contract=self.prompt("contract"),
         )
         return Message("user", content)
 
@@ -84,8 +84,8 @@ class AlfworldDialogue(TaggedDialogue):
 
 def task_sentence(first: str) -> str:
     """The task in a first observation; the whole text on one line where there is no such sentence."""
-    found = _TASK.search(first)
-    return _flat(found[1] if found else first)
+    match = _TASK.search(first)
+    return _flat(match[1] if match else first)
 
 
 def _flat(text: str) -> str:

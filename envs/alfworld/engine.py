@@ -15,6 +15,7 @@ from typing import Any
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
+from r3l.envs.alfworld.games import game_texts
 from r3l.envs.alfworld.textgen import Bindings, Grammar, Nodes, World, load_grammar, parse_nodes, query_predicates
 from r3l.envs.alfworld.translate import (
     Problem,
@@ -23,7 +24,6 @@ from r3l.envs.alfworld.translate import (
     cached_problem,
     check_versions,
     load_problem,
-    packaged_text,
     parse_atom,
     problem_key,
 )
@@ -74,7 +74,7 @@ class AlfworldEngine:
 
         Ends the game in progress. Raises DataError as ``reset`` does.
         """
-        domain, _, problem = _game_texts(task)
+        domain, _, problem = game_texts(task)
         if cached_problem(domain, problem) is not None:
             return False
         self._key = self._start = None
@@ -83,7 +83,7 @@ class AlfworldEngine:
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``. Raises DataError, naming the task, when its game is incomplete or damaged."""
-        domain, grammar, problem = _game_texts(task)
+        domain, grammar, problem = game_texts(task)
         key = (problem_key(domain, problem), grammar)
         if key == self._key and self._start is not None:
             return self.restore(self._start)
@@ -233,23 +233,6 @@ def _take_library() -> Any:
     lib.get_state_id.argtypes, lib.get_state_id.restype = [], ctypes.c_int
     lib.set_state_id.argtypes, lib.set_state_id.restype = [ctypes.c_int], None
     return lib
-
-
-def _game_texts(task: Task) -> tuple[str, str, str]:
-    """Domain, grammar and problem of a task; what the payload leaves out comes from the alfworld package."""
-    payload = task.payload
-    problem = payload.get("pddl_problem")
-    if not isinstance(problem, str) or not problem.strip():
-        raise DataError(
-            f"ALFWorld task {task.id}: its game has no pddl_problem; fetch it again with alfworld-download -f"
-        )
-    domain = payload.get("pddl_domain") or packaged_text("alfred.pddl")
-    grammar = payload.get("grammar")
-    if not grammar:
-        if not payload.get("goal_text"):
-            raise DataError(f"ALFWorld task {task.id}: its game has neither a grammar nor a goal_text")
-        grammar = packaged_text("alfred.twl2").replace("UNKNOWN GOAL", payload["goal_text"])
-    return domain, grammar, problem
 
 
 def _read_grammar(text: str, task_id: str) -> Grammar:

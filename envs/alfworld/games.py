@@ -13,14 +13,15 @@ import json
 import lzma
 import os
 import re
-import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from r3l.core.errors import DataError
+from r3l.core.files import write_atomic
 from r3l.core.task import Task
+from r3l.envs.alfworld.translate import packaged_text
 
 # Counts of the published releases 2.1.1 to 2.1.3 (the README of alfworld and the folders themselves).
 EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
@@ -32,6 +33,15 @@ _PACKED = ".jsonl.xz"
 _UNKNOWN = "UNKNOWN GOAL"
 _SENTENCE = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)\."')
 _DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or point ALFWORLD_DATA at the games."
+
+
+class _Game(NamedTuple):
+    """What games differ in; domain and grammar are the same for all, but for the task sentence in the grammar."""
+
+    id: str
+    sentence: str
+    walkthrough: Sequence[str]
+    problem: str
 
 
 def data_root(root: str | Path | None = None) -> Path:
@@ -78,9 +88,9 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
     missing = [key for key in ("pddl_domain", "grammar", "pddl_problem") if not isinstance(game.get(key), str)]
     if missing:
         raise _damaged(path, "no " + ", ".join(missing))
-    sentence = _sentence(game["grammar"], path)
-    walkthrough = game.get("walkthrough") or []
-    return _task(game_id, sentence, walkthrough, game["pddl_problem"], game["pddl_domain"], game["grammar"])
+    domain, grammar = game["pddl_domain"], game["grammar"]
+    row = _Game(game_id, _sentence(grammar, path), game.get("walkthrough") or [], game["pddl_problem"])
+    return _task(row, domain, grammar)
 
 
 def load_games(split: str, root: str | Path | None = None, expected: int | None = None) -> Iterator[Task]:
@@ -89,7 +99,7 @@ def load_games(split: str, root: str | Path | None = None, expected: int | None 
     Packed files in the games' folder are read in place of the unpacked games.
     """
     for path in sorted(data_root(root).glob(f"*{_PACKED}")):
-        if any(game_id.startswith(f"{split}/") for game_id, *_ in _rows(path)):
+        if any(game.id.startswith(f"{split}/") for game in _rows(path)):
             yield from load_packed(path, split)
             return
     for game_id in list_games(split, root, expected):
@@ -102,12 +112,12 @@ def pack(root: str | Path | None, out: str | Path, splits: Collection[str] | Non
     Comments and needless blanks of a problem are dropped; nothing that is played changes. Splits that are
     empty are left out. Raises DataError when there is no game, or when games disagree in domain or grammar.
     """
-    found = [split for split, count in count_games(root).items() if count and split in (splits or EXPECTED_GAMES)]
-    if not found:
+    present = [split for split, count in count_games(root).items() if count and split in (splits or EXPECTED_GAMES)]
+    if not present:
         raise DataError(f"{data_root(root) / _GAMES_FOLDER} holds no ALFWorld games to pack. {_DOWNLOAD}")
     rows: list[str] = []
     shared: tuple[str, str] | None = None
-    for task in (task for split in found for task in load_games(split, root, expected=0)):
+    for task in (task for split in present for task in load_games(split, root, expected=0)):
         sentence = task.payload["goal_text"]
         texts = (
             task.payload["pddl_domain"],
@@ -118,13 +128,29 @@ def pack(root: str | Path | None, out: str | Path, splits: Collection[str] | Non
         shared = texts
         row = [task.id, sentence, task.payload["walkthrough"], _compact(task.payload["pddl_problem"])]
         rows.append(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
-    assert shared is not None  # every split found has a game
+    assert shared is not None  # every split that is present has a game
     target = Path(out)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _write(target.with_name(DOMAIN_FILE), shared[0].encode("utf-8"))
-    _write(target.with_name(GRAMMAR_FILE), shared[1].encode("utf-8"))
-    _write(target, lzma.compress("".join(rows).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME))
+    write_atomic(target.with_name(DOMAIN_FILE), shared[0].encode("utf-8"))
+    write_atomic(target.with_name(GRAMMAR_FILE), shared[1].encode("utf-8"))
+    write_atomic(target, lzma.compress("".join(rows).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME))
     return len(rows)
+
+
+def game_texts(task: Task) -> tuple[str, str, str]:
+    """Domain, grammar and problem of a task; what its payload leaves out comes from the alfworld package."""
+    payload = task.payload
+    problem = payload.get("pddl_problem")
+    if not isinstance(problem, str) or not problem.strip():
+        raise DataError(
+            f"ALFWorld task {task.id}: its game has no pddl_problem; fetch it again with alfworld-download -f"
+        )
+    domain = payload.get("pddl_domain") or packaged_text("alfred.pddl")
+    grammar = payload.get("grammar")
+    if not grammar:
+        if not payload.get("goal_text"):
+            raise DataError(f"ALFWorld task {task.id}: its game has neither a grammar nor a goal_text")
+        grammar = packaged_text("alfred.twl2").replace(_UNKNOWN, payload["goal_text"])
+    return domain, grammar, problem
 
 
 def load_packed(path: str | Path, split: str | None = None, ids: Collection[str] | None = None) -> list[Task]:
@@ -137,31 +163,35 @@ def load_packed(path: str | Path, split: str | None = None, ids: Collection[str]
     grammar = _shared_text(source.with_name(GRAMMAR_FILE))
     wanted = None if ids is None else set(ids)
     tasks: list[Task] = []
-    for game_id, sentence, walkthrough, problem in _rows(source):
-        if (split is None or game_id.startswith(split + "/")) and (wanted is None or game_id in wanted):
-            own = grammar.replace(_UNKNOWN, json.dumps(sentence, ensure_ascii=False)[1:-1])
-            tasks.append(_task(game_id, sentence, walkthrough, problem, domain, own))
+    for game in _rows(source):
+        if (split is None or game.id.startswith(split + "/")) and (wanted is None or game.id in wanted):
+            own = grammar.replace(_UNKNOWN, json.dumps(game.sentence, ensure_ascii=False)[1:-1])
+            tasks.append(_task(game, domain, own))
     absent = (wanted or set()) - {task.id for task in tasks}
     if absent or not tasks:
-        lacking = f"{len(absent)} of {len(wanted or ())} asked ids, first {min(absent)}" if absent else f"split {split}"
-        raise DataError(f"{source} lacks {lacking}. Pack it anew from a whole download (envs.alfworld.games.pack).")
+        lacking = (
+            f"{len(absent)} of {len(wanted or ())} wanted ids, first {min(absent)}" if absent else f"split {split}"
+        )
+        raise DataError(
+            f"{source} lacks {lacking}. Pack it again from a whole download (r3l.envs.alfworld.games.pack)."
+        )
     return sorted(tasks, key=lambda task: task.id)
 
 
-def _task(game_id: str, sentence: str, walkthrough: Iterable[str], problem: str, domain: str, grammar: str) -> Task:
-    split, name, _ = game_id.split("/", 2)
+def _task(game: _Game, domain: str, grammar: str) -> Task:
+    split, name, _ = game.id.split("/", 2)
     payload = {
-        "goal_text": sentence,
-        "pddl_domain": _one(domain),
+        "goal_text": game.sentence,
+        "pddl_domain": _shared(domain),
         "grammar": grammar,
-        "pddl_problem": problem,
-        "walkthrough": list(walkthrough),
+        "pddl_problem": game.problem,
+        "walkthrough": list(game.walkthrough),
     }
-    return Task(id=game_id, env="alfworld", split=split, group=name.split("-", 1)[0], payload=payload)
+    return Task(id=game.id, env="alfworld", split=split, group=name.split("-", 1)[0], payload=payload)
 
 
 @lru_cache(maxsize=16)
-def _one(text: str) -> str:
+def _shared(text: str) -> str:
     """The same object for equal texts: all games share one 17 KB domain."""
     return text
 
@@ -173,10 +203,10 @@ def _known(split: str) -> str:
 
 
 def _sentence(grammar: str, path: Path) -> str:
-    found = _SENTENCE.findall(grammar)
-    if len(found) != 1:
-        raise _damaged(path, f"its grammar has {len(found)} task sentences, expected 1")
-    return str(json.loads(f'"{found[0]}"'))
+    sentences = _SENTENCE.findall(grammar)
+    if len(sentences) != 1:
+        raise _damaged(path, f"its grammar has {len(sentences)} task sentences, expected 1")
+    return str(json.loads(f'"{sentences[0]}"'))
 
 
 def _compact(problem: str) -> str:
@@ -184,20 +214,20 @@ def _compact(problem: str) -> str:
     return " ".join(re.sub(r";[^\n]*", " ", problem).split())
 
 
-def _rows(source: Path) -> Iterator[tuple[str, str, list[str], str]]:
+def _rows(source: Path) -> Iterator[_Game]:
     try:
         with lzma.open(source, "rt", encoding="utf-8") as stream:
             for number, line in enumerate(stream, start=1):
                 yield _row(json.loads(line), source, number)
     except FileNotFoundError as error:
-        raise DataError(f"{source} does not exist. Make it with envs.alfworld.games.pack. {_DOWNLOAD}") from error
+        raise DataError(f"{source} does not exist. Make it with r3l.envs.alfworld.games.pack. {_DOWNLOAD}") from error
     except (lzma.LZMAError, EOFError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         raise _damaged(source, str(error)) from error
 
 
-def _row(row: Any, source: Path, number: int) -> tuple[str, str, list[str], str]:
+def _row(row: Any, source: Path, number: int) -> _Game:
     whole = (
         isinstance(row, list)
         and len(row) == 4
@@ -209,28 +239,15 @@ def _row(row: Any, source: Path, number: int) -> tuple[str, str, list[str], str]
     )
     if not whole:
         raise _damaged(source, f"line {number} is not [split/task/trial, sentence, walkthrough, problem]")
-    return row[0], row[1], row[2], row[3]
+    return _Game(*row)
 
 
 def _shared_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise DataError(f"{path} is missing beside the packed games; pack them anew or copy it too") from error
+        raise DataError(f"{path} is missing beside the packed games; pack them again or copy it too") from error
 
 
 def _damaged(path: Path, why: str) -> DataError:
     return DataError(f"{path} is damaged ({why}). Fetch it again (alfworld-download -f) or remove it.")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Put a file in place in one step."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(temporary, 0o644)  # mkstemp makes files for one user only; games are shared ones
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

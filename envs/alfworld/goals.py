@@ -49,9 +49,8 @@ def parse_goal(goal_text: str) -> Goal:
     """Read a task sentence (a final full stop is ignored). Raises DataError for any other sentence."""
     sentence = goal_text.strip().rstrip(".").strip()
     for family, pattern in _PATTERNS.items():
-        found = pattern.fullmatch(sentence)
-        if found:
-            words = found.groupdict()
+        if match := pattern.fullmatch(sentence):
+            words = match.groupdict()
             return Goal(
                 family,
                 words["object"],

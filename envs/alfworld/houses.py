@@ -16,7 +16,7 @@ from r3l.core.environment import Environment
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.alfworld.goals import CLEAN, COOL, FAMILIES, HEAT, TWO, Goal, parse_goal
+from r3l.envs.alfworld.goals import CLEAN, COOL, HEAT, TWO
 from r3l.envs.alfworld.rooms import (
     DEVICES,
     LAMP,
@@ -32,22 +32,19 @@ from r3l.envs.alfworld.rooms import (
     tables,
 )
 
-__all__ = ["FAMILIES", "Goal", "House", "generate", "parse_goal", "prove"]
-
 _VERBS = {CLEAN: "clean", HEAT: "heat", COOL: "cool"}
 _ATTEMPTS = 200
 
 
-def generate(family: str, seed: int, receptacles: int = 6, objects: int = 8, split: str = "", group: str = "") -> Task:
-    """The house of ``family`` and ``seed``. Impossible draws are redrawn from the next sub-seed.
+def generate(house: House, split: str = "", group: str = "") -> Task:
+    """The task of ``house``. Impossible draws are redrawn from the next sub-seed.
 
     ``payload``: ``pddl_problem``, ``goal_text``, ``walkthrough`` (a winning plan by rule; ``prove`` plays it),
     ``family`` and ``rejected`` (reason -> number of redrawn attempts). Raises ConfigError when no attempt fits.
     """
-    house = House(family, seed, receptacles, objects)
     rejected: Counter[str] = Counter()
     for attempt in range(_ATTEMPTS):
-        rng = generator("alfworld house", family, receptacles, objects, seed, attempt)
+        rng = generator("alfworld house", house.family, house.receptacles, house.objects, house.seed, attempt)
         try:
             content = draw(house, rng)
         except Rejected as reason:
@@ -57,7 +54,7 @@ def generate(family: str, seed: int, receptacles: int = 6, objects: int = 8, spl
             "pddl_problem": _problem(house, content),
             "goal_text": _sentence(house, content, rng),
             "walkthrough": _walkthrough(house, content),
-            "family": family,
+            "family": house.family,
             "rejected": dict(sorted(rejected.items())),
         }
         return Task(house.id, "alfworld", split, group, payload)

@@ -11,7 +11,8 @@ from typing import Any
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
 from r3l.core.task import Task
-from r3l.envs.alfworld.translate import check_versions, packaged_text
+from r3l.envs.alfworld.games import game_texts
+from r3l.envs.alfworld.translate import check_versions
 
 
 class OfficialEnvironment:
@@ -68,18 +69,8 @@ class OfficialEnvironment:
         self._env = None
 
 
-def official_environment() -> OfficialEnvironment:
-    """A new environment on the packages' own path."""
-    return OfficialEnvironment()
-
-
 def official_game(task: Task) -> dict[str, Any]:
-    """The game dict the packages load for ``task``, completed as ``AlfworldEngine`` completes it."""
-    payload = task.payload
-    grammar = payload.get("grammar") or packaged_text("alfred.twl2").replace("UNKNOWN GOAL", payload["goal_text"])
-    return {
-        "pddl_domain": payload.get("pddl_domain") or packaged_text("alfred.pddl"),
-        "grammar": grammar,
-        "pddl_problem": payload["pddl_problem"],
-        "walkthrough": list(payload.get("walkthrough", ())) or None,
-    }
+    """The game dict that the packages load for ``task``."""
+    domain, grammar, problem = game_texts(task)
+    walkthrough = list(task.payload.get("walkthrough", ())) or None
+    return {"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem, "walkthrough": walkthrough}

@@ -147,16 +147,15 @@ def draw(house: House, rng: np.random.Generator) -> Content:
 
 def _draw_receptacles(house: House, room: str, rng: np.random.Generator) -> tuple[Thing, ...]:
     pool = [kind for entry in _ROOMS[room].split(",") for kind in _repeated(entry)]
-    chosen = [DEVICES[house.family]] if house.family in DEVICES else []
+    needed = [DEVICES[house.family]] if house.family in DEVICES else []
     if house.family == LOOK:
-        chosen = [str(rng.choice(sorted(_LAMP_STANDS & set(pool))))]
-    for kind in chosen:
+        needed = [str(rng.choice(sorted(_LAMP_STANDS & set(pool))))]
+    for kind in needed:
         pool.remove(kind)
-    missing = house.receptacles - len(chosen)
+    missing = house.receptacles - len(needed)
     if missing > len(pool):
         raise Rejected("room too small")
-    chosen += [pool[i] for i in rng.permutation(len(pool))[:missing]]
-    return _numbered(chosen, rng)
+    return _numbered(needed + [pool[i] for i in rng.permutation(len(pool))[:missing]], rng)
 
 
 def _repeated(entry: str) -> list[str]:
@@ -179,12 +178,12 @@ def _draw_goal(
         options[destination] = [
             k for k in candidates if holds(destination, k) and any(holds(other, k) for other in others)
         ]
-    chosen = choice([destination for destination, fitting in options.items() if fitting], rng)
-    return chosen, choice(options[chosen], rng)
+    destination = choice([destination for destination, fitting in options.items() if fitting], rng)
+    return destination, choice(options[destination], rng)
 
 
 def _draw_objects(house: House, target: str, groups: Sequence[Sequence[str]], rng: np.random.Generator) -> list[str]:
-    """The target, once or as often as asked, with look-alikes first and anything of the room after."""
+    """The target, once or as often as the task needs, with look-alikes first and anything of the room after."""
     drawn = [target] * (2 if house.family == TWO else 1)
     kin = [kind for kind in next(g for g in groups if target in g) if kind != target]
     if rng.random() < _SECOND_TARGET or not kin:

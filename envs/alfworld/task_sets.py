@@ -10,19 +10,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
+from r3l.envs.alfworld.games import EXPECTED_GAMES, ids_sha256, load_games
 from r3l.envs.alfworld.houses import generate
-from r3l.envs.base.task_sets import Strict, check, committed, definition_path, read_definition, split_hash
+from r3l.envs.alfworld.rooms import House
+from r3l.envs.base.task_sets import (
+    Strict,
+    check_hash,
+    committed,
+    definition_path,
+    name_and_split,
+    read_definition,
+    split_hash,
+)
 
-OFFICIAL = ("train", "valid_seen", "valid_unseen")
 ENV = "alfworld"
+PUBLISHED = tuple(EXPECTED_GAMES)
 
 
 class Group(Strict):
@@ -55,62 +66,60 @@ class Definition(Strict):
         return range(first, first + sum(self.splits[split].counts.values()))
 
 
-def load(task_set: str, split: str) -> list[Task]:
-    """The tasks of a split of a task set of houses, sorted by id. About 1 ms a task; needs no engine.
+def tasks(task_set: str) -> list[Task]:
+    """The tasks of ``NAME/SPLIT`` (houses; about 1 ms each) or of a published split, sorted by id.
 
-    Raises DataError where they are not those that were committed, ConfigError for an unknown task set or split.
+    Raises DataError where they are not there, or not those that were committed; ConfigError for an unknown task set.
     """
-    tasks = regenerate(definition(task_set), split)
-    check(ENV, task_set, split, sha256_of(tasks))
-    return tasks
+    if "/" not in task_set:
+        return _published_tasks(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
+    houses = regenerate(definition(name), split)
+    check_hash(ENV, name, split, sha256_of(houses))
+    return houses
 
 
-def loadofficial(split: str, root: str | Path | None = None) -> list[Task]:
-    """The published games of a split, sorted by id. Raises DataError when they are not there or others."""
-    from r3l.envs.alfworld.games import ids_sha256, load_games
-
-    expected = committed(ENV, official(split))
-    tasks = list(load_games(split, root, int(expected["count"])))
-    found = ids_sha256(task.id for task in tasks)
-    if found != expected["sha256"]:
+def _published_tasks(split: str) -> list[Task]:
+    proof = _published(split)
+    games = list(load_games(split, expected=int(proof["count"])))
+    sha256 = ids_sha256(task.id for task in games)
+    if sha256 != proof["sha256"]:
         raise DataError(
-            f"{split}: expected ids with sha256 {expected['sha256']}, found {found}: these are other games. "
+            f"{split}: expected ids with sha256 {proof['sha256']}, found {sha256}: these are other games. "
             "Fetch the published ones with alfworld-download -f."
         )
-    return tasks
-
-
-def tasks(task_set: str) -> list[Task]:
-    """The tasks of ``NAME/SPLIT`` (houses) or of a published split."""
-    name, slash, split = task_set.partition("/")
-    return load(name, split) if slash else loadofficial(name)
+    return games
 
 
 def committed_hash(task_set: str) -> str:
     """The sha256 committed for ``NAME/SPLIT`` or for a published split; reads no task."""
-    name, slash, split = task_set.partition("/")
-    if not slash:
-        return str(committed(ENV, official(name))["sha256"])
-    if split not in definition(name).splits:
-        raise ConfigError(
-            f"ALFWorld task set {name} has no split {split!r}; it has {', '.join(definition(name).splits)}"
-        )
+    if "/" not in task_set:
+        return str(_published(task_set)["sha256"])
+    name, split = name_and_split(ENV, task_set, _splits)
     return split_hash(ENV, name, split)
 
 
-def sft_task(index: int, task_set: str = "nano") -> Task:
-    """Task ``index`` (from 0, without end) of those that pretraining demonstrates; in no split of the task set."""
-    defined = definition(task_set)
+def _published(split: str) -> dict[str, Any]:
+    """What is committed of a published split. Raises ConfigError where there is no such split."""
+    if split not in PUBLISHED:
+        raise ConfigError(
+            f"ALFWorld task set {split!r} is unknown; published games: {', '.join(PUBLISHED)}; houses: NAME/SPLIT"
+        )
+    return committed(ENV, split)
+
+
+def _splits(name: str) -> Collection[str]:
+    return definition(name).splits
+
+
+def sft_task(index: int, name: str = "nano") -> Task:
+    """House ``index`` (from 0, without end) of those that start models are taught on; in no split of the task set."""
     if index < 0:
         raise ConfigError(f"warm-start task {index}: indices start at 0")
-    groups = list(defined.groups)
-    return _task(
-        defined,
-        groups[index % len(groups)],
-        index // len(groups),
-        defined.sft_first_seed + index,
-        "sft",
-    )
+    houses = definition(name)
+    groups = list(houses.groups)
+    seed = houses.sft_first_seed + index
+    return _house(houses, groups[index % len(groups)], index // len(groups), seed, "sft")
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
@@ -123,49 +132,37 @@ def sha256_of(tasks: Iterable[Task]) -> str:
 
 
 @lru_cache(maxsize=8)
-def definition(task_set: str) -> Definition:
-    """Read a task_set's definition. Raises ConfigError where it is unknown, malformed, or its seeds overlap."""
-    defined = read_definition(Definition, ENV, task_set, "the published games, " + ", ".join(OFFICIAL))
-    _check(defined, definition_path(ENV, task_set))
-    return defined
+def definition(name: str) -> Definition:
+    """Read the definition of a task set. Raises ConfigError where it is unknown, malformed, or its seeds overlap."""
+    houses = read_definition(Definition, ENV, name, "the published games, " + ", ".join(PUBLISHED))
+    _check(houses, definition_path(ENV, name))
+    return houses
 
 
-def _check(defined: Definition, path: Path) -> None:
-    for name, asked in defined.splits.items():
-        unknown = sorted(set(asked.counts) - set(defined.groups))
+def _check(houses: Definition, path: Path) -> None:
+    for name, split in houses.splits.items():
+        unknown = sorted(set(split.counts) - set(houses.groups))
         if unknown:
             raise ConfigError(f"{path}: splits.{name}.counts names unknown groups {', '.join(unknown)}")
-    ranges = sorted(((defined.seeds(split), split) for split in defined.splits), key=lambda x: x[0].start)
-    ends = [*((r.start, name) for r, name in ranges[1:]), (defined.sft_first_seed, "sft")]
-    for (seeds, split), (following, other) in zip(ranges, ends, strict=True):
+    ranges = sorted(((houses.seeds(name), name) for name in houses.splits), key=lambda pair: pair[0].start)
+    ends = [*((seeds.start, name) for seeds, name in ranges[1:]), (houses.sft_first_seed, "sft")]
+    for (seeds, name), (following, other) in zip(ranges, ends, strict=True):
         if seeds.stop > following:
-            raise ConfigError(f"{path}: the seeds of {split} ({seeds}) reach into those of {other} ({following}..)")
+            raise ConfigError(f"{path}: the seeds of {name} ({seeds}) reach into those of {other} ({following}..)")
 
 
-def regenerate(defined: Definition, split: str) -> list[Task]:
-    """The houses of a split, made anew from its seeds."""
-    if split not in defined.splits:
-        known = ", ".join(f"{defined.name}/{name}" for name in defined.splits)
-        raise ConfigError(f"ALFWorld task set {defined.name} has no split {split!r}; it has {known}")
-    seeds = iter(defined.seeds(split))
-    found = [
-        _task(defined, group, index, next(seeds), split)
-        for group, count in defined.splits[split].counts.items()
+def regenerate(houses: Definition, split: str) -> list[Task]:
+    """The houses of a split, made from its seeds, whatever was committed; sorted by id."""
+    seeds = iter(houses.seeds(split))
+    tasks = [
+        _house(houses, group, index, next(seeds), split)
+        for group, count in houses.splits[split].counts.items()
         for index in range(count)
     ]
-    return sorted(found, key=lambda task: task.id)
+    return sorted(tasks, key=lambda task: task.id)
 
 
-def _task(defined: Definition, name: str, index: int, seed: int, split: str) -> Task:
-    group = defined.groups[name]
+def _house(houses: Definition, name: str, index: int, seed: int, split: str) -> Task:
+    group = houses.groups[name]
     family = group.families[index % len(group.families)]
-    return generate(family, seed, group.receptacles, group.objects, split, name)
-
-
-def official(split: str) -> str:
-    """``split``. Raises ConfigError unless it is one of the published games'."""
-    if split not in OFFICIAL:
-        raise ConfigError(
-            f"ALFWorld task set {split!r} is unknown; published games: {', '.join(OFFICIAL)}; houses: NAME/SPLIT"
-        )
-    return split
+    return generate(House(family, seed, group.receptacles, group.objects), split, name)

@@ -51,7 +51,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class ForEach:
-    """``{node | query}``: the node once for every answer of the query (once where there is none asked)."""
+    """``{node | query}``: the node once for every answer of the query (once where there is no query)."""
 
     node: Expand | Evaluate
     query: Query | None
@@ -92,16 +92,16 @@ class World:
 
     def answers(self, query: Query, bindings: Bindings) -> list[Bindings]:
         """Every way to extend ``bindings`` so that all of ``query`` holds, in the order of the text."""
-        found: list[Bindings] = [bindings]
+        answers: list[Bindings] = [bindings]
         for name, places in query:
             signatures = [(name, types) for types in _subtypes(self._types, tuple(kind for _, kind in places))]
             rows = [row for signature in signatures for row in self.facts.get(signature, ())]
-            if found and all(place in found[0] for place in places):  # nothing left to bind: only check
-                found = [bound for bound in found if tuple(bound[place] for place in places) in rows]
+            if answers and all(place in answers[0] for place in places):  # nothing left to bind: only check
+                answers = [bound for bound in answers if tuple(bound[place] for place in places) in rows]
             else:
-                extended = (_extend(bound, places, row) for bound in found for row in rows)
-                found = [bound for bound in extended if bound is not None]
-        return found
+                extended = (_extend(bound, places, row) for bound in answers for row in rows)
+                answers = [bound for bound in extended if bound is not None]
+        return answers
 
 
 def _extend(bound: Bindings, places: tuple[Placeholder, ...], row: Row) -> Bindings | None:
@@ -168,8 +168,8 @@ class Grammar:
         raise EngineError(f"The game's grammar has no applicable rule for #{name}#; its game file is damaged.")
 
     def _each(self, node: ForEach, bindings: Bindings, world: World) -> list[str]:
-        found = [bindings] if node.query is None else world.answers(node.query, bindings)
-        return [self.render((node.node,), bound, world) for bound in found]
+        answers = [bindings] if node.query is None else world.answers(node.query, bindings)
+        return [self.render((node.node,), bound, world) for bound in answers]
 
     def _list(self, node: Listing, bindings: Bindings, world: World) -> str:
         items = self._each(node.items, bindings, world)
@@ -186,12 +186,12 @@ def load_grammar(text: str) -> Grammar:
 
     Raises whatever the textworld parsers raise on a malformed text.
     """
-    found = list(_TASK_RULE.finditer(text))
-    if len(found) != 1:
+    rules = list(_TASK_RULE.finditer(text))
+    if len(rules) != 1:
         return _parse_grammar(text)
-    start, end = found[0].span(1)
+    start, end = rules[0].span(1)
     shared = _parse_grammar(text[:start] + "UNKNOWN GOAL" + text[end:])
-    return shared.swapped("task", json.loads(f'"{found[0][1]}"'))
+    return shared.swapped("task", json.loads(f'"{rules[0][1]}"'))
 
 
 @lru_cache(maxsize=8)
@@ -255,9 +255,9 @@ def _parse_query(text: str) -> Query:
 
 def query_predicates(nodes: Iterable[Node]) -> set[str]:
     """The predicates that ``nodes`` ask about directly (not through rules)."""
-    asked: set[str] = set()
+    predicates: set[str] = set()
     for node in nodes:
         inner = node.items if isinstance(node, Listing) else node
         if isinstance(inner, ForEach) and inner.query is not None:
-            asked.update(name for name, _ in inner.query)
-    return asked
+            predicates.update(name for name, _ in inner.query)
+    return predicates

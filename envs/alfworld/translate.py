@@ -1,17 +1,15 @@
-"""PDDL problems made ready to play: translated once by Fast Downward, then kept on disk.
+"""PDDL problems made ready to play: translated once by Fast Downward, then cached on disk.
 
 The shipped path translates every problem four times per game start (twice in ``load``, twice in
 ``reset``; every second one only serves a planner). Translation is a pure function of domain, problem and
-package versions, so one result per problem is kept under ``$R3L_CACHE`` (default ``~/.cache/r3l``).
+package versions, so one result per problem is cached under ``$R3L_CACHE`` (default ``~/.cache/r3l``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
-import tempfile
 import threading
 import zlib
 from collections.abc import Mapping
@@ -23,6 +21,7 @@ from typing import Any
 
 from r3l.core.cache import cache_folder
 from r3l.core.errors import DataError, EngineError
+from r3l.core.files import write_atomic
 
 # The releases whose private interfaces this package was proved against, byte for byte.
 EXPECTED_VERSIONS: Mapping[str, str] = {
@@ -58,21 +57,21 @@ class Problem:
 
 def installed_versions() -> dict[str, str]:
     """The installed version of every package of EXPECTED_VERSIONS ("not installed" where absent)."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in EXPECTED_VERSIONS:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 
 def check_versions() -> None:
     """Raise EngineError unless the engine packages are exactly the proved releases."""
-    found = installed_versions()
-    wrong = [name for name, version in EXPECTED_VERSIONS.items() if found[name] != version]
+    installed = installed_versions()
+    wrong = [name for name, version in EXPECTED_VERSIONS.items() if installed[name] != version]
     if wrong:
-        differences = ", ".join(f"{name} is {found[name]}, expected {EXPECTED_VERSIONS[name]}" for name in wrong)
+        differences = ", ".join(f"{name} is {installed[name]}, expected {EXPECTED_VERSIONS[name]}" for name in wrong)
         command = "pip install " + " ".join(f"{name}=={version}" for name, version in EXPECTED_VERSIONS.items())
         raise EngineError(
             f"The ALFWorld engine uses private interfaces of pinned releases: {differences}. Run: {command}"
@@ -96,7 +95,7 @@ def problem_key(domain: str, problem: str) -> str:
 
 
 def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
-    """The translation of ``problem``, from the disk where it is there and whole, else made and kept.
+    """The translation of ``problem``: from the cache where it is there and whole, else made and cached.
 
     ``lib`` is a libdownward handle; a fresh translation leaves its problem loaded there.
     Raises DataError, naming the task, when Fast Downward cannot read the problem.
@@ -105,7 +104,7 @@ def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
     if cached is not None:
         return cached
     try:
-        made = _translate(domain, problem, lib)
+        translated = _translate(domain, problem, lib)
     # SystemExit: the translator leaves by sys.exit on syntax errors. Whatever it raises is about the data.
     except (Exception, SystemExit) as error:
         raise DataError(
@@ -113,12 +112,12 @@ def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
             f"({type(error).__name__}: {error}). The game file is damaged: fetch it again with "
             "alfworld-download -f, or drop the task from the task set."
         ) from error
-    _write(_entry(domain, problem), made)
-    return made
+    _write(_entry(domain, problem), translated)
+    return translated
 
 
 def cached_problem(domain: str, problem: str) -> Problem | None:
-    """The kept translation; None where there is none or it is damaged (then it is to be made again)."""
+    """The cached translation; None where there is none or it is damaged (then it is to be made again)."""
     return _read(_entry(domain, problem))
 
 
@@ -208,19 +207,10 @@ def _read(path: Path) -> Problem | None:
 
 
 def _write(path: Path, problem: Problem) -> None:
-    """Put an entry in place in one step: a reader or a killed writer never leaves half of one."""
     packed = zlib.compress(json.dumps(asdict(problem), separators=(",", ":")).encode("utf-8"), 6)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        write_atomic(path, hashlib.sha256(packed).digest() + packed)
     except OSError as error:
         raise EngineError(
             f"The translation cache {path.parent} cannot be written ({error}). Set R3L_CACHE to a writable directory."
         ) from error
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(hashlib.sha256(packed).digest() + packed)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

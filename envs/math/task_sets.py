@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from functools import lru_cache
 
-from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.envs.base.package import ConstantAnswer
-from r3l.envs.base.task_sets import check, sha256_of, split_hash
+from r3l.envs.base.task_sets import check_hash, name_and_split, sha256_of, split_hash
 from r3l.envs.math import datasets
 from r3l.envs.math.arithmetic import problem
 from r3l.envs.math.definitions import ENV, definition
@@ -19,17 +19,17 @@ from r3l.envs.math.definitions import ENV, definition
 
 def tasks(task_set: str) -> list[Task]:
     """The problems of a task set, sorted by id. Raises DataError where they are not those that were committed."""
-    name, split = _parts(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     if name in datasets.frozen():
         return _records(name, split)
     found = list(generated(name, split))
-    check(ENV, name, split, sha256_of(found))
+    check_hash(ENV, name, split, sha256_of(found))
     return found
 
 
 def committed_hash(task_set: str) -> str:
     """The sha256 committed for a task set; generates and reads nothing."""
-    name, split = _parts(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     if name in datasets.frozen():
         return str(datasets.frozen()[name]["sha256"])
     return split_hash(ENV, name, split)
@@ -63,10 +63,5 @@ def _records(name: str, split: str) -> list[Task]:
     return [Task(r.id, ENV, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in datasets.load(name)]
 
 
-def _parts(task_set: str) -> tuple[str, str]:
-    name, slash, split = task_set.partition("/")
-    if not slash:
-        raise ConfigError(f"{ENV} task set {task_set!r} must look like NAME/SPLIT, e.g. nano/test or math500/test")
-    if name not in datasets.frozen() and split not in definition(name).splits:
-        raise ConfigError(f"{ENV} task set {name} has no split {split!r}; it has {', '.join(definition(name).splits)}")
-    return name, split
+def _splits(name: str) -> Collection[str]:
+    return ("train", "test") if name in datasets.frozen() else definition(name).splits

@@ -8,7 +8,7 @@ tasks of a task set have the same content, and a split is made no further than i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,7 +18,16 @@ from pydantic import Field, ValidationError
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.envs.base.package import ConstantAnswer
-from r3l.envs.base.task_sets import Strict, check, committed, definition_path, read_definition, sha256_of, split_hash
+from r3l.envs.base.task_sets import (
+    Strict,
+    check_hash,
+    committed,
+    definition_path,
+    name_and_split,
+    read_definition,
+    sha256_of,
+    split_hash,
+)
 from r3l.envs.puzzles.base import Difficulty, Problem, Puzzle
 from r3l.envs.puzzles.registry import puzzle
 
@@ -40,21 +49,21 @@ class Definition(Strict):
 
 def tasks(task_set: str) -> list[Task]:
     """The tasks of ``NAME/SPLIT``, sorted by id. Raises DataError where they are not those that were committed."""
-    name, split = _names(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     found = regenerate(name, split)
-    check(ENV, name, split, sha256_of(found))
+    check_hash(ENV, name, split, sha256_of(found))
     return found
 
 
 def committed_hash(task_set: str) -> str:
     """The sha256 committed for ``NAME/SPLIT``; makes no problem."""
-    name, split = _names(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     return split_hash(ENV, name, split)
 
 
 def constant_answer(task_set: str) -> ConstantAnswer:
     """The best constant answer and its success by group, as committed (``r3l.envs.puzzles.constants``)."""
-    name, split = _names(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     ((answer, success),) = committed(ENV, name)["splits"][split]["constant"].items()
     return ConstantAnswer(answer, success)
 
@@ -157,9 +166,5 @@ def _allocation(name: str) -> Allocation:
     return Allocation(definition(name))
 
 
-def _names(task_set: str) -> tuple[str, str]:
-    name, _, split = task_set.partition("/")
-    known = definition(name).splits
-    if split not in known:
-        raise ConfigError(f"puzzles task set {name!r} has no split {split!r}; it has {', '.join(known)}")
-    return name, split
+def _splits(name: str) -> Collection[str]:
+    return definition(name).splits

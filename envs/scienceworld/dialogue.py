@@ -27,7 +27,7 @@ class ScienceWorldDialogue(TaggedDialogue):
         """What stands before the first response."""
         if self.style == "compact":
             return [Message("user", f"0: {brief_first(first.text)}")]
-        return [Message("system", self.fill("system", max_turns=self.max_turns)), self._turn(first)]
+        return [Message("system", self.prompt("system", max_turns=self.max_turns)), self._turn(first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         """The user turn that shows ``now`` after ``actions``."""
@@ -53,4 +53,4 @@ class ScienceWorldDialogue(TaggedDialogue):
         return criticise(ScienceBelief.at_start(solution, transcript.first), transcript, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
-        return Message("user", self.fill("turn", observation=now.text.strip(), contract=self.fill("contract")))
+        return Message("user", self.prompt("turn", observation=now.text.strip(), contract=self.prompt("contract")))

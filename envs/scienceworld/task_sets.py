@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import Field
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
-from r3l.envs.base.task_sets import Strict, check, definition_path, read_definition, split_hash
+from r3l.envs.base.task_sets import Strict, check_hash, definition_path, name_and_split, read_definition, split_hash
 from r3l.envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
 from r3l.envs.scienceworld.solutions import solution, solved
 
@@ -61,15 +61,15 @@ def tasks(task_set: str) -> list[Task]:
 
     Raises DataError where they are not those that were committed, ConfigError for an unknown task set or split.
     """
-    name, split = _parts(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     found = chosen(name, split)
-    check(ENV, name, split, sha256_of(found))
+    check_hash(ENV, name, split, sha256_of(found))
     return found
 
 
 def committed_hash(task_set: str) -> str:
     """The sha256 committed for ``NAME/SPLIT``; selects nothing."""
-    name, split = _parts(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     return split_hash(ENV, name, split)
 
 
@@ -167,10 +167,5 @@ def _with_solution(problem_id: str, split: str, group: str) -> Task:
     return replace(task, payload={**task.payload, "solution": solution(problem_id)})
 
 
-def _parts(task_set: str) -> tuple[str, str]:
-    name, slash, split = task_set.partition("/")
-    if not slash:
-        raise ConfigError(f"ScienceWorld task set {task_set!r} must look like NAME/SPLIT, e.g. nano/test or r3l/test")
-    if name in SPLITS and split not in SPLITS[name]:
-        raise ConfigError(f"ScienceWorld task set {name} has no split {split!r}; it has {', '.join(SPLITS[name])}")
-    return name, split
+def _splits(name: str) -> Collection[str]:
+    return SPLITS[name] if name in SPLITS else definition(name).splits

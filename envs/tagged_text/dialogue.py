@@ -55,8 +55,8 @@ class TaggedDialogue:
         early = f" The episode was ended early: {reasons.get(error, error)}." if error is not None else ""
         return f"The {self.undertaking} was {outcome}.{early} Reward: {reward:.3g}. Steps: {turns}, {limit}."
 
-    def fill(self, name: str, **values: object) -> str:
-        """The prompt file ``name`` with its placeholders filled."""
+    def prompt(self, name: str, **values: object) -> str:
+        """The text of ``prompts/NAME.txt`` with ``values`` in its placeholders."""
         return _template(self.package, name).substitute(values)
 
 

@@ -15,10 +15,10 @@ _TAGS = ("<think>", "</think>", "<action>", "</action>")
 
 def read_action(response: str) -> str | None:
     """The action of a response with exactly one thought and one action, in any order; None for any other."""
-    found = _ACTION.findall(response)
-    if any(response.count(tag) != 1 for tag in _TAGS) or len(found) != 1 or not _THINK.search(response):
+    actions = _ACTION.findall(response)
+    if any(response.count(tag) != 1 for tag in _TAGS) or len(actions) != 1 or not _THINK.search(response):
         return None
-    return str(found[0]).strip()
+    return str(actions[0]).strip()
 
 
 def write_response(thought: str, action: str) -> str:

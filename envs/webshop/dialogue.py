@@ -44,7 +44,7 @@ class WebshopDialogue(TaggedDialogue):
         """What stands before the first response."""
         if self.style == "compact":
             return [Message("user", f"0: {pages.instruction(first.text)}")]
-        return [Message("system", self.fill("system", max_turns=self.max_turns)), self._turn(first)]
+        return [Message("system", self.prompt("system", max_turns=self.max_turns)), self._turn(first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         """The user turn that shows ``now`` after ``actions``."""
@@ -75,7 +75,7 @@ class WebshopDialogue(TaggedDialogue):
     def _turn(self, now: Observation) -> Message:
         targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
         available = json.dumps({"has_search_bar": SEARCH_ACTION in now.admissible, "clickables": targets})
-        turn = self.fill("turn", observation=now.text.strip(), available=available, contract=self.fill("contract"))
+        turn = self.prompt("turn", observation=now.text.strip(), available=available, contract=self.prompt("contract"))
         return Message("user", turn)
 
 

@@ -8,12 +8,12 @@ original catalogue by session number; the catalogue is the user's own, its size 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
-from r3l.envs.base.task_sets import check, definition_path, sha256_of, split_hash
+from r3l.envs.base.task_sets import check_hash, definition_path, name_and_split, sha256_of, split_hash
 from r3l.envs.webshop.build import original, synthetic
 from r3l.envs.webshop.catalogue import Catalogue, Meta
 from r3l.envs.webshop.definitions import ENV, ORIGINAL_SPLITS, definition
@@ -25,17 +25,17 @@ _FIRST_TRAIN = 1500
 
 def tasks(task_set: str) -> list[Task]:
     """The tasks of ``NAME/SPLIT``, sorted by id. Raises DataError where they are not those that were committed."""
-    name, split = _names(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     if name in ORIGINAL_SPLITS:
         return _original_tasks(name, split)
     found = regenerate(name)[split]
-    check(ENV, name, split, sha256_of(found))
+    check_hash(ENV, name, split, sha256_of(found))
     return found
 
 
 def committed_hash(task_set: str) -> str:
     """The sha256 of a task set: committed for synthetic ones, that of the user's catalogue for the original's."""
-    name, split = _names(task_set)
+    name, split = name_and_split(ENV, task_set, _splits)
     if name in ORIGINAL_SPLITS:
         return sha256_of(_original_tasks(name, split))
     return split_hash(ENV, name, split)
@@ -98,9 +98,5 @@ def _task(meta: Meta, goal: Goal, number: int, split: str, group: str) -> Task:
     return Task(f"{meta.id}/{number:05d}", "webshop", split, group or goal.category, payload)
 
 
-def _names(task_set: str) -> tuple[str, str]:
-    name, _, split = task_set.partition("/")
-    known = list(ORIGINAL_SPLITS[name]) if name in ORIGINAL_SPLITS else list(definition(name).splits)
-    if split not in known:
-        raise ConfigError(f"WebShop task set {name!r} has no split {split!r}; it has {', '.join(known)}")
-    return name, split
+def _splits(name: str) -> Collection[str]:
+    return ORIGINAL_SPLITS[name] if name in ORIGINAL_SPLITS else definition(name).splits

@@ -23,7 +23,7 @@ def copied(env, tmp_path, monkeypatch):
     copy = tmp_path / env / "task_sets" / "nano.json"
     copy.parent.mkdir(parents=True)
     shutil.copy(original, copy)
-    monkeypatch.setattr(r3l.envs.base.task_sets, "HERE", tmp_path)
+    monkeypatch.setattr(r3l.envs.base.task_sets, "ENVS", tmp_path)
     return copy
 
 

@@ -13,6 +13,7 @@ from r3l.core.errors import ConfigError
 from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.dialogue import AlfworldDialogue, task_sentence
 from r3l.envs.alfworld.houses import generate
+from r3l.envs.alfworld.rooms import House
 
 FIRST = Observation(
     "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. You see a desk 1.\n\n"
@@ -20,7 +21,7 @@ FIRST = Observation(
     ("go to desk 1", "inventory", "look"),
 )
 NOW = Observation("You arrive at desk 1. On the desk 1, you see a mug 1.", ("look", "take mug 1 from desk 1"))
-TASK = generate("pick_and_place_simple", seed=0)
+TASK = generate(House("pick_and_place_simple", seed=0))
 RELEASED, COMPACT = AlfworldDialogue("released"), AlfworldDialogue("compact")
 
 
@@ -139,7 +140,7 @@ def test_wrong_settings_are_named() -> None:
 
 
 def test_the_dialogue_reviews_only_what_it_can_read():
-    task = generate("pick_heat_then_place_in_recep", 3, 7, 8)
+    task = generate(House("pick_heat_then_place_in_recep", 3, 7, 8))
     dialogue = Alfworld().dialogue("compact", 15)
     first = Alfworld().create({}).reset(task).text
     ended = Transcript(task, first, (("fly", ""),), False, "inadmissible")

@@ -22,6 +22,7 @@ from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.games import load_packed
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.official import OfficialEnvironment
+from r3l.envs.alfworld.rooms import House
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "data" / "alfworld"
@@ -30,9 +31,9 @@ needs_packed = pytest.mark.skipif(
     not PACKED.exists(), reason=f"the published games are not at {PACKED} (set R3L_ALFWORLD_PACKED)"
 )
 HOUSES = [
-    generate("pick_heat_then_place_in_recep", seed=1),
-    generate("look_at_obj_in_light", seed=2),
-    generate("pick_two_obj_and_place", seed=3),
+    generate(House("pick_heat_then_place_in_recep", seed=1)),
+    generate(House("look_at_obj_in_light", seed=2)),
+    generate(House("pick_two_obj_and_place", seed=3)),
 ]
 
 
@@ -153,9 +154,9 @@ def test_step_before_reset_is_refused(engine: AlfworldEngine) -> None:
 def test_the_same_text_under_every_hash_seed(cache: Path) -> None:
     """Texts hang on no hash order, translation included (each process translates afresh)."""
     script = (
-        "import hashlib\nfrom envs.alfworld.engine import AlfworldEngine\n"
-        "from r3l.envs.alfworld.houses import generate\n"
-        "e = AlfworldEngine(); task = generate('pick_cool_then_place_in_recep', seed=5)\n"
+        "import hashlib\nfrom r3l.envs.alfworld.engine import AlfworldEngine\n"
+        "from r3l.envs.alfworld.houses import generate\nfrom r3l.envs.alfworld.rooms import House\n"
+        "e = AlfworldEngine(); task = generate(House('pick_cool_then_place_in_recep', seed=5))\n"
         "out = [e.reset(task)] + [e.step(a) for a in task.payload['walkthrough']]\n"
         "print(hashlib.sha256(repr(out).encode()).hexdigest())"
     )

@@ -10,6 +10,7 @@ from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.expert import DEVICES, kind_of
 from r3l.envs.alfworld.goals import FAMILIES, parse_goal
 from r3l.envs.alfworld.houses import generate
+from r3l.envs.alfworld.rooms import House
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates, demonstrate
 
 ERRING = ErrorRates(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.6, blunder=0.3)
@@ -26,13 +27,13 @@ def engine():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_careful_agent_wins_from_the_text_alone(engine, family):
     for seed in range(5):
-        d = demonstrate(CURRICULUM, engine, generate(family, 500 + seed, 7, 8), 0, CAREFUL, 40)
+        d = demonstrate(CURRICULUM, engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
         assert d.success and d.reward == 1 and d.retry == ()
 
 
 @pytest.fixture(scope="module")
 def erring(engine):
-    tasks = [generate(family, 900 + k, 7, 8) for family in FAMILIES for k in range(4)]
+    tasks = [generate(House(family, 900 + k, 7, 8)) for family in FAMILIES for k in range(4)]
     return [demonstrate(CURRICULUM, engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
 
 

@@ -16,6 +16,7 @@ from r3l.envs.alfworld import games
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.official import official_game
+from r3l.envs.alfworld.rooms import House
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "alfworld"
 PACKED = Path(os.environ.get("R3L_ALFWORLD_PACKED", SHARED / "packed_valid.jsonl.xz"))
@@ -23,10 +24,10 @@ needs_packed = pytest.mark.skipif(
     not PACKED.exists(), reason=f"the published games are not at {PACKED} (set R3L_ALFWORLD_PACKED)"
 )
 PLACES = {
-    "train/look_at_obj_in_light-Book-None-DeskLamp-1/trial_T1": generate("look_at_obj_in_light", seed=1),
-    "valid_seen/pick_two_obj_and_place-Mug-None-Shelf-2/trial_T2": generate("pick_two_obj_and_place", seed=2),
+    "train/look_at_obj_in_light-Book-None-DeskLamp-1/trial_T1": generate(House("look_at_obj_in_light", seed=1)),
+    "valid_seen/pick_two_obj_and_place-Mug-None-Shelf-2/trial_T2": generate(House("pick_two_obj_and_place", seed=2)),
     "valid_seen/pick_cool_then_place_in_recep-Egg-None-Safe-3/trial_T3": generate(
-        "pick_cool_then_place_in_recep", seed=3
+        House("pick_cool_then_place_in_recep", seed=3)
     ),
 }
 
@@ -122,7 +123,7 @@ def test_packed_selection_and_what_it_lacks(root: Path, tmp_path: Path) -> None:
     assert [task.id for task in games.load_packed(out, ids=[min(PLACES)])] == [min(PLACES)]
     with pytest.raises(DataError, match="lacks split valid_unseen"):
         games.load_packed(out, "valid_unseen")
-    with pytest.raises(DataError, match="lacks 1 of 2 asked ids, first train/x/y"):
+    with pytest.raises(DataError, match="lacks 1 of 2 wanted ids, first train/x/y"):
         games.load_packed(out, ids=[min(PLACES), "train/x/y"])
 
 

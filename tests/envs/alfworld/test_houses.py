@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from r3l.core.errors import ConfigError, DataError
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES, Goal, parse_goal
-from r3l.envs.alfworld.houses import House, generate, prove
-from r3l.envs.alfworld.rooms import _OBJECTS, _ROOMS, holds
+from r3l.envs.alfworld.houses import generate, prove
+from r3l.envs.alfworld.rooms import _OBJECTS, _ROOMS, House, holds
 
 SENTENCES = {
     "put a mug in desk": Goal("pick_and_place_simple", "mug", destination="desk"),
@@ -68,7 +68,7 @@ def engine():
 @pytest.mark.parametrize(("receptacles", "objects"), [(4, 4), (6, 8), (9, 8)])
 def test_every_family_is_proved_by_playing(engine, family, receptacles, objects):
     for seed in range(3):
-        task = generate(family, seed, receptacles, objects)
+        task = generate(House(family, seed, receptacles, objects))
         first = engine.reset(task)
         assert not first.success
         assert first.text.split("you see ")[1].split("\n")[0].count(" 1") >= 1
@@ -79,7 +79,7 @@ def test_every_family_is_proved_by_playing(engine, family, receptacles, objects)
 
 
 def test_a_walkthrough_that_does_not_win_is_refused(engine):
-    task = generate("pick_and_place_simple", 0)
+    task = generate(House("pick_and_place_simple", 0))
     short = type(task)(**{**task.__dict__, "payload": {**task.payload, "walkthrough": ["look"]}})
     with pytest.raises(DataError, match=task.id):
         prove(short, engine)
@@ -87,22 +87,23 @@ def test_a_walkthrough_that_does_not_win_is_refused(engine):
 
 def test_the_same_house_in_another_process_with_another_hash_seed():
     code = (
-        "import json; from r3l.envs.alfworld.houses import generate, FAMILIES;"
-        "print(json.dumps([dict(generate(f, 7).payload) for f in FAMILIES]))"
+        "import json; from r3l.envs.alfworld.goals import FAMILIES\n"
+        "from r3l.envs.alfworld.houses import generate; from r3l.envs.alfworld.rooms import House\n"
+        "print(json.dumps([dict(generate(House(f, 7)).payload) for f in FAMILIES]))"
     )
     found = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout
         found.add(hashlib.sha256(out).hexdigest())
-    here = json.dumps([dict(generate(f, 7).payload) for f in FAMILIES]) + "\n"
+    here = json.dumps([dict(generate(House(f, 7)).payload) for f in FAMILIES]) + "\n"
     assert found == {hashlib.sha256(here.encode()).hexdigest()}
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(FAMILIES), st.integers(0, 10**9), st.integers(4, 12), st.integers(3, 12))
 def test_any_seed_gives_a_house_of_the_asked_size(family, seed, receptacles, objects):
-    task = generate(family, seed, receptacles, objects)
+    task = generate(House(family, seed, receptacles, objects))
     assert task.id == House(family, seed, receptacles, objects).id
     assert (
         task.payload["pddl_problem"].count("(receptacleAtLocation ") - ("?r ?l" in task.payload["pddl_problem"])
@@ -114,4 +115,4 @@ def test_any_seed_gives_a_house_of_the_asked_size(family, seed, receptacles, obj
 @pytest.mark.parametrize("bad", [{"family": "pick"}, {"receptacles": 1}, {"objects": 0}])
 def test_impossible_houses_are_clear_errors(bad):
     with pytest.raises(ConfigError):
-        generate(**{"family": "pick_and_place_simple", "seed": 0, **bad})
+        generate(House(**{"family": "pick_and_place_simple", "seed": 0, **bad}))

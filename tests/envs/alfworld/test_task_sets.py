@@ -1,4 +1,4 @@
-"""TaskSets: committed, hashed, disjoint, and loud when they differ."""
+"""Task sets: committed, hashed, disjoint, and loud when they differ."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ LISTS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "alfwor
 
 
 def test_sizes_groups_and_disjointness():
-    train, test = task_sets.load("nano", "train"), task_sets.load("nano", "test")
+    train, test = task_sets.tasks("nano/train"), task_sets.tasks("nano/test")
     assert (len(train), len(test)) == (256, 200)
     for tasks in (train, test):
         assert len({t.id for t in tasks}) == len(tasks) and [t.id for t in tasks] == sorted(t.id for t in tasks)
@@ -36,7 +36,7 @@ def test_missing_published_games_say_how_to_get_them(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not LISTS.is_dir(), reason="no lists of the published games beside the repository")
-@pytest.mark.parametrize("split", task_sets.OFFICIAL)
+@pytest.mark.parametrize("split", task_sets.PUBLISHED)
 def test_committed_hashes_are_those_of_the_published_ids(split):
     ids = (LISTS / f"list_{split}.txt").read_text().split()
     assert ids_sha256(ids) == task_sets.committed_hash(split)

@@ -85,7 +85,7 @@ def copied(tmp_path, monkeypatch):
     copy = tmp_path / "puzzles" / "task_sets" / original.name
     copy.parent.mkdir(parents=True)
     shutil.copy(original, copy)
-    monkeypatch.setattr(r3l.envs.base.task_sets, "HERE", tmp_path)
+    monkeypatch.setattr(r3l.envs.base.task_sets, "ENVS", tmp_path)
     return copy
 
 

@@ -136,5 +136,5 @@ def test_a_problem_without_solution_says_how_to_make_one():
 @pytest.mark.parametrize("task_set", ["r3l", "official"])
 def test_building_a_selection_writes_the_committed_bytes(tmp_path, monkeypatch, task_set):
     before = r3l.envs.base.task_sets.committed_path("scienceworld", task_set).read_bytes()
-    monkeypatch.setattr(r3l.envs.base.task_sets, "HERE", tmp_path)
+    monkeypatch.setattr(r3l.envs.base.task_sets, "ENVS", tmp_path)
     assert proof.build(task_set).read_bytes() == before
