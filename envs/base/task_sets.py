@@ -19,11 +19,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files import write_atomic
+from r3l.core.paths import CONFIGS, ENVS
 from r3l.core.task import Task
 
-# r3l/envs and r3l/configs: links in a checkout, folders in an installed wheel.
-ENVS = Path(__file__).absolute().parents[1]
-DEFINITIONS = (ENVS.parent / "configs").resolve() / "task_sets"
+DEFINITIONS = CONFIGS / "task_sets"
 
 
 class Strict(BaseModel):
@@ -69,7 +68,7 @@ def name_and_split(env: str, task_set: str, splits_of: Callable[[str], Collectio
 
 def committed_path(env: str, name: str) -> Path:
     """Where the proof of a task set is committed."""
-    return ENVS.resolve() / env / "task_sets" / f"{name}.json"
+    return ENVS / env / "task_sets" / f"{name}.json"
 
 
 def committed(env: str, name: str) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Lock
 
 import psutil
 
 from r3l.core.errors import EngineError
+from r3l.core.paths import ROOT
 from r3l.envs.math.grader import Verdict
 
 DEADLINE = 2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's own is 5)
@@ -29,7 +29,6 @@ GRACE = 1.0  # what the process gets beyond the deadline to stop by itself
 _WALL = 120.0  # seconds by the clock after which a process that does nothing at all is given up
 _POLL = 0.1  # seconds between looks at the processor time of a process that has not answered
 _START = 120.0  # seconds for a process to import sympy on a busy machine
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Grader:
@@ -105,7 +104,7 @@ class _Process:
         self.spent = 0.0  # processor seconds of the last answer, as far as anybody looked
         command = [sys.executable, "-m", "r3l.envs.math.grading_process", str(deadline)]
         self._process = subprocess.Popen(
-            command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         if self._read(_START, _START) != "ready\n":
             self.kill()

@@ -14,6 +14,7 @@ import typer
 
 from r3l.cli.common import AsJson, print_result
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.paths import STORED_MODELS, checkout
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -75,7 +76,7 @@ def parse(name: str) -> Run:
 
 def _check_model(model: str) -> None:
     """Raises ConfigError for a name that no model here has; hub ids are left to the loader."""
-    from r3l.config import STORED_MODELS, hint, names
+    from r3l.config import hint, names
 
     known = sorted({*names("models"), *(path.name for path in STORED_MODELS.iterdir())})
     if "/" not in model and model not in known:
@@ -94,21 +95,18 @@ def _model(run: Run) -> dict[str, str]:
 
 
 def _profile(name: str) -> str:
-    from r3l.config import ROOT, hint
+    from r3l.config import hint
 
-    known = sorted(path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml"))
+    profiles = checkout() / "profiles"
+    known = sorted(path.parent.name for path in profiles.glob("*/config.yaml"))
     if name not in known:
         raise ConfigError(f"there is no profile {name!r}; known: {', '.join(known)}{hint(name, known)}")
-    return os.path.relpath(ROOT / "profiles" / name)
+    return os.path.relpath(profiles / name)
 
 
 def line(targets: list[str], given: dict[str, Any], where: list[str]) -> list[str]:
     """The words of a snakemake command; ``given``: keys of configs/workflow.yaml, ``where``: cores or a profile."""
-    from r3l.config import ROOT
-
-    snakefile = ROOT / "Snakefile"
-    if not snakefile.is_file():
-        raise ConfigError(f"{snakefile} does not exist: runs are made from a checkout of this project")
+    snakefile = checkout() / "Snakefile"
     here = [] if Path("Snakefile").resolve() == snakefile else ["--snakefile", str(snakefile)]
     config = [
         f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"

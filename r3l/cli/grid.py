@@ -23,6 +23,7 @@ from r3l.cli.common import (
     print_shown,
 )
 from r3l.core.errors import ConfigError
+from r3l.core.paths import STORED
 
 
 def status(
@@ -51,7 +52,7 @@ def status(
     check_known("table", table, known)
     config = configured(tier=tier, grid=grid, envs=listed(env), seeds=numbers(seeds))
     runs = workflow.runs(config, known[table])
-    found = surveys.survey(runs, results, [path.parent for path in records.find(records.STORED)])
+    found = surveys.survey(runs, results, [path.parent for path in records.find(STORED)])
     content = {"table": table, "runs": [status.as_json() for status in found]}
     print_shown(content, as_json, surveys.render(found))
     if load("tiers", config.tier, TierConfig).engine == "trinity" and not as_json:
@@ -95,7 +96,7 @@ def compare(
         given = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, given, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
-    others = [p for p in records.find(stored or records.STORED) if _is_one_of(p, tier, config.envs, opponents)]
+    others = [p for p in records.find(stored or STORED) if _is_one_of(p, tier, config.envs, opponents)]
     rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
     if out:
         with writable(out):
@@ -117,7 +118,7 @@ def store(
     """
     from r3l.report import records, stored
 
-    target = out or records.STORED
+    target = out or STORED
     written = stored.store([path.parent for path in records.find(results)], results, target)
     files = [str(path) for path in written]
     print_result({"stored": files}, as_json, f"{len(files)} runs stored in {target}")
@@ -134,7 +135,7 @@ def verify(
     """
     from r3l.report import records, stored
 
-    chosen = run_dirs or [path.parent for path in records.find(results or records.STORED)]
+    chosen = run_dirs or [path.parent for path in records.find(results or STORED)]
     for run_dir in chosen:
         stored.verify(run_dir)
     print_result({"verified": len(chosen)}, as_json, f"{len(chosen)} runs: every number follows from the raw lines")

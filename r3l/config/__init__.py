@@ -4,7 +4,7 @@ Unknown keys, wrong types and missing files are ConfigErrors that name file, key
 value carries its source: each file has a ``sources`` map from key to where the value comes from.
 """
 
-from r3l.config.files import CONFIGS, ROOT, STORED_MODELS, Strict, folders, hint, load, names, validate
+from r3l.config.files import Strict, folders, hint, load, names, validate
 from r3l.config.kinds import (
     PROFILES,
     ArchitectureConfig,
@@ -29,7 +29,6 @@ from r3l.config.variant import Variant, variant
 
 __all__ = [
     "ArchitectureConfig",
-    "CONFIGS",
     "ClusterConfig",
     "ComputeDtype",
     "Device",
@@ -39,9 +38,7 @@ __all__ = [
     "ModelConfig",
     "PROFILES",
     "PackagedConfig",
-    "ROOT",
     "Run",
-    "STORED_MODELS",
     "Strict",
     "TierConfig",
     "TrainConfig",

@@ -11,10 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-CONFIGS = ROOT / "configs"
-STORED_MODELS = ROOT / "results" / "stored" / "models"
+from r3l.core.paths import CONFIGS
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: seven times as fast, and a grid reads thousands
 

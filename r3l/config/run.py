@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from r3l.config import files
-from r3l.config.files import STORED_MODELS, Strict
+from r3l.config.files import Strict
 from r3l.config.kinds import (
     ComputeDtype,
     Device,
@@ -26,6 +26,7 @@ from r3l.config.kinds import (
 )
 from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError
+from r3l.core.paths import STORED_MODELS
 from r3l.core.policy import Samples
 
 SCHEMA_VERSION = 2  # raise when a change of code makes old results incomparable

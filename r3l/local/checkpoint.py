@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import STORED_MODELS, find_model, locate, names
+from r3l.config import find_model, locate, names
 from r3l.core.errors import CheckpointError
+from r3l.core.paths import STORED_MODELS
 from r3l.core.render import load_tokenizer
 from r3l.local.trainer import Trainer
 from r3l.runs.files import write_json_atomic

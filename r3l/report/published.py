@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from r3l.config import ROOT, Strict, model_label, variant
+from r3l.config import Strict, model_label, variant
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.paths import PUBLISHED
 
-PUBLISHED = ROOT / "results" / "stored" / "published"
 SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in [0, 1] with partial credit
 Quantity = tuple[str, str, str, str, str]
 

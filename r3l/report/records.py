@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.config import ROOT
 from r3l.core.errors import DataError
 from r3l.runs.files import read_json, read_jsonl
 
 EXAMS = "evaluations"  # beside the tiers: what models scored on question sets (r3l.report.benchmarks)
-STORED = ROOT / "results" / "stored"  # what this project has measured itself
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name

@@ -7,7 +7,6 @@ import platform
 import subprocess
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, environment_of
@@ -82,10 +81,12 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The checkout's commit, or None outside git; ``-dirty`` when files differ from it."""
+    """The checkout's commit, or None where there is none; ``-dirty`` when files differ from it."""
+    if not is_checkout():
+        return None
     describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        done = subprocess.run(describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        done = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()

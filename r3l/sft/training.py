@@ -18,10 +18,11 @@ import torch
 import yaml
 from pydantic import Field
 
-from r3l.config import CONFIGS, STORED_MODELS, ComputeDtype, Device, Strict, sft_folder, validate
+from r3l.config import ComputeDtype, Device, Strict, sft_folder, validate
 from r3l.core.batching import packed
 from r3l.core.environment import Dialogue
 from r3l.core.errors import DataError
+from r3l.core.paths import CONFIGS, STORED_MODELS
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.envs.registry import find_environment

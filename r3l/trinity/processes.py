@@ -18,8 +18,8 @@ from typing import IO, Self
 
 import psutil
 
-from r3l.config import ROOT
 from r3l.core.errors import ConfigError, EngineError
+from r3l.core.paths import ROOT
 
 START = 120.0  # seconds that Ray may take to start; our choice
 LOOPBACK = "127.0.0.1"

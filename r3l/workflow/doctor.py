@@ -15,8 +15,9 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from r3l.config import ROOT, EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
+from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
 from r3l.core.check import Check, guarded, verdict
+from r3l.core.paths import ROOT
 from r3l.envs.base.package import EnvironmentPackage
 
 PYTHONS = ((3, 11), (3, 12))

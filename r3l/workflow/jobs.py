@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from r3l.config import Run
+from r3l.core.paths import STORED
 from r3l.report import benchmarks as benchmarks
-from r3l.report import records
 from r3l.workflow import plan as workflow
 from r3l.workflow import resources, status
 from r3l.workflow.resources import Asked, Rule
@@ -31,7 +31,7 @@ class Jobs:
         self.options = workflow.options(self.config)
         self._runs_of = {name: workflow.runs(self.config, table) for name, table in self.tables.items()}
         self._runs = {path: run for runs in self._runs_of.values() for path, run in runs.items()}
-        self._times = status.learnt_times(records.STORED.glob("*/*/*/*/seed*"))
+        self._times = status.learnt_times(STORED.glob("*/*/*/*/seed*"))
         self._resources = resources.load()
         self._gres = stated.get("gpu_gres")
 

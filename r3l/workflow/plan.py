@@ -11,21 +11,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from r3l.config import (
-    CONFIGS,
-    ROOT,
-    EnvConfig,
-    EnvTierConfig,
-    Run,
-    Strict,
-    TierConfig,
-    environment_of,
-    names,
-    resolve,
-    validate,
-)
+from r3l.config import EnvConfig, EnvTierConfig, Run, Strict, TierConfig, environment_of, names, resolve, validate
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.paths import CONFIGS, ENVS, PUBLISHED
 from r3l.runs.files import read_json
 
 WORKFLOW = CONFIGS / "workflow.yaml"
@@ -167,7 +156,7 @@ def task_set_files(env: str) -> list[str]:
     """Committed files and definitions of an environment's task sets: when they change, its runs are stale."""
     package = environment_of(env).name
     found = [
-        *(ROOT / "envs" / package / "task_sets").glob("*.json"),
+        *(ENVS / package / "task_sets").glob("*.json"),
         *(CONFIGS / "task_sets").glob(f"{package}_*.yaml"),
     ]
     return sorted(os.path.relpath(path) for path in found)
@@ -175,7 +164,7 @@ def task_set_files(env: str) -> list[str]:
 
 def published_files() -> list[str]:
     """The published numbers: when they change, tables are stale."""
-    return sorted(os.path.relpath(path) for path in (ROOT / "results" / "stored" / "published").glob("*.csv"))
+    return sorted(os.path.relpath(path) for path in PUBLISHED.glob("*.csv"))
 
 
 def set_aside(run_dir: Path, fingerprint: str) -> Path | None:

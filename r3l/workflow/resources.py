@@ -9,8 +9,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from r3l.config import CONFIGS, Run, Strict, gpu_cluster, validate, variant
+from r3l.config import Run, Strict, gpu_cluster, validate, variant
 from r3l.core.errors import ConfigError
+from r3l.core.paths import CONFIGS
 
 FILE = CONFIGS / "resources.yaml"
 PLACEHOLDERS = {  # in profiles/slurm/config.yaml: where to look up what belongs there

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from r3l.config import ROOT
+from r3l.core.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
 

@@ -12,6 +12,7 @@ from report.runs import write_three_seeds
 from typer.testing import CliRunner
 
 from r3l import cli, config
+from r3l.core.paths import CONFIGS, STORED
 from r3l.workflow import plan as workflow
 
 
@@ -90,7 +91,7 @@ def test_unknown_key_in_a_file_names_file_key_and_fix(monkeypatch, capsys, tmp_p
     copy = tmp_path / "configs"
     for kind in ("tiers", "envs", "methods"):
         (copy / kind).mkdir(parents=True)
-        for path in (config.CONFIGS / kind).glob("*.yaml"):
+        for path in (CONFIGS / kind).glob("*.yaml"):
             (copy / kind / path.name).write_text(path.read_text())
     tier = yaml.safe_load((copy / "tiers" / "nano.yaml").read_text())
     tier["train"]["learning_rte"] = 1
@@ -158,7 +159,7 @@ def test_published_numbers_are_checked_and_ordered(monkeypatch, capsys, tmp_path
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 6
     code, text, _ = run(monkeypatch, capsys, *arguments)
     assert "not 101/140" in text and "author" not in text
-    stored = config.ROOT / "results" / "stored"
+    stored = STORED
     code, text, _ = run(monkeypatch, capsys, "published", "--ordering", "--results", stored, "--json")
     assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}
 
@@ -186,7 +187,7 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
 
 
 def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
-    stored = config.ROOT / "results" / "stored"
+    stored = STORED
     command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", stored, "--offline", "--json")
     code, text, err = run(monkeypatch, capsys, *command)
     assert (code, err) == (0, "")
@@ -195,7 +196,7 @@ def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
 
 
 def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):
-    stored = config.ROOT / "results" / "stored"
+    stored = STORED
     code, text, err = run(monkeypatch, capsys, "table", "table_rltf", "--results", stored, "--json")
     assert (code, err) == (0, "")
     assert {row["env"] for row in json.loads(text)["rows"]} <= {"math", "knights_knaves", "shortest_path"}

@@ -7,7 +7,6 @@ from pydantic import BaseModel
 
 from r3l import config
 from r3l.config import (
-    CONFIGS,
     PROFILES,
     ClusterConfig,
     MethodConfig,
@@ -26,6 +25,7 @@ from r3l.config.resolution import method_class
 from r3l.config.schemas import schemas
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
+from r3l.core.paths import CONFIGS
 from r3l.workflow import plan as workflow
 
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from docs.pages import DOCS, PAGES, prose, text
 
-from r3l.config import ROOT, Run, build_method, names, resolve
+from r3l.config import Run, build_method, names, resolve
+from r3l.core.paths import ROOT
 
 AUDIT = DOCS / "audit.md"
 CITING = ("r3l", "baselines", "envs", "configs", "examples", "tests", "docs")

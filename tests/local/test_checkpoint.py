@@ -4,7 +4,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from r3l.config import STORED_MODELS
+from r3l.core.paths import STORED_MODELS
 from r3l.local.checkpoint import load_model
 from r3l.sft.nano_model import build_model, build_tokenizer
 

@@ -15,8 +15,8 @@ from report.runs import write_run, write_three_seeds
 from typer.testing import CliRunner
 
 from r3l.cli import app
-from r3l.config import ROOT
 from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.paths import ROOT
 from r3l.report import grids, records
 from r3l.report import html as report
 from r3l.report.trajectories import pack, unpack

@@ -10,6 +10,7 @@ import pytest
 from report.runs import write_run
 from rich.console import Console
 
+from r3l.core.paths import ROOT
 from r3l.report import layout, make, records
 from r3l.workflow import plan as workflow
 
@@ -80,7 +81,7 @@ def test_markdown_is_a_whole_table(three_seeds):
 
 
 def test_tags_and_bars_do_not_break_markdown():
-    printed = made(workflow.ROOT / "nowhere", "zero_shot").printed
+    printed = made(ROOT / "nowhere", "zero_shot").printed
     text = layout.to_markdown(printed)
     assert "zero-shot (&lt;answer>)" in text and "<answer>" not in text
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from r3l.config import CONFIGS, ROOT, names
+from r3l.config import names
+from r3l.core.paths import CONFIGS, ROOT
 from r3l.report import options
 
 DOCS = (ROOT / "docs" / "methods.md").read_text()

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from r3l.config import ROOT
+from r3l.core.paths import ROOT
 from r3l.report import budget, make, records
 from r3l.runs.files import read_json, read_jsonl
 from r3l.runs.metrics import base_success

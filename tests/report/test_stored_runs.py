@@ -7,17 +7,18 @@ import shutil
 import pytest
 
 from r3l.core.errors import DataError
+from r3l.core.paths import STORED
 from r3l.report import records, stored
 from r3l.runs.files import read_jsonl
 
-PATHS = [*records.find(records.STORED), *records.find(records.STORED / "smol" / "cpu")]
+PATHS = [*records.find(STORED), *records.find(STORED / "smol" / "cpu")]
 
 
 @pytest.fixture
 def copy(tmp_path):
     """A copy of a stored run with plain lines, as training leaves it."""
     source = PATHS[0].parent
-    target = tmp_path / "results" / source.relative_to(records.STORED)
+    target = tmp_path / "results" / source.relative_to(STORED)
     shutil.copytree(source, target)
     for packed in target.glob("*.gz"):
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))

@@ -11,8 +11,9 @@ from scripted import Scripted, rollout_context
 
 from r3l import config
 from r3l.algorithm import R3L
-from r3l.config import STORED_MODELS, resolve
+from r3l.config import resolve
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.paths import STORED_MODELS
 from r3l.core.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
 from r3l.reflection import reflection_text

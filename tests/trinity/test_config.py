@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from r3l.config import ROOT, build_method, names, resolve
+from r3l.config import build_method, names, resolve
 from r3l.core.errors import ConfigError
+from r3l.core.paths import ROOT
 from r3l.trinity.config import Place, algorithm_name, experiences_per_step, trinity_config
 from r3l.trinity.keys import SOURCES
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from r3l.config import ROOT, build_method, find_model, names, resolve
+from r3l.config import build_method, find_model, names, resolve
 from r3l.config import gpu_memory as memory
+from r3l.core.paths import ROOT
 from r3l.trinity.config import Place, as_yaml, planned_models, trinity_config
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"

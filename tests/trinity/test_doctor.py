@@ -8,8 +8,9 @@ import venv
 
 import pytest
 
-from r3l.config import ROOT, find_model
+from r3l.config import find_model
 from r3l.config import gpu_memory as memory
+from r3l.core.paths import ROOT
 from r3l.trinity import doctor
 
 

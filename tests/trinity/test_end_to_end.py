@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from r3l.config import ROOT
+from r3l.core.paths import ROOT
 from r3l.runs.files import read_jsonl
 from r3l.runs.preemption import EXIT_CODE
 from r3l.trinity.processes import Environment

@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from r3l.cli import app
-from r3l.config import ROOT, resolve
+from r3l.config import resolve
 from r3l.core.errors import CheckpointError, ConfigError
+from r3l.core.paths import ROOT
 from r3l.core.task import tasks_of_step
 from r3l.envs.registry import find_environment
 from r3l.runs.files import append_jsonl, read_jsonl

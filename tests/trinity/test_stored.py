@@ -2,12 +2,13 @@
 
 import pytest
 
-from r3l.report import records, stored
+from r3l.core.paths import STORED
+from r3l.report import stored
 from r3l.runs.files import read_jsonl
 
 CELL = "nano/alfworld/nano/r3l"
-LOCAL = records.STORED / CELL / "seed0"
-TRINITY = records.STORED / "trinity" / f"{CELL}@engine=trinity" / "seed0"
+LOCAL = STORED / CELL / "seed0"
+TRINITY = STORED / "trinity" / f"{CELL}@engine=trinity" / "seed0"
 
 
 def test_every_number_follows_from_its_raw_lines():

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from r3l.config import ROOT, STORED_MODELS, ClusterConfig
+from r3l.config import ClusterConfig
+from r3l.core.paths import ROOT, STORED_MODELS
 from r3l.trinity import slurm
 from r3l.trinity.processes import Environment
 

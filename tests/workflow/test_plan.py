@@ -13,8 +13,8 @@ import zipfile
 import pytest
 import yaml
 
-from r3l.config import ROOT
 from r3l.core.errors import ConfigError
+from r3l.core.paths import ROOT
 from r3l.workflow import plan as workflow
 from r3l.workflow.jobs import Jobs
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image, ImageColor
 from report.runs import write_run
 
-from r3l.config import ROOT
 from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.paths import ROOT
 from r3l.report import figures, records
 from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.palette import look

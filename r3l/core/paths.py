@@ -1,0 +1,34 @@
+"""Where the package's data lies.
+
+In a checkout ``r3l/baselines``, ``r3l/configs``, ``r3l/envs`` and ``r3l/stored`` are links to the folders at its top;
+a wheel holds copies in their place, of the stored results only the start models and the published numbers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from r3l.core.errors import ConfigError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+ROOT = PACKAGE.parent  # the top of a checkout, or what a wheel was installed into
+
+CONFIGS = (PACKAGE / "configs").resolve()
+ENVS = (PACKAGE / "envs").resolve()
+STORED = (PACKAGE / "stored").resolve()  # what this project has measured itself
+STORED_MODELS = STORED / "models"
+PUBLISHED = STORED / "published"
+
+
+def is_checkout() -> bool:
+    """Whether this is a checkout of the project, not an installed wheel."""
+    return (ROOT / "Snakefile").is_file()
+
+
+def checkout() -> Path:
+    """The top of the checkout. Raises ConfigError in an installed wheel."""
+    if not is_checkout():
+        raise ConfigError(
+            f"{ROOT} is no checkout of this project, and the workflow needs one: clone it and run `make setup` there"
+        )
+    return ROOT
