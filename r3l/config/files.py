@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from r3l.core import paths
 from r3l.core.errors import ConfigError
-from r3l.core.paths import CONFIGS
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: seven times as fast, and a grid reads thousands
 
@@ -31,7 +31,7 @@ def folders(kind: str) -> list[Path]:
     code: a method needs no change of this package.
     """
     extra = os.environ.get("R3L_METHODS", "") if kind == "methods" else ""
-    return [CONFIGS / kind, *(Path(folder) for folder in extra.split(os.pathsep) if folder)]
+    return [paths.CONFIGS / kind, *(Path(folder) for folder in extra.split(os.pathsep) if folder)]
 
 
 def names(kind: str) -> list[str]:

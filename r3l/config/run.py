@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from r3l.config import files
 from r3l.config.files import Strict
 from r3l.config.kinds import (
     ComputeDtype,
@@ -24,6 +23,7 @@ from r3l.config.kinds import (
     environment_of,
     find_model,
 )
+from r3l.core import paths
 from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError
 from r3l.core.paths import STORED_MODELS
@@ -132,7 +132,7 @@ def start_of(run: Run) -> str:
 
 def recipe_of(name: str) -> dict[str, Any]:
     """configs/sft/<name>.yaml as it stands, without sources."""
-    path = files.CONFIGS / "sft" / f"{name}.yaml"
+    path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")
     content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))

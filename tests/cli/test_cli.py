@@ -12,6 +12,7 @@ from report.runs import write_three_seeds
 from typer.testing import CliRunner
 
 from r3l import cli, config
+from r3l.core import paths
 from r3l.core.paths import CONFIGS, STORED
 from r3l.workflow import plan as workflow
 
@@ -96,7 +97,7 @@ def test_unknown_key_in_a_file_names_file_key_and_fix(monkeypatch, capsys, tmp_p
     tier = yaml.safe_load((copy / "tiers" / "nano.yaml").read_text())
     tier["train"]["learning_rte"] = 1
     (copy / "tiers" / "nano.yaml").write_text(yaml.safe_dump(tier))
-    monkeypatch.setattr(config.files, "CONFIGS", copy)
+    monkeypatch.setattr(paths, "CONFIGS", copy)
     code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo")
     assert code == 2
     assert "tiers/nano.yaml" in err and "'train.learning_rte'" in err

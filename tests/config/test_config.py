@@ -5,7 +5,6 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from r3l import config
 from r3l.config import (
     PROFILES,
     ClusterConfig,
@@ -23,6 +22,7 @@ from r3l.config import (
 from r3l.config.kinds import EvaluationConfig, SamplingConfig
 from r3l.config.resolution import method_class
 from r3l.config.schemas import schemas
+from r3l.core import paths
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
 from r3l.core.paths import CONFIGS
@@ -38,8 +38,8 @@ def test_every_file_fits_its_schema():
     files["resources"] = [CONFIGS / "resources.yaml"]
     built = schemas()
     assert built.keys() == files.keys() and all(files.values())
-    for stem, paths in files.items():
-        for path in paths:
+    for stem, of_kind in files.items():
+        for path in of_kind:
             jsonschema.validate(yaml.safe_load(path.read_text()), built[stem])
 
 
@@ -232,7 +232,7 @@ def test_unknown_and_missing_keys_of_a_file_are_named():
 def test_a_broken_yaml_file_is_named(tmp_path, monkeypatch):
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "odd.yaml").write_text("method: [")
-    monkeypatch.setattr(config.files, "CONFIGS", tmp_path)
+    monkeypatch.setattr(paths, "CONFIGS", tmp_path)
     with pytest.raises(ConfigError, match=r"odd\.yaml: not valid YAML"):
         load("methods", "odd", MethodConfig)
 

@@ -12,6 +12,7 @@ from scripted import Scripted, rollout_context
 from r3l import config
 from r3l.algorithm import R3L
 from r3l.config import resolve
+from r3l.core import paths
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.paths import STORED_MODELS
 from r3l.core.pool import EnvironmentPool
@@ -128,7 +129,7 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     run = resolve("nano", "math", "grpo", 0)
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})
     (tmp_path / "envs").symlink_to(config.CONFIGS / "envs")
-    monkeypatch.setattr(config.files, "CONFIGS", tmp_path)
+    monkeypatch.setattr(paths, "CONFIGS", tmp_path)
     assert config.start_of(run) == run.model
     with pytest.raises(ConfigError, match="make it with r3l sft tiny --model nano_math"):
         config.start_of(staged)
