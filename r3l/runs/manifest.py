@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from r3l.config import Run, environment_of
+from r3l.core.paths import ROOT, is_checkout
 
 PACKAGES = (
     "torch",

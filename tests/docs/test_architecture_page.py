@@ -6,7 +6,7 @@ import re
 
 from docs.pages import DOCS, text
 
-from r3l.config import ROOT
+from r3l.core.paths import ROOT
 
 PAGE = DOCS / "architecture.md"
 
