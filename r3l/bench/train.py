@@ -11,6 +11,7 @@ import copy
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,18 +20,20 @@ import torch
 
 from r3l.bench.rollout import clock, forget_peak, peak_gib
 from r3l.bench.roofline import roofline
-from r3l.config import Run, start_of
+from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
 from r3l.core.environment import Message
+from r3l.core.method import Method
 from r3l.core.policy import Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, Turn
-from r3l.local.decoding import Decoder, Job
+from r3l.local.decoding import Decoder, GenerationRequest
 from r3l.local.engine import trainer_of
-from r3l.local.precision import lower
+from r3l.local.precision import cast_parameters
 from r3l.local.session import Session, open_session
+from r3l.local.trainer import Trainer
 
 Arm = dict[str, Any]
 
@@ -38,8 +41,8 @@ Arm = dict[str, Any]
 def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
     """Time ``tasks`` groups of ``group`` first responses of ``length`` tokens. Seconds are medians of ``repeats``."""
     with open_session(run, start_of(run), trains=True) as session:
-        chosen = session.package.tasks(run.env_settings.train_task_set)[:tasks]
-        dialogs = [_opening(session, task) for task in chosen]
+        first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
+        dialogs = [_opening(session, task) for task in first_tasks]
         renderer = ChatRenderer(session.tokenizer)
         prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
         report: dict[str, Any] = {
@@ -51,8 +54,9 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
             "response_tokens": len(prompts) * length,
             "repeats": repeats,
         }
-        trainer = trainer_of(run, session)
-        report["ours"] = _timed(lambda number: _ours(session, trainer, chosen, prompts, length, number), repeats)
+        method = build_method(run)
+        ours = _OurStep(session, method, trainer_of(session, method), first_tasks, prompts, length)
+        report["ours"] = _timed(ours, repeats)
         report["plain"] = _timed(lambda number: _plain(session, prompts, length), repeats)
         report["trl"] = _trl(session, dialogs, group, length, repeats)
         _rates(report)
@@ -91,30 +95,48 @@ def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> Arm:
     return arm | {"seconds/step": sum(arm.values()), "peak_gib": peak_gib()}
 
 
-def _ours(
-    session: Session, trainer: Any, tasks: Sequence[Task], prompts: Sequence[list[int]], length: int, number: int
-) -> tuple[float, float]:
-    sampling = Sampling(session.run.sampling.temperature, length)
-    draws = [generator("bench", number, k).random(length) for k in range(len(prompts))]
-    jobs = [Job(None, list(ids), sampling, frozenset(), u) for ids, u in zip(prompts, draws, strict=True)]
-    began = clock()
-    with torch.inference_mode():
-        session.model.eval()
-        Decoder(session.model, jobs, session.tokenizer.eos_token_id, defaultdict(float)).run()
-    middle = clock()
-    size = len(prompts) // len(tasks)
-    groups = [Group(t, [_sampled(t, job, k) for k, job in enumerate(_of(jobs, i, size))]) for i, t in enumerate(tasks)]
-    trainer.step(rows_of(trainer.method, groups))
-    return middle - began, clock() - middle
+@dataclass(frozen=True)
+class _OurStep:
+    """A step of this engine: responses of ``length`` tokens to each prompt, a group of neighbours a task; an update."""
+
+    session: Session
+    method: Method
+    trainer: Trainer
+    tasks: Sequence[Task]
+    prompts: Sequence[list[int]]
+    length: int
+
+    def __call__(self, number: int) -> tuple[float, float]:
+        """Step ``number``; seconds of sampling and of training."""
+        began = clock()
+        requests = self._sample(number)
+        middle = clock()
+        size = len(self.prompts) // len(self.tasks)
+        groups = [
+            Group(
+                task, [_trajectory(task, request, k) for k, request in enumerate(requests[i * size : (i + 1) * size])]
+            )
+            for i, task in enumerate(self.tasks)
+        ]
+        self.trainer.step(rows_of(self.method, groups))
+        return middle - began, clock() - middle
+
+    @torch.inference_mode()
+    def _sample(self, number: int) -> list[GenerationRequest]:
+        sampling = Sampling(self.session.run.sampling.temperature, self.length)
+        draws = [generator("bench", number, k).random(self.length) for k in range(len(self.prompts))]
+        requests = [
+            GenerationRequest(None, list(ids), sampling, frozenset(), u)
+            for ids, u in zip(self.prompts, draws, strict=True)
+        ]
+        self.session.model.eval()
+        Decoder(self.session.model, requests, self.session.tokenizer.eos_token_id, defaultdict(float)).run()
+        return requests
 
 
-def _of(jobs: Sequence[Job], index: int, size: int) -> Sequence[Job]:
-    return jobs[index * size : (index + 1) * size]
-
-
-def _sampled(task: Task, job: Job, member: int) -> Trajectory:
+def _trajectory(task: Task, request: GenerationRequest, member: int) -> Trajectory:
     """A trajectory of one response; every other member is rewarded, so that every row trains."""
-    turn = Turn("", "", tuple(job.pending), tuple(job.ids), tuple(job.logprobs), "length")
+    turn = Turn("", "", tuple(request.pending), tuple(request.ids), tuple(request.logprobs), "length")
     return Trajectory(task, member, "base", [turn], reward=float(member % 2))
 
 
@@ -141,9 +163,9 @@ def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple
     model.train()
     whole_B_T = torch.cat([mask_B_T, torch.ones_like(out_B_T[:, width:])], dim=1)
     logp_B_T = torch.log_softmax(model(input_ids=out_B_T, attention_mask=whole_B_T).logits[:, :-1].float(), dim=-1)
-    chosen_B_T = logp_B_T.gather(2, out_B_T[:, 1:, None]).squeeze(2)[:, width - 1 :]
+    tokens_logp_B_T = logp_B_T.gather(2, out_B_T[:, 1:, None]).squeeze(2)[:, width - 1 :]
     advantages_B = torch.where(torch.arange(len(prompts), device=device) % 2 == 0, -1.0, 1.0)
-    torch.autograd.backward(-(advantages_B[:, None] * chosen_B_T).mean())
+    torch.autograd.backward(-(advantages_B[:, None] * tokens_logp_B_T).mean())
     model.zero_grad(set_to_none=True)  # no update: the other arms sample with the same weights
     return middle - began, clock() - middle
 
@@ -166,7 +188,7 @@ def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, len
             seconds[-1] += clock()
 
     model = copy.deepcopy(session.model)
-    lower(model, torch.float32)  # TRL has its own autocast
+    cast_parameters(model, torch.float32)  # TRL has its own autocast
     rows = [{"prompt": [{"role": m.role, "content": m.content} for m in dialog]} for dialog in dialogs]
     cuda = session.model.device.type == "cuda"
     with tempfile.TemporaryDirectory() as folder:

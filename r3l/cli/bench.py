@@ -69,17 +69,17 @@ def bench_rollout(
     model: Model = None,
     seed: Seed = 0,
     overrides: Overrides = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Training tasks to explore.")] = 8,
+    tasks: Annotated[int, typer.Option(min=1, help="Training tasks to play.")] = 8,
     repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each arm, taken in turn.")] = 3,
-    arms: Annotated[str, typer.Option(help="Of kept, anew, lanes, compiled; ratios are to kept.")] = "kept,anew",
+    arms: Annotated[str, typer.Option(help="Of cached, uncached, compiled; ratios are to cached.")] = "cached,uncached",
     out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The same episodes in several ways: with kept and forked key-value caches (kept), each dialog encoded anew at
-    every turn (anew), in two shares that sample while the other's environments step (lanes), decoded by a compiled
-    step (compiled). Seconds, tokens a second, shares of the time by phase, memory.
+    """The same episodes in several ways: with key-value caches that are kept and forked (cached), each dialog encoded
+    anew at every turn (uncached), decoded by a compiled step (compiled). Seconds, tokens a second, shares of the time
+    by phase, memory.
 
-    Example: `r3l bench rollout --tier smol --arms kept,compiled,lanes`
+    Example: `r3l bench rollout --tier smol --arms cached,compiled`
     """
     from r3l.bench import rollout as bench
 

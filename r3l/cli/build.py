@@ -25,7 +25,8 @@ def sft(
 
     Example: `r3l sft nano --out results/models/nano`
     """
-    from r3l.sft.training import build, place_of
+    from r3l.sft.recipe import place_of
+    from r3l.sft.training import build
 
     target = out or place_of(name, model)
     manifest = build(name, target, workers, model)

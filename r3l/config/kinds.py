@@ -19,11 +19,9 @@ Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
 ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
 
 
-class TrainConfig(Strict):
-    """Optimisation."""
+class OptimizerConfig(Strict):
+    """The optimiser step, of RL and of the supervised stage."""
 
-    steps: int = option(REQUIRED, "optimiser steps", ge=0)
-    tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1)
     lr: float = option(REQUIRED, "learning rate of AdamW", gt=0)
     lr_warmup_steps: int = option(
         0, "steps over which the learning rate grows to lr", "released code: none but for DAPO (audit 0.4, 4.4)", ge=0
@@ -37,6 +35,13 @@ class TrainConfig(Strict):
     gradient_checkpointing: bool = option(
         False, "compute activations again instead of keeping them", "our choice: a nano model needs no such thing"
     )
+
+
+class TrainConfig(OptimizerConfig):
+    """Training by RL."""
+
+    steps: int = option(REQUIRED, "optimiser steps", ge=0)
+    tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1)
     save_every: int = option(5, "steps from checkpoint to checkpoint", "our choice: little is played again", ge=1)
     sync_interval: int = option(
         1, "S: the sampling weights are renewed every S updates", "paper and released code: 1 (audit 0.3, 4.1)", ge=1
@@ -68,9 +73,6 @@ class SamplingConfig(Strict):
         "eager",
         "compiled: torch.compile over caches of fixed shapes (CUDA graphs on a GPU); local engine",
         "our choice: compiling takes minutes",
-    )
-    lanes: int = option(
-        1, "shares of a step's tasks; one samples while the environments of others step; local engine", "default", ge=1
     )
 
 

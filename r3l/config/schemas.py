@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from r3l.config import EnvConfig, MethodConfig, ModelConfig, TierConfig
 from r3l.core.paths import CONFIGS
 from r3l.runs.files import write_json_atomic
-from r3l.sft.training import SFTConfig
+from r3l.sft.recipe import SFTConfig
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 from r3l.workflow.resources import ResourceConfig
 

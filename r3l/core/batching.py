@@ -4,34 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
 
-from r3l.core.method import Batch, LossAggregation, Method
+from r3l.core.method import Batch, Criterion, LossAggregation, Method
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Trajectory
 
 
 @dataclass(frozen=True)
 class Row:
-    """One training sample: a trajectory, or one turn of it; arrays have shape (T,)."""
+    """Tokens to train on: a training sample as the optimiser step needs it; arrays have shape (T,)."""
 
     ids: np.ndarray
     mask: np.ndarray
     weight: np.ndarray
     old_logprobs: np.ndarray
     advantage: float
-    trajectory: Trajectory
-    sft: bool = False
+    sft: bool
 
     @property
-    def idle(self) -> bool:
+    def no_signal(self) -> bool:
         """Contributes nothing to a loss without KL: zero advantage, or no trainable token."""
         return not self.mask.any() or (not self.sft and self.advantage == 0)
 
+    @property
+    def kind(self) -> str:
+        """What its tokens are counted as."""
+        return "sft"
 
-def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "trajectory") -> list[Row]:
+    @property
+    def off_policy(self) -> bool:
+        """Sampled under another context than this one."""
+        return False
+
+    @property
+    def rescore(self) -> bool:
+        """The old log-probs are those of another context: the engine computes them under this one."""
+        return False
+
+
+@dataclass(frozen=True)
+class TrajectoryRow(Row):
+    """The row of a trajectory, or of one turn of it."""
+
+    trajectory: Trajectory
+
+    @property
+    def kind(self) -> str:
+        """That of the trajectory, unless it is imitated."""
+        return "sft" if self.sft else self.trajectory.kind
+
+    @property
+    def off_policy(self) -> bool:
+        """As the trajectory."""
+        return self.trajectory.off_policy
+
+    @property
+    def rescore(self) -> bool:
+        """As the trajectory."""
+        return self.trajectory.rescore
+
+
+R = TypeVar("R", bound=Row)
+
+
+def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "trajectory") -> list[TrajectoryRow]:
     """All rows of a step with their advantages and token weights.
 
     ``traj_mean``: every token weighs 1 / (its trajectory's sampled tokens) / trajectories (paper: 1/|tau|; masked
@@ -40,7 +80,7 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
     ``microbatch_released`` weighs tokens when rows are packed (:func:`microbatches`).
     With ``samples: turn`` every turn is a row of its own, with the weights that its tokens have in the trajectory.
     """
-    rows: list[Row] = []
+    rows: list[TrajectoryRow] = []
     for objective in ("policy", "sft"):
         chosen = [g for g in groups if g.objective == objective]
         trajectories = [t for g in chosen for t in g.trajectories]
@@ -54,10 +94,11 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
     return rows
 
 
-def trainable_rows(method: Method, rows: Sequence[Row]) -> list[Row]:
-    """Rows that an update needs: a KL term moves every row; released micro-batches are diluted by idle ones."""
-    all_count = method.kl_coef > 0 or method.loss_agg == "microbatch_released"
-    return [row for row in rows if all_count or not row.idle]
+def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:
+    """Rows that an update needs: a KL term moves every row; released micro-batches are diluted by rows
+    without signal."""
+    all_count = criterion.kl_coef > 0 or criterion.loss_agg == "microbatch_released"
+    return [row for row in rows if all_count or not row.no_signal]
 
 
 def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
@@ -67,9 +108,9 @@ def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
     return [replace(trajectory, turns=[turn], pivot=int(not trajectory.trains(k)), until=None) for k, turn in turns]
 
 
-def _row(t: Trajectory, weight: float, advantage: float, sft: bool) -> Row:
+def _row(t: Trajectory, weight: float, advantage: float, sft: bool) -> TrajectoryRow:
     mask = t.credit_mask()
-    return Row(t.token_ids(), mask, mask * np.float32(weight), t.old_logprobs(), advantage, t, sft)
+    return TrajectoryRow(t.token_ids(), mask, mask * np.float32(weight), t.old_logprobs(), advantage, sft, t)
 
 
 def _token_weights(trajectories: Sequence[Trajectory], rule: LossAggregation) -> list[float]:
@@ -82,7 +123,7 @@ def _token_weights(trajectories: Sequence[Trajectory], rule: LossAggregation) ->
     return [1 / max(float(t.response_mask().sum()), 1.0) / len(trajectories) for t in trajectories]
 
 
-def microbatches(rows: Sequence[Row], budget: int, rule: LossAggregation = "traj_mean") -> list[list[Row]]:
+def microbatches(rows: Sequence[R], budget: int, rule: LossAggregation = "traj_mean") -> list[list[R]]:
     """Rows sorted by length, cut so that rows x longest <= ``budget`` tokens (a longer row stands alone).
 
     ``microbatch_released``: each micro-batch is a token mean of its own and counts by its share of the rows, so the
@@ -105,7 +146,7 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return parts
 
 
-def _reweighed(row: Row, part: Sequence[Row], rows: int) -> Row:
+def _reweighed(row: R, part: Sequence[R], rows: int) -> R:
     tokens = max(float(sum(r.mask.sum() for r in part)), 1.0)
     return replace(row, weight=row.mask * np.float32(len(part) / rows / tokens))
 
@@ -127,5 +168,5 @@ def collate(rows: Sequence[Row], device: torch.device) -> Batch:
         old_logprobs_B_T=padded([r.old_logprobs for r in rows], torch.float32),
         advantages_B=torch.tensor([r.advantage for r in rows], dtype=torch.float32, device=device),
         sft_B=torch.tensor([r.sft for r in rows], device=device),
-        off_policy_B=torch.tensor([r.trajectory.off_policy for r in rows], device=device),
+        off_policy_B=torch.tensor([r.off_policy for r in rows], device=device),
     )

@@ -40,18 +40,26 @@ class Batch:
     ref_logprobs_B_T: torch.Tensor | None = None
 
 
-class Method(Protocol):
+class Criterion(Protocol):
+    """What a trainer needs: a loss. ``kl_coef`` > 0 asks for a frozen reference; ``loss_agg`` weighs the tokens."""
+
+    kl_coef: float
+    loss_agg: LossAggregation
+
+    def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """Scalar loss of a micro-batch (additive over micro-batches) and additive metrics."""
+        ...
+
+
+class Method(Criterion, Protocol):
     """What an engine needs of an algorithm.
 
-    ``kl_coef`` > 0 makes the engine keep a frozen reference model; ``loss_agg`` chooses the token weights.
     ``trains`` is False for a method that leaves the starting model as it is. ``max_rounds`` > 1 lets the engine
     draw further tasks in place of those whose groups ``keep`` refuses. ``max_rollouts`` is the most that one
     task can cost, ``max_samples`` the most trajectories of it that train.
     """
 
     trains: bool
-    kl_coef: float
-    loss_agg: LossAggregation
     max_rounds: int
 
     @property
@@ -74,10 +82,6 @@ class Method(Protocol):
 
     def advantages(self, group: Group) -> np.ndarray:
         """advantages_G of a policy group, shape (G,). Not called for sft groups."""
-        ...
-
-    def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Scalar loss of a micro-batch (additive over micro-batches) and additive metrics."""
         ...
 
     def describe(self) -> Mapping[str, Any]:

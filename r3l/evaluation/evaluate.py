@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def play_all(
     with progress("evaluating", len(wanted), done=sum(map(len, batches[: len(lines)]))) as advance:
         for batch in batches[len(lines) :]:
             ctx = session.rollout_context((run.seed, "evaluation"), run.evaluation.temperature)
-            trajectories = session.spread(ctx, _one, batch)
+            trajectories = session.concurrently(partial(_one, ctx), batch)
             rows = [episode_row(trajectory) for trajectory in trajectories]
             generated = ctx.counters[GENERATED_TOKENS]
             lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
@@ -98,8 +99,8 @@ def play_all(
     return lines
 
 
-async def _one(ctx: RolloutContext, wanted: tuple[Task, int]) -> Trajectory:
-    task, member = wanted
+async def _one(ctx: RolloutContext, task_and_member: tuple[Task, int]) -> Trajectory:
+    task, member = task_and_member
     episode: Episode = await play(ctx, task, member)
     await episode.close()
     return episode.trajectory

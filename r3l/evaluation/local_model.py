@@ -15,7 +15,7 @@ from r3l.core.seeds import Address
 from r3l.evaluation.benchmarks import Reply
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
-from r3l.local.precision import compute_dtype, device_of, lower
+from r3l.local.precision import cast_parameters, compute_dtype, device_of
 
 
 class LocalModel:
@@ -27,7 +27,7 @@ class LocalModel:
         device = device_of()
         network, tokenizer = load_model(model, device)
         dtype = compute_dtype("bfloat16", device)
-        lower(network, dtype)
+        cast_parameters(network, dtype)
         context = int(network.config.max_position_embeddings)
         if max_tokens >= context:
             raise ConfigError(

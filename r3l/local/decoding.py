@@ -14,6 +14,8 @@ from r3l.core.policy import Sampling
 from r3l.local.kv_cache import BatchCache, Buffers, Column, FixedCache, LayerState
 from r3l.local.precision import vocabulary_logits
 
+SHAPES = 64  # compiled shapes at most; our choice: 8 sizes of batch, 8 lengths
+
 
 def tokens_in(state: list[LayerState] | None) -> int:
     """How many tokens a dialog's caches hold."""
@@ -21,7 +23,7 @@ def tokens_in(state: list[LayerState] | None) -> int:
 
 
 @dataclass
-class Job:
+class GenerationRequest:
     """One response to sample: ``state`` caches what is encoded, ``pending`` is not yet, any of ``stops`` is the last.
 
     ``uniforms`` has a draw for each token. The decoder fills ``ids`` and ``logprobs`` and puts a new ``state``, which
@@ -48,39 +50,40 @@ class Job:
 class Decoder:
     """Samples one batch of responses: one padded forward pass over the pending tokens, then token by token."""
 
-    def __init__(self, model: Any, jobs: list[Job], end_id: int, meter: defaultdict[str, float]) -> None:
-        self.model, self.end_id, self.meter = model, end_id, meter
-        self.jobs = jobs
-        self.live = list(range(len(jobs)))  # batch row -> job
-        prefixes = [job.state for job in jobs]
-        pending = max(len(job.pending) for job in jobs)
-        budget = max(job.sampling.max_tokens for job in jobs)
+    def __init__(
+        self, model: Any, requests: list[GenerationRequest], end_id: int, counts: defaultdict[str, float]
+    ) -> None:
+        self.model, self.end_id, self.counts = model, end_id, counts
+        self.live = list(requests)  # a row each; those that have finished leave
+        prefixes = [request.state for request in requests]
+        pending = max(len(request.pending) for request in requests)
+        budget = max(request.sampling.max_tokens for request in requests)
         self.cache = self._cache(prefixes, pending + budget)
-        self.positions = torch.tensor([tokens_in(job.state) for job in jobs], device=model.device)
+        self.positions = torch.tensor([tokens_in(request.state) for request in requests], device=model.device)
 
     def _cache(self, prefixes: Sequence[list[LayerState] | None], new_columns: int) -> BatchCache:
         return BatchCache(prefixes, new_columns, self.model)
 
     def run(self) -> None:
-        """Fill every job's ids and log-probs and hand it the new caches."""
+        """Fill every request's ids and log-probs and hand it the new caches."""
         logits_B_V = self._forward(*self._padded_pending())
         while True:
             tokens = self._sample(logits_B_V)
-            done = [row for row, j in enumerate(self.live) if self._retire(row, j)]
-            if len(done) == len(self.live):
+            finished = {row for row, request in enumerate(self.live) if self._finish(row, request)}
+            if len(finished) == len(self.live):
                 return
-            if done:
-                tokens = self._drop(done, tokens)
+            if finished:
+                tokens = self._drop(finished, tokens)
             logits_B_V = self._next(tokens)
 
     def _padded_pending(self) -> tuple[torch.Tensor, torch.Tensor]:
-        width = max(len(job.pending) for job in self.jobs)
-        ids = torch.full((len(self.jobs), width), self.end_id)
-        valid = torch.zeros(len(self.jobs), width, dtype=torch.bool)
-        for row, job in enumerate(self.jobs):
-            ids[row, width - len(job.pending) :] = torch.tensor(job.pending)
-            valid[row, width - len(job.pending) :] = True
-            self.meter["encoded"] += len(job.pending)
+        width = max(len(request.pending) for request in self.live)
+        ids = torch.full((len(self.live), width), self.end_id)
+        valid = torch.zeros(len(self.live), width, dtype=torch.bool)
+        for row, request in enumerate(self.live):
+            ids[row, width - len(request.pending) :] = torch.tensor(request.pending)
+            valid[row, width - len(request.pending) :] = True
+            self.counts["encoded"] += len(request.pending)
         return ids.to(self.model.device), valid.to(self.model.device)
 
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
@@ -100,41 +103,40 @@ class Decoder:
             past_key_values=self.cache,
             use_cache=True,
         ).last_hidden_state
-        self.meter["forwards"] += 1
+        self.counts["forwards"] += 1
         return vocabulary_logits(self.model, hidden_B_C_H[:, -1:])[:, 0].double()
 
     def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
         """One token a row by inverting the cumulative distribution at the row's own uniform draw."""
-        jobs = [self.jobs[j] for j in self.live]
-        temperature = torch.tensor([job.sampling.temperature for job in jobs], device=logits_B_V.device)
+        temperature = torch.tensor([request.sampling.temperature for request in self.live], device=logits_B_V.device)
         greedy_B = temperature == 0
         scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
         logp_B_V = torch.log_softmax(logits_B_V / scale, dim=-1)
-        draws = torch.tensor([job.uniforms[len(job.ids)] for job in jobs], device=logits_B_V.device)
-        cumulative = logp_B_V.exp().cumsum(-1)
-        picks = torch.searchsorted(cumulative, draws[:, None] * cumulative[:, -1:], right=True).squeeze(1)
-        tokens = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))
-        chosen = logp_B_V.gather(1, tokens[:, None]).squeeze(1)
-        for job, token, logprob in zip(jobs, tokens.tolist(), chosen.tolist(), strict=True):
-            job.ids.append(token)
-            job.logprobs.append(logprob)
-        return tokens
+        draws = torch.tensor([request.uniforms[len(request.ids)] for request in self.live], device=logits_B_V.device)
+        cumulative_B_V = logp_B_V.exp().cumsum(-1)
+        picks = torch.searchsorted(cumulative_B_V, draws[:, None] * cumulative_B_V[:, -1:], right=True).squeeze(1)
+        tokens_B = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))
+        logprobs_B = logp_B_V.gather(1, tokens_B[:, None]).squeeze(1)
+        for request, token, logprob in zip(self.live, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
+            request.ids.append(token)
+            request.logprobs.append(logprob)
+        return tokens_B
 
-    def _retire(self, row: int, j: int) -> bool:
-        """Whether row's job is done; a done job takes its cache (the last token is not encoded yet)."""
-        job = self.jobs[j]
-        if not job.finished():
+    def _finish(self, row: int, request: GenerationRequest) -> bool:
+        """Whether a row's request is finished; it then takes its cache (the last token is not encoded yet)."""
+        if not request.finished():
             return False
-        job.state = self.cache.row(row)
+        request.state = self.cache.row(row)
         return True
 
-    def _drop(self, done: list[int], tokens: torch.Tensor) -> torch.Tensor:
-        keep: Sequence[int] = [row for row in range(len(self.live)) if row not in set(done)]
-        rows = torch.tensor(keep, device=tokens.device)
-        self.live = [self.live[row] for row in keep]
+    def _drop(self, finished: Set[int], tokens_B: torch.Tensor) -> torch.Tensor:
+        """Go on without the rows of ``finished``; the tokens of those left."""
+        rows_left = [row for row in range(len(self.live)) if row not in finished]
+        self.live = [self.live[row] for row in rows_left]
+        rows = torch.tensor(rows_left, device=tokens_B.device)
         self.cache.keep_rows(rows)
         self.positions = self.positions.index_select(0, rows)
-        return tokens.index_select(0, rows)
+        return tokens_B.index_select(0, rows)
 
 
 class FixedStep:
@@ -158,9 +160,6 @@ class FixedStep:
         with torch._dynamo.config.patch(recompile_limit=SHAPES):
             hidden_R_1_H = self._column(model, cache.layers, cursor, *column)
         return hidden_R_1_H[cache.rows_B, 0]
-
-
-SHAPES = 64  # compiled shapes at most; our choice: 8 sizes of batch, 8 lengths
 
 
 def _column(
@@ -187,10 +186,15 @@ class FixedDecoder(Decoder):
     cache: FixedCache
 
     def __init__(
-        self, step: FixedStep, model: Any, jobs: list[Job], end_id: int, meter: defaultdict[str, float]
+        self,
+        step: FixedStep,
+        model: Any,
+        requests: list[GenerationRequest],
+        end_id: int,
+        counts: defaultdict[str, float],
     ) -> None:
         self._step = step
-        super().__init__(model, jobs, end_id, meter)
+        super().__init__(model, requests, end_id, counts)
 
     def _cache(self, prefixes: Sequence[list[LayerState] | None], new_columns: int) -> BatchCache:
         return FixedCache(prefixes, new_columns, self.model, self._step.buffers)
@@ -198,5 +202,5 @@ class FixedDecoder(Decoder):
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
         hidden_B_H = self._step(self.model, self.cache, tokens_B, self.positions)
         self.positions = self.positions + 1
-        self.meter["forwards"] += 1
+        self.counts["forwards"] += 1
         return vocabulary_logits(self.model, hidden_B_H).double()

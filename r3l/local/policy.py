@@ -7,7 +7,6 @@ shares the batch (up to floating-point rounding, which ``Barrier`` makes reprodu
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import defaultdict
 from typing import Any
@@ -20,9 +19,9 @@ from r3l.core.dialog import TokenDialog
 from r3l.core.policy import PHASES, Completion, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of, uniforms
-from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, Job, tokens_in
+from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, GenerationRequest, tokens_in
 from r3l.local.kv_cache import LayerState
-from r3l.local.oom import SAMPLING_KNOBS, naming_the_knob
+from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
 
 
 class LocalPolicy:
@@ -30,10 +29,9 @@ class LocalPolicy:
 
     ``samples``: ``trajectory`` dialogs only ever append tokens; ``turn`` dialogs are rendered anew by the chat template
     at every turn, for templates that drop earlier thoughts, and encode what differs.
-    ``budget`` tokens, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
-    ``keep_cache=False`` encodes every dialog anew at each turn: the alternative ``r3l bench rollout`` measures.
+    ``use_cache=False`` encodes every dialog anew at each turn: the alternative that ``r3l bench rollout`` measures.
+    ``tokens_per_batch``, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
     ``step`` decodes token by token in place of the eager loop.
-    ``meter`` counts prompt tokens ``encoded``, those of them that were ``fresh``, ``forwards``, and seconds by phase.
     """
 
     def __init__(
@@ -41,47 +39,48 @@ class LocalPolicy:
         model: Any,
         tokenizer: Any,
         max_context: int,
-        keep_cache: bool = True,
+        *,
         samples: Samples = "trajectory",
-        budget: int | None = None,
+        use_cache: bool = True,
+        tokens_per_batch: int | None = None,
         step: FixedStep | None = None,
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
         self.max_context = max_context
-        self.keep_cache = keep_cache
         self.samples = samples
-        self.budget = budget
+        self.use_cache = use_cache
+        self.tokens_per_batch = tokens_per_batch
         self.step = step
         self.barrier = Barrier(self._serve)
-        self.meter: defaultdict[str, float] = defaultdict(float)
+        self.counts: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> LocalConversation:
         """An empty dialog."""
         return LocalConversation(self)
 
+    def take_counts(self) -> dict[str, float]:
+        """What sampling took since the last call: tokens ``appended`` to dialogs and prompt tokens ``encoded`` (more
+        than appended where a dialog was encoded anew), ``forwards`` (passes of the model), ``seconds/<phase>``."""
+        counts = dict(self.counts)
+        self.counts.clear()
+        return counts
+
     @torch.inference_mode()
-    def _serve(self, jobs: list[Job]) -> list[Job]:
+    def _serve(self, requests: list[GenerationRequest]) -> list[GenerationRequest]:
         began = time.perf_counter()
         self.model.eval()
-        widths = [job.columns() for job in jobs]
-        for indices in packed(widths, self.budget or len(jobs) * max(widths)):
-            part = [jobs[k] for k in sorted(indices)]
-            with naming_the_knob(f"in sampling {len(part)} responses together", SAMPLING_KNOBS):
-                self._decoder(part).run()
-        self.meter[f"seconds/{PHASES[jobs[0].sampling.phase]}"] += time.perf_counter() - began
-        return jobs
+        widths = [request.columns() for request in requests]
+        for indices in packed(widths, self.tokens_per_batch or len(requests) * max(widths)):
+            batch = [requests[k] for k in sorted(indices)]
+            with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
+                self._decoder(batch).run()
+        self.counts[f"seconds/{PHASES[requests[0].sampling.phase]}"] += time.perf_counter() - began
+        return requests
 
-    def _decoder(self, jobs: list[Job]) -> Decoder:
-        common = (self.model, jobs, self.renderer.end_id, self.meter)
+    def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
+        common = (self.model, requests, self.renderer.end_id, self.counts)
         return FixedDecoder(self.step, *common) if self.step else Decoder(*common)
-
-    def lane(self) -> LocalPolicy:
-        """This policy with a barrier of its own: dialogs opened here are sampled while those of other lanes wait for
-        their environments, and in batches of their own. Model, buffers and meter are shared."""
-        twin = copy.copy(self)
-        twin.barrier = Barrier(twin._serve)
-        return twin
 
 
 class LocalConversation(TokenDialog):
@@ -105,18 +104,17 @@ class LocalConversation(TokenDialog):
         if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), "context")
         appended = len(prompt) + int(self._last_is_new)
-        self._policy.meter["fresh"] += (
-            appended if self._policy.samples == "trajectory" else len(self._ids) - self.encoded
-        )
+        whole_turns = self._policy.samples == "turn"
+        self._policy.counts["appended"] += len(self._ids) - self.encoded if whole_turns else appended
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on where nothing was said
             self._state = [layer[:, :, :-1] for layer in self._state]
         draws = uniforms(seed_of(*address), sampling.max_tokens)
         stops = self._policy.renderer.stops(sampling.stop)
-        job = Job(self._state, self._ids[self.encoded :], sampling, stops, draws)
-        await self._policy.barrier.request(sampling.phase, address, job)
+        request = GenerationRequest(self._state, self._ids[self.encoded :], sampling, stops, draws)
+        await self._policy.barrier.request(sampling.phase, address, request)
         self._last_is_new = True
-        self._state = job.state if self._policy.keep_cache else None
-        return self._accept(prompt, job.ids, job.logprobs, job.stops)
+        self._state = request.state if self._policy.use_cache else None
+        return self._accept(prompt, request.ids, request.logprobs, request.stops)
 
     def fork(self, turns: int) -> LocalConversation:
         """The dialog after ``turns`` responses; shares the encoded prefix (no copy, no re-encoding)."""

@@ -40,17 +40,16 @@ def compute_dtype(wanted: ComputeDtype, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if wanted == "bfloat16" and device.type == "cuda" else torch.float32
 
 
-def lower(model: Any, dtype: torch.dtype) -> None:
+def cast_parameters(model: Any, dtype: torch.dtype) -> None:
     """Round the parameters to ``dtype``, in place. Not the buffers: rounded rotary frequencies shift late positions."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
 
 
-def keep_activations_out(model: Any) -> None:
+def recompute_activations(model: Any) -> None:
     """Activation checkpointing: backward computes each layer's activations again, forward keeps none."""
-    with (
-        warnings.catch_warnings()
-    ):  # another name from some transformers between 5.17 and 5.23 on; this one works in all
+    with warnings.catch_warnings():
+        # another name from some transformers between 5.17 and 5.23 on; this one works in all
         warnings.simplefilter("ignore", FutureWarning)
         model.gradient_checkpointing_enable()
 
@@ -65,8 +64,8 @@ def vocabulary_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
 class MasterWeights:
     """The float32 weights that the optimiser updates; those of a float32 model are its own.
 
-    Takes a float32 model and leaves it in ``dtype``. A step: ``collect`` after every backward pass, clip and update
-    ``parameters``, ``publish``.
+    Takes a float32 model and leaves it in ``dtype``. A step: ``accumulate_gradients`` after every backward pass, clip
+    and update ``parameters``, ``copy_to_model``.
     """
 
     def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
@@ -76,17 +75,17 @@ class MasterWeights:
         self.parameters: list[torch.nn.Parameter] = self._computed
         if self._separate:
             self.parameters = [torch.nn.Parameter(p.detach().clone()) for p in self._computed]
-            lower(model, dtype)
+            cast_parameters(model, dtype)
 
-    def collect(self) -> None:
-        """Add a micro-batch's gradients to the master_weights'."""
+    def accumulate_gradients(self) -> None:
+        """Add a micro-batch's gradients to those of the master weights."""
         for master, computed in self._pairs():
             if computed.grad is not None:
                 gradient = computed.grad.float()
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 computed.grad = None
 
-    def publish(self) -> None:
+    def copy_to_model(self) -> None:
         """Round the master weights into the model."""
         with torch.no_grad():
             for master, computed in self._pairs():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +20,7 @@ from r3l.envs.base.package import EnvironmentPackage
 from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
-from r3l.local.precision import MasterWeights, compute_dtype, device_of, lower
+from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.runs.context import rollout_context
 from r3l.runs.preemption import StopSignals, stop_signals
 
@@ -29,8 +30,11 @@ Item = TypeVar("Item")
 
 @dataclass
 class Session:
-    """What exploring needs, alive for the length of a command. ``master_weights``: the weights to train, where it
-    does."""
+    """What playing episodes needs, alive for the length of a command.
+
+    ``policy.model`` samples: ``model`` itself, or a copy where the sampling weights lag behind (train.sync_interval).
+    ``master_weights``: the weights to train, where it trains.
+    """
 
     run: Run
     model: Any
@@ -48,34 +52,13 @@ class Session:
         gather = self.policy.barrier.gather
         return rollout_context(self.run, self.policy, self.pool, self.dialogue, gather, address, temperature)
 
-    def spread(
-        self,
-        ctx: RolloutContext,
-        ask: Callable[[RolloutContext, Item], Coroutine[Any, Any, T]],
-        items: Sequence[Item],
-        count: int | None = None,
-    ) -> list[T]:
-        """``ask`` about every item, concurrently; answers in their order.
+    def concurrently(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Sequence[Item]) -> list[T]:
+        """``play`` of every item at the same time, their responses sampled in common batches; results in order."""
 
-        With several lanes (``count``, by default the run's) each takes a share of the items, with barriers of its own:
-        while one samples, the environments of the others step. The ctx's counters are common to all.
-        """
-        count = count or self.run.sampling.lanes
-        lanes = [ctx] if count == 1 else [self._lane(ctx) for _ in range(count)]
+        async def everyone() -> list[T]:
+            return await self.policy.barrier.gather(*[play(item) for item in items])
 
-        async def share(k: int) -> list[T]:
-            found: list[T] = await lanes[k].gather(*[ask(lanes[k], item) for item in items[k::count]])
-            return found
-
-        async def everyone() -> list[list[T]]:
-            return await asyncio.gather(*[share(k) for k in range(count)])
-
-        shares = self.wait(everyone())
-        return [shares[i % count][i // count] for i in range(len(items))]
-
-    def _lane(self, ctx: RolloutContext) -> RolloutContext:
-        policy = self.policy.lane()
-        return replace(ctx, policy=policy, gather=policy.barrier.gather)
+        return self.wait(everyone())
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
@@ -84,15 +67,15 @@ class Session:
             return self.loop.run_until_complete(task)
 
 
-def policy_of(run: Run, network: Any, tokenizer: Any, step: FixedStep | None, keep_cache: bool = True) -> LocalPolicy:
-    """The policy that samples as ``run`` says; ``step`` and ``keep_cache`` are LocalPolicy's."""
+def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_cache: bool = True) -> LocalPolicy:
+    """The policy that samples from ``model`` as ``run`` says; ``step`` and ``use_cache`` are LocalPolicy's."""
     return LocalPolicy(
-        network,
+        model,
         tokenizer,
         run.sampling.max_context,
-        keep_cache=keep_cache,
         samples=run.samples,
-        budget=run.sampling.tokens_per_batch,
+        use_cache=use_cache,
+        tokens_per_batch=run.sampling.tokens_per_batch,
         step=step,
     )
 
@@ -107,15 +90,23 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     network, tokenizer = load_model(model, device)
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None
-    lower(network, dtype)
+    cast_parameters(network, dtype)
+    sampler = copy.deepcopy(network) if trains and run.train.sync_interval > 1 else network
+    step = FixedStep(device) if run.sampling.decoding == "compiled" else None
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     try:
         with stop_signals() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
-            step = FixedStep(device) if run.sampling.decoding == "compiled" else None
-            policy = policy_of(run, network, tokenizer, step)
-            dialogue = dialogue_of(run)
             yield Session(
-                run, network, master_weights, tokenizer, policy, pool, package, dialogue, runner.get_loop(), received
+                run=run,
+                model=network,
+                master_weights=master_weights,
+                tokenizer=tokenizer,
+                policy=policy_of(run, sampler, tokenizer, step),
+                pool=pool,
+                package=package,
+                dialogue=dialogue_of(run),
+                loop=runner.get_loop(),
+                stop_signals=received,
             )
     finally:
         pool.close()

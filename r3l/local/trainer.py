@@ -1,4 +1,4 @@
-"""One optimisation step: gradients accumulated over micro-batches, clipped, AdamW."""
+"""The optimiser step of RL and of the supervised stage: gradients of micro-batches, clipped, AdamW."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from r3l.config import TrainConfig
+from r3l.config import OptimizerConfig
 from r3l.core import losses
 from r3l.core.batching import Row, collate, microbatches, trainable_rows
-from r3l.core.method import Batch, Method
-from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
-from r3l.local.precision import MasterWeights, keep_activations_out, vocabulary_logits
+from r3l.core.method import Batch, Criterion
+from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
+from r3l.local.precision import MasterWeights, recompute_activations, vocabulary_logits
 from r3l.runs import step_metrics
 
 
@@ -27,33 +27,33 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
     Padding stands on the right, so plain causal attention never sees it.
     """
     hidden_B_T_H = model.model(input_ids=ids_B_T, use_cache=False).last_hidden_state
-    wanted = mask_B_T.bool().clone()
-    wanted[:, 0] = False  # nothing stands before the first token
-    before = wanted.roll(-1, dims=1)
-    logits = vocabulary_logits(model, hidden_B_T_H[before]) / temperature
-    chosen = ids_B_T[wanted]
-    logprobs = logits.gather(1, chosen[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
-    out = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
-    return out.masked_scatter(wanted, logprobs)
+    scored_B_T = mask_B_T.bool().clone()
+    scored_B_T[:, 0] = False  # nothing stands before the first token
+    before_B_T = scored_B_T.roll(-1, dims=1)
+    logits = vocabulary_logits(model, hidden_B_T_H[before_B_T]) / temperature
+    tokens = ids_B_T[scored_B_T]
+    logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
+    out_B_T = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
+    return out_B_T.masked_scatter(scored_B_T, logprobs)
 
 
 class LogprobMismatch:
-    """How far the log-probs of training are from those of sampling, on tokens that the policy sampled in this context.
+    """|log-prob in training - log-prob in sampling| (nats), over tokens that the policy sampled in this context.
 
     The weights are the same until the step's one update, so all of it is numerical error; an importance ratio or a KL
-    has this as its floor.
+    cannot be known better than this.
     """
 
     def __init__(self) -> None:
         self.sum, self.max, self.tokens = 0.0, 0.0, 0
 
     def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """A micro-batch; written and distilled rows do not count, whose log-probs belong to no or another context."""
-        counts_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
-        if counts_B_T.any():
-            gap = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[counts_B_T].abs()
-            self.sum, self.max = self.sum + gap.sum().item(), max(self.max, gap.max().item())
-            self.tokens += len(gap)
+        """Count a micro-batch, without rows whose log-probs nobody sampled, or under another context."""
+        sampled_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
+        if sampled_B_T.any():
+            differences = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[sampled_B_T].abs()
+            self.sum, self.max = self.sum + differences.sum().item(), max(self.max, differences.max().item())
+            self.tokens += len(differences)
 
     @property
     def mean(self) -> float:
@@ -68,37 +68,41 @@ class LogprobMismatch:
 class Trainer:
     """Owns the model's optimiser. ``step`` is the only thing that changes the model.
 
-    ``reference``: the frozen start model (for KL). ``sampler``: the model that samples, where it lags behind.
-    ``master_weights``: the float32 weights of a model that computes in another type (r3l.local.precision).
+    ``reference``: the frozen start model (for KL). ``temperature``: that of sampling. ``sampler``: the model that
+    samples, where it lags behind. ``master_weights``: the float32 weights of a model that computes in another type
+    (r3l.local.precision).
     """
 
     def __init__(
         self,
         model: Any,
-        method: Method,
-        config: TrainConfig,
-        reference: Any | None,
+        criterion: Criterion,
+        config: OptimizerConfig,
+        reference: Any | None = None,
         temperature: float = 1.0,
         sampler: Any | None = None,
         master_weights: MasterWeights | None = None,
     ) -> None:
-        self.model, self.method, self.config, self.reference = model, method, config, reference
+        self.model, self.criterion, self.config, self.reference = model, criterion, config, reference
         self.sampler = sampler or model
         self.temperature = temperature
         self.master_weights = master_weights or MasterWeights(model)
         if config.gradient_checkpointing:
-            keep_activations_out(model)
+            recompute_activations(model)
         self.optimizer = torch.optim.AdamW(
             self.master_weights.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
         self.steps_done = 0
 
-    def step(self, rows: Sequence[Row]) -> dict[str, float]:
-        """One update from all rows of a step; metrics. Without a useful row the model stays as it is."""
-        useful = trainable_rows(self.method, rows)
-        metrics: dict[str, float] = defaultdict(float, step_metrics.of_training(rows, useful))
-        if any(row.mask.any() for row in useful):
-            self._update(useful, metrics)
+    def step(self, rows: Sequence[Row], lr: float | None = None) -> dict[str, float]:
+        """One update from all rows of a step; metrics. Without a row that trains the model stays as it is.
+
+        ``lr``: by default the configured one, after its warm-up.
+        """
+        trained = trainable_rows(self.criterion, rows)
+        metrics: dict[str, float] = defaultdict(float, step_metrics.of_training(rows, trained))
+        if any(row.mask.any() for row in trained):
+            self._update(trained, self._warmed_up_lr() if lr is None else lr, metrics)
         elif rows:  # nothing to learn, but every step says how far sampling and training are apart
             metrics |= self.logprob_mismatch(microbatches(rows, self.config.tokens_per_microbatch)[0]).metrics()
         self.steps_done += 1
@@ -110,7 +114,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
-        self.master_weights.publish()
+        self.master_weights.copy_to_model()
         return norm.item()
 
     def sync(self) -> None:
@@ -132,12 +136,12 @@ class Trainer:
 
     def logprob_mismatch(self, rows: Sequence[Row]) -> LogprobMismatch:
         """That of all sampled rows, by a forward pass like training's."""
-        gap = LogprobMismatch()
+        mismatch = LogprobMismatch()
         for part in microbatches(rows, self.config.tokens_per_microbatch):
             batch = collate(part, self.model.device)
             with torch.no_grad():
-                gap.add(batch, token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature))
-        return gap
+                mismatch.add(batch, token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature))
+        return mismatch
 
     def probe_memory(self, longest: int) -> None:
         """A forward and backward pass of the largest micro-batch there can be, so that memory runs out now or never.
@@ -147,50 +151,53 @@ class Trainer:
         rows = max(1, self.config.tokens_per_microbatch // longest)
         ids_B_T = torch.zeros(rows, longest, dtype=torch.int64, device=self.model.device)
         self.model.train()
-        with naming_the_knob(f"in rehearsing a micro-batch of {rows} x {longest} tokens", TRAINING_KNOBS):
+        with out_of_memory_explained(f"in probing a micro-batch of {rows} x {longest} tokens", TRAINING_REMEDY):
             torch.autograd.backward(token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
-        self.master_weights.collect()
+        self.master_weights.accumulate_gradients()
         self.optimizer.zero_grad(set_to_none=True)
 
     def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
         with torch.no_grad():
             return token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T, self.temperature)
 
-    def _update(self, rows: Sequence[Row], metrics: dict[str, float]) -> None:
+    def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        gap = LogprobMismatch()
-        for part in microbatches(rows, self.config.tokens_per_microbatch, self.method.loss_agg):
+        mismatch = LogprobMismatch()
+        for part in microbatches(rows, self.config.tokens_per_microbatch, self.criterion.loss_agg):
             batch = collate(part, self.model.device)
-            rows_tokens = " x ".join(map(str, batch.ids_B_T.shape))
-            with naming_the_knob(f"in training a micro-batch of {rows_tokens} tokens", TRAINING_KNOBS):
-                self._backward(batch, part, gap, metrics)
-            self.master_weights.collect()
-        metrics |= gap.metrics()
-        metrics["grad_norm"] = self.optimizer_step(self.config.lr * self._warmup())
+            size = " x ".join(map(str, batch.ids_B_T.shape))
+            with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
+                self._backward(batch, part, mismatch, metrics)
+            self.master_weights.accumulate_gradients()
+        metrics |= mismatch.metrics()
+        metrics["grad_norm"] = self.optimizer_step(lr)
 
-    def _backward(self, batch: Batch, rows: Sequence[Row], gap: LogprobMismatch, metrics: dict[str, float]) -> None:
-        if self.method.kl_coef > 0:
+    def _backward(
+        self, batch: Batch, rows: Sequence[Row], mismatch: LogprobMismatch, metrics: dict[str, float]
+    ) -> None:
+        if self.criterion.kl_coef > 0:
             batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
         logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
-        gap.add(batch, logprobs_B_T)
-        loss, parts = self.method.loss(self._rescored(batch, rows, logprobs_B_T), logprobs_B_T)
+        mismatch.add(batch, logprobs_B_T)
+        loss, terms = self.criterion.loss(self._rescored(batch, rows, logprobs_B_T), logprobs_B_T)
         torch.autograd.backward(loss)
         metrics["loss"] += loss.item()
-        for key, value in parts.items():  # additive over micro-batches
+        for key, value in terms.items():  # additive over micro-batches
             metrics[key] += value
 
     def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
         """Old log-probs of rows sampled under another context: the sampling policy's under this one."""
-        if not any(row.trajectory.rescore for row in rows):
+        if not any(row.rescore for row in rows):
             return batch
         if self.sampler is self.model:  # one update a step: it still is the policy that sampled
-            fresh_B_T = logprobs_B_T.detach()
+            old_B_T = logprobs_B_T.detach()
         else:
             with torch.no_grad():
-                fresh_B_T = token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T, self.temperature)
-        rescore_B_1 = torch.tensor([[row.trajectory.rescore] for row in rows], device=fresh_B_T.device)
-        return replace(batch, old_logprobs_B_T=torch.where(rescore_B_1, fresh_B_T, batch.old_logprobs_B_T))
+                old_B_T = token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T, self.temperature)
+        rescore_B_1 = torch.tensor([[row.rescore] for row in rows], device=old_B_T.device)
+        old_B_T = torch.where(rescore_B_1, old_B_T, batch.old_logprobs_B_T)
+        return replace(batch, old_logprobs_B_T=old_B_T)
 
-    def _warmup(self) -> float:
-        return min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))
+    def _warmed_up_lr(self) -> float:
+        return self.config.lr * min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))

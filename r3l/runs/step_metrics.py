@@ -11,7 +11,7 @@ import numpy as np
 from r3l.core.trajectory import Group, Trajectory
 
 if TYPE_CHECKING:
-    from r3l.core.batching import Row
+    from r3l.core.batching import Row, TrajectoryRow
 
 Metrics = dict[str, float]
 
@@ -47,7 +47,7 @@ def _entropy(groups: Sequence[Group]) -> float:
     return -_mean(logprobs)
 
 
-def of_rows(rows: Sequence[Row]) -> Metrics:
+def of_rows(rows: Sequence[TrajectoryRow]) -> Metrics:
     """Advantages and token shares of a step.
 
     ``advantage/negative_to_positive`` is sum |A-| / sum A+ over policy rows that train something;
@@ -55,7 +55,7 @@ def of_rows(rows: Sequence[Row]) -> Metrics:
     """
     policy = [row for row in rows if not row.sft]
     advantages = np.asarray([row.advantage for row in policy if row.mask.any()], dtype=float)
-    sampled = sum(sum(len(turn.response_ids) for turn in row.trajectory.turns) for row in policy)
+    sampled = sum(len(turn.response_ids) for row in policy for turn in row.trajectory.turns)
     negative, positive = -advantages[advantages < 0].sum(), advantages[advantages > 0].sum()
     return {
         "advantage/positive_fraction": _mean(list(advantages > 0)),
@@ -76,23 +76,20 @@ def of_training(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
         "rows/no_signal": len(rows) - len(trainable),
     }
     for row in trainable:
-        key = f"trained/{'sft' if row.sft else row.trajectory.kind}"
+        key = f"trained/{row.kind}"
         metrics[key] = metrics.get(key, 0) + int(row.mask.sum())
     return metrics
 
 
-def _inversions(policy: Sequence[Row]) -> int:
+def _inversions(policy: Sequence[TrajectoryRow]) -> int:
     """Rows that get less than another row of their task with a lower reward (audit A-2)."""
+    scores = [(row.trajectory.task.id, row.trajectory.reward, row.advantage) for row in policy]
     best: dict[tuple[str, float], float] = {}
-    for row in policy:
-        key = row.trajectory.task.id, row.trajectory.reward
-        best[key] = max(best.get(key, -np.inf), row.advantage)
+    for task, reward, advantage in scores:
+        best[task, reward] = max(best.get((task, reward), -np.inf), advantage)
     return sum(
-        any(
-            task == row.trajectory.task.id and r < row.trajectory.reward and a > row.advantage + 1e-9
-            for (task, r), a in best.items()
-        )
-        for row in policy
+        any(other == task and r < reward and a > advantage + 1e-9 for (other, r), a in best.items())
+        for task, reward, advantage in scores
     )
 
 

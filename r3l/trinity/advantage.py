@@ -12,7 +12,7 @@ from trinity.buffer.operators import ExperienceOperator
 from trinity.common.experience import Experience
 
 from r3l.config import Run, build_method, locate, validate
-from r3l.core.batching import Row, microbatches, rows_of, trainable_rows
+from r3l.core.batching import TrajectoryRow, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError
 from r3l.core.render import load_tokenizer
 from r3l.runs import step_metrics
@@ -61,7 +61,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         }
         return training_batch(useful, self.experiences, exps[0].info["model_version"]), metrics
 
-    def _weighed(self, rows: list[Row]) -> list[Row]:
+    def _weighed(self, rows: list[TrajectoryRow]) -> list[TrajectoryRow]:
         """Rows as they train. Trinity's trainers pack as they like: a released micro-batch is one row here."""
         if len(rows) > self.experiences:
             raise ConfigError(

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from trinity.common.experience import EID, CustomField, Experience
 
-from r3l.core.batching import Row
+from r3l.core.batching import TrajectoryRow
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, Turn
 
@@ -140,13 +140,13 @@ def _trajectory(experience: Experience, task: Task) -> Trajectory:
     return Trajectory(task=task, turns=turns, attempt=tuple(info["attempt"]), **{name: info[name] for name in PLAIN})
 
 
-def training_batch(rows: Sequence[Row], count: int, model_version: int = 0) -> list[Experience]:
+def training_batch(rows: Sequence[TrajectoryRow], count: int, model_version: int = 0) -> list[Experience]:
     """Exactly ``count`` experiences: the rows (at most as many), then empty ones, which weigh nothing."""
     empty = [_empty(model_version) for _ in range(count - len(rows))]
     return [_of_row(row, number, model_version) for number, row in enumerate(rows)] + empty
 
 
-def _of_row(row: Row, number: int, model_version: int) -> Experience:
+def _of_row(row: TrajectoryRow, number: int, model_version: int) -> Experience:
     t = row.trajectory
     start = max(len(t.turns[0].prompt_ids) if t.turns else 0, 1)  # nothing stands before the first token
     mask = torch.from_numpy(row.mask[start:] > 0)

@@ -20,7 +20,7 @@ from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
 from r3l.local import checkpoint
-from r3l.local.decoding import Decoder, Job, tokens_in
+from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
 from r3l.local.kv_cache import LayerState
 from r3l.local.trainer import Trainer, token_logprobs
 
@@ -71,18 +71,18 @@ class Learner:
     @torch.inference_mode()
     def sample(self, asked: Sequence[Sample]) -> list[tuple[list[int], list[float]]]:
         """Tokens and log-probs of responses, sampled in one batch with the weights of the last ``sync``."""
-        jobs = []
+        requests = []
         for one in asked:
             state = self._caches.longest(one.ids)
             sampling = Sampling(one.temperature, one.max_tokens)
             draws = uniforms(one.seed, one.max_tokens)
             stops = {self.tokenizer.eos_token_id}
-            jobs.append(Job(state, one.ids[tokens_in(state) :], sampling, stops, draws))
+            requests.append(GenerationRequest(state, one.ids[tokens_in(state) :], sampling, stops, draws))
         self.trainer.sampler.eval()
-        Decoder(self.trainer.sampler, jobs, self.tokenizer.eos_token_id, defaultdict(float)).run()
-        for one, job in zip(asked, jobs, strict=True):
-            self._caches.keep([*one.ids, *job.ids[:-1]], job.state)
-        return [(job.ids, job.logprobs) for job in jobs]
+        Decoder(self.trainer.sampler, requests, self.tokenizer.eos_token_id, defaultdict(float)).run()
+        for one, request in zip(asked, requests, strict=True):
+            self._caches.keep([*one.ids, *request.ids[:-1]], request.state)
+        return [(request.ids, request.logprobs) for request in requests]
 
     def logprobs(self, ids: Sequence[int], of_start: bool) -> list[float]:
         """Log-probability of every token given those before it (0 for the first), of the start model or the sampler."""

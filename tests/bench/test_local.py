@@ -63,23 +63,22 @@ def test_a_step_of_every_arm(tmp_path, capsys):
     assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
 
 
-def test_every_way_to_explore_plays_the_same_episodes(tmp_path, capsys):
+def test_every_arm_plays_the_same_episodes(tmp_path, capsys):
     out = tmp_path / "bench.json"
-    options = ["--tasks", "2", "--repeats", "1", "--arms", "kept,anew,lanes", "--set", "method_settings.group_size=4"]
+    options = ["--tasks", "2", "--repeats", "1", "--arms", "cached,uncached", "--set", "method_settings.group_size=4"]
     app(["bench", "rollout", *options, "--out", str(out)], standalone_mode=False)
     report = json.loads(out.read_text())
-    kept, anew, lanes = (report["arms"][arm] for arm in ("kept", "anew", "lanes"))
+    cached, uncached = (report["arms"][arm] for arm in ("cached", "uncached"))
     assert report["same_episodes"] and report["prefix_tokens_reencoded"] == 0
-    assert kept["generated"] == anew["generated"] == lanes["generated"] > 0
-    assert kept["encoded"] == lanes["encoded"] < anew["encoded"] and lanes["forwards"] > kept["forwards"]
+    assert cached["generated"] == uncached["generated"] > 0 and cached["encoded"] < uncached["encoded"]
     for arm in report["arms"].values():
         assert sum(v for k, v in arm.items() if k.startswith("share/")) == pytest.approx(1)
-    assert report["seconds_ratio"]["anew"] == anew["seconds"] / kept["seconds"]
+    assert report["seconds_ratio"]["uncached"] == uncached["seconds"] / cached["seconds"]
 
 
-def test_an_unknown_way_to_explore_is_an_error():
-    with pytest.raises(ConfigError, match="--arms kept,paged: 'paged' is unknown; known: kept, anew, lanes, compiled"):
-        app(["bench", "rollout", "--arms", "kept,paged"], standalone_mode=False)
+def test_an_unknown_arm_is_an_error():
+    with pytest.raises(ConfigError, match="--arms cached,paged: 'paged' is unknown; known: cached, uncached, compiled"):
+        app(["bench", "rollout", "--arms", "cached,paged"], standalone_mode=False)
 
 
 def test_compiled_decoding_is_planned_with_caches_of_rounded_shapes():

@@ -149,10 +149,10 @@ def test_microbatches_respect_the_budget_and_lose_nothing():
         assert all(len(p) == 1 or len(p) * max(len(r.ids) for r in p) <= budget for p in parts)
 
 
-def test_zero_variance_rows_are_idle():
+def test_zero_variance_rows_have_no_signal():
     group = Group(make_trajectory(1).task, [make_trajectory(2), make_trajectory(3)])
-    assert all(row.idle for row in rows_of(GRPO({}), [group]))
-    assert not any(row.idle for row in rows_of(R3L({}), groups()))
+    assert all(row.no_signal for row in rows_of(GRPO({}), [group]))
+    assert not any(row.no_signal for row in rows_of(R3L({}), groups()))
     assert np.isclose(sum(r.weight.sum() for r in rows_of(GRPO({}), groups()[:1])), 1.0)
 
 

@@ -35,7 +35,7 @@ def test_a_winning_walkthrough_through_a_worker_process():
 
 
 def test_an_answer_that_nobody_has_read_is_not_late():
-    """With lanes a worker may answer while a model samples for longer than the deadline, in this very process."""
+    """A worker may answer while this very process samples for longer than the deadline."""
     pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=5.0)
 
     async def asked_before_sampling():

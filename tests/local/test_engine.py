@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from r3l.config import build_method, resolve, start_of
-from r3l.core.barrier import Barrier
+from r3l.config import resolve
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local.engine import train
-from r3l.local.session import open_session
 from r3l.runs import trajectory_log as trajectories
 from r3l.runs.files import locked, read_jsonl
 from r3l.runs.metrics import base_success
@@ -43,39 +41,6 @@ def finished(tmp_path_factory):
     """An uninterrupted run of three steps."""
     run_dir = tmp_path_factory.mktemp("uninterrupted")
     return run_dir, train(small(), run_dir)
-
-
-def test_lanes_explore_the_same_and_sample_while_others_step(tmp_path):
-    """Two lanes: the samples are those of one (float rounding aside, which changes none here), in twice the batches."""
-    counts = {}
-    for lanes in (1, 2):
-        run = resolve("nano", "alfworld", "r3l", 0, overrides=[*SMALL, f"sampling.lanes={lanes}"])
-        with open_session(run, start_of(run)) as session:
-            method, tasks = build_method(run), session.package.tasks(run.env_settings.train_task_set)[:4]
-            served, waiting = [], []
-            observed(session.policy, session.pool, served, waiting)
-            found = session.spread(
-                session.rollout_context((0, "lanes"), 1.0), lambda lane, task, m=method: m.explore(task, lane), tasks
-            )
-        ids = [[t.token_ids().tolist() for g in groups for t in g.trajectories] for groups in found]
-        assert [groups[0].task for groups in found] == tasks
-        counts[lanes] = (ids, len(served), sum(n > 0 for n in waiting))
-    assert counts[1][0] == counts[2][0]
-    assert counts[2][1] > counts[1][1]
-    assert counts[1][2] == 0 < counts[2][2]
-
-
-def observed(policy, pool, served, waiting):
-    """Note each batch's size, and how many calls of environments were under way when it began."""
-    serve = type(policy)._serve
-
-    def noting(self, jobs):
-        served.append(len(jobs))
-        waiting.append(len(pool._answers))
-        return serve(self, jobs)
-
-    policy.__class__ = type("Observed", (type(policy),), {"_serve": noting})
-    policy.barrier = Barrier(policy._serve)
 
 
 def test_a_run_leaves_what_the_design_says(finished):

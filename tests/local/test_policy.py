@@ -1,4 +1,4 @@
-"""Sampling with kept caches equals sampling from scratch; forks share, close forgets."""
+"""Sampling with caches equals sampling from scratch; forks share, close forgets."""
 
 import asyncio
 import shutil
@@ -16,17 +16,17 @@ SAMPLING = Sampling(1.0, 8)
 
 def talk(policy, dialogs=5, turns=3):
     async def one(i):
-        conversation, found = policy.open(), []
+        conversation, completions = policy.open(), []
         for t in range(turns):
             conversation.add(Message("user", f"You arrive at desk {i + t}." * (1 + i % 2)))
-            found.append(await conversation.respond(SAMPLING, ("x", i, t)))
+            completions.append(await conversation.respond(SAMPLING, ("x", i, t)))
         twin = conversation.fork(1)
         twin.add(Message("user", "again"))
-        found.append(await twin.respond(SAMPLING, ("fork", i)))
+        completions.append(await twin.respond(SAMPLING, ("fork", i)))
         after = conversation.fork(turns)  # as a reflection does: the last sampled token is encoded here first
         after.add(Message("user", "Reflect."))
         await after.respond(SAMPLING, ("after", i))
-        return found, conversation, twin
+        return completions, conversation, twin
 
     async def everyone():
         return await policy.barrier.gather(*[one(i) for i in range(dialogs)])
@@ -36,8 +36,8 @@ def talk(policy, dialogs=5, turns=3):
 
 def test_cache_changes_nothing_and_encodes_each_token_once(nano):
     model, tokenizer = nano
-    kept, anew = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, keep_cache=False)
-    with_cache, without = talk(kept), talk(anew)
+    cached, uncached = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, use_cache=False)
+    with_cache, without = talk(cached), talk(uncached)
     for (a, conversation, twin), (b, _, _) in zip(with_cache, without, strict=True):
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         for x, y in zip(a, b, strict=True):
@@ -45,20 +45,22 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
         # everything but the last sampled token has been encoded exactly once
         assert conversation.encoded == len(conversation._ids) - 1
         assert twin.encoded == len(twin._ids) - 1
-    assert kept.meter["encoded"] == kept.meter["fresh"] == anew.meter["fresh"] < anew.meter["encoded"]
+    a, b = cached.take_counts(), uncached.take_counts()
+    assert a["encoded"] == a["appended"] == b["appended"] < b["encoded"]
+    assert cached.take_counts() == {}
 
 
 def test_a_token_budget_cuts_batches_and_changes_no_sample(nano):
     """The longest dialog has 80 tokens or so: 100 hold one or two dialogs, so five take several batches."""
     model, tokenizer = nano
-    together, apart = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, budget=100)
+    together, apart = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, tokens_per_batch=100)
     assert_same(talk(together), talk(apart))
-    assert apart.meter["forwards"] > together.meter["forwards"]
-    assert apart.meter["encoded"] == together.meter["encoded"]
+    small, large = apart.take_counts(), together.take_counts()
+    assert small["forwards"] > large["forwards"] and small["encoded"] == large["encoded"]
 
 
-def assert_same(expected, found):
-    for (a, *_), (b, *_) in zip(expected, found, strict=True):
+def assert_same(expected, sampled):
+    for (a, *_), (b, *_) in zip(expected, sampled, strict=True):
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         for x, y in zip(a, b, strict=True):
             assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
@@ -82,16 +84,6 @@ def test_compiled_decoding_samples_the_same(nano):
     model, tokenizer = nano
     compiled = LocalPolicy(model, tokenizer, 512, step=FixedStep(model.device))
     assert_same(talk(LocalPolicy(model, tokenizer, 512)), talk(compiled))
-
-
-def test_lanes_sample_the_same_and_share_the_meter(nano):
-    model, tokenizer = nano
-    whole = LocalPolicy(model, tokenizer, 512)
-    lane = whole.lane()
-    expected = talk(whole, dialogs=4)
-    encoded = whole.meter["encoded"]
-    assert_same(expected, talk(lane, dialogs=4))
-    assert lane.barrier is not whole.barrier and whole.meter["encoded"] == 2 * encoded
 
 
 def test_logprobs_are_those_of_a_plain_forward_pass(nano):

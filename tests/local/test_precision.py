@@ -14,7 +14,7 @@ from r3l.core.errors import ConfigError, EngineError
 from r3l.core.method import Batch
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint, precision
-from r3l.local.oom import TRAINING_KNOBS, naming_the_knob
+from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, vocabulary_logits
 from r3l.local.trainer import LogprobMismatch, Trainer
 
@@ -29,7 +29,7 @@ def weight(value):
     return model
 
 
-def test_updates_too_small_for_bfloat16_add_up_in_the_masters():
+def test_updates_too_small_for_bfloat16_add_up_in_the_master_weights():
     """Near 1 bfloat16 steps by 2**-7 = 0.0078: one update of 0.001 is lost to it, four are not."""
     model = weight(1.0)
     master_weights = MasterWeights(model, torch.bfloat16)
@@ -37,7 +37,7 @@ def test_updates_too_small_for_bfloat16_add_up_in_the_masters():
     for updates, seen in ((1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0078125)):
         with torch.no_grad():
             master += 0.001
-        master_weights.publish()
+        master_weights.copy_to_model()
         assert master.item() == pytest.approx(1 + updates / 1000)
         assert model.weight.dtype == torch.bfloat16 and model.weight.item() == seen
 
@@ -48,7 +48,7 @@ def test_gradients_of_micro_batches_are_added_in_float32():
     master_weights = MasterWeights(model, torch.bfloat16)
     for gradient in (256.0, 1.0):
         model.weight.grad = torch.full((1, 1), gradient, dtype=torch.bfloat16)
-        master_weights.collect()
+        master_weights.accumulate_gradients()
         assert model.weight.grad is None
     assert master_weights.parameters[0].grad.item() == 257.0
 
@@ -58,22 +58,22 @@ def test_a_float32_model_is_its_own_master():
     master_weights = MasterWeights(model)
     assert master_weights.parameters[0] is model.weight
     model.weight.grad = torch.ones(1, 1)
-    master_weights.collect()
-    master_weights.publish()
+    master_weights.accumulate_gradients()
+    master_weights.copy_to_model()
     assert model.weight.grad.item() == 1.0 and model.weight.item() == pytest.approx(0.1)
 
 
 def test_rotary_frequencies_are_not_rounded(nano):
     model = copy.deepcopy(nano[0])
     before = {name: b.clone() for name, b in model.named_buffers()}
-    precision.lower(model, torch.bfloat16)
+    precision.cast_parameters(model, torch.bfloat16)
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     assert before and all(torch.equal(before[name], b) for name, b in model.named_buffers())
 
 
 def test_logits_are_float32_sums_of_rounded_factors(nano):
     model = copy.deepcopy(nano[0])
-    precision.lower(model, torch.bfloat16)
+    precision.cast_parameters(model, torch.bfloat16)
     hidden = torch.randn(3, model.config.hidden_size).bfloat16()
     logits = vocabulary_logits(model, hidden)
     expected = hidden.double() @ model.lm_head.weight.double().T
@@ -94,10 +94,10 @@ def test_a_gpu_that_is_not_there_is_an_error():
         precision.device_of("cuda")
 
 
-def test_a_step_computed_in_bfloat16_moves_the_masters_and_resumes_exactly(nano, tmp_path):
+def test_a_step_computed_in_bfloat16_moves_the_master_weights_and_resumes_exactly(nano, tmp_path):
     model = copy.deepcopy(nano[0])
     start = copy.deepcopy(model.state_dict())
-    trainer = Trainer(model, METHOD, CONFIG, None, master_weights=MasterWeights(model, torch.bfloat16))
+    trainer = Trainer(model, METHOD, CONFIG, master_weights=MasterWeights(model, torch.bfloat16))
     rows = rows_of(METHOD, [Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])])
     metrics = trainer.step(rows)
     master_weights = trainer.master_weights.state_dict()
@@ -111,7 +111,7 @@ def test_a_step_computed_in_bfloat16_moves_the_masters_and_resumes_exactly(nano,
     kept = load_file(saved / "model.safetensors")
     assert all(torch.equal(kept[name], master_weights[name]) for name in master_weights)
     again, _ = checkpoint.load_model(str(saved), torch.device("cpu"))
-    resumed = Trainer(again, METHOD, CONFIG, None, master_weights=MasterWeights(again, torch.bfloat16))
+    resumed = Trainer(again, METHOD, CONFIG, master_weights=MasterWeights(again, torch.bfloat16))
     checkpoint.load_trainer(saved, resumed, 1)
     for one in (trainer, resumed):
         one.step(rows)
@@ -121,22 +121,22 @@ def test_a_step_computed_in_bfloat16_moves_the_masters_and_resumes_exactly(nano,
     )
 
 
-def test_the_gap_counts_what_was_sampled_in_this_context():
+def test_the_mismatch_counts_what_was_sampled_in_this_context():
     """Row 0 counts (0.5 and 0.25; its last token is masked); sft and off-policy rows do not."""
     old_B_T = torch.tensor([[0.0, -1.0, -2.0, -9.0]] * 3)
     new = torch.tensor([[0.0, -1.5, -1.75, -1.0]] * 3)
     mask_B_T = torch.tensor([[0.0, 1.0, 1.0, 0.0]] * 3)
     sft_B, off_policy_B = torch.tensor([False, True, False]), torch.tensor([False, False, True])
     batch = Batch(mask_B_T.long(), mask_B_T, mask_B_T, old_B_T, torch.ones(3), sft_B, off_policy_B)
-    gap = LogprobMismatch()
-    gap.add(batch, new)
-    assert gap.metrics() == {"logprob_mismatch/mean": 0.375, "logprob_mismatch/max": 0.5}
+    mismatch = LogprobMismatch()
+    mismatch.add(batch, new)
+    assert mismatch.metrics() == {"logprob_mismatch/mean": 0.375, "logprob_mismatch/max": 0.5}
     assert LogprobMismatch().metrics() == {}
 
 
-def test_a_rehearsal_changes_nothing(nano):
+def test_probing_the_memory_changes_nothing(nano):
     model = copy.deepcopy(nano[0])
-    trainer = Trainer(model, METHOD, CONFIG, None)
+    trainer = Trainer(model, METHOD, CONFIG)
     trainer.probe_memory(8)
     assert all(p.grad is None for p in model.parameters())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), nano[0].parameters(), strict=True))
@@ -148,15 +148,15 @@ def test_recomputed_activations_give_the_same_step(nano):
     for recompute in (False, True):
         model = copy.deepcopy(nano[0])
         config = CONFIG.model_copy(update={"gradient_checkpointing": recompute})
-        Trainer(model, METHOD, config, None).step(rows)
+        Trainer(model, METHOD, config).step(rows)
         stepped.append(model)
     assert all(layer.gradient_checkpointing for layer in stepped[1].model.layers)
     assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in stepped), strict=True))
 
 
-def test_out_of_memory_names_the_knob():
+def test_out_of_memory_says_what_to_set():
     with (
         pytest.raises(EngineError, match=r"out of GPU memory in training .*lower train.tokens_per_microbatch"),
-        naming_the_knob("in training", TRAINING_KNOBS),
+        out_of_memory_explained("in training", TRAINING_REMEDY),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")

@@ -18,8 +18,8 @@ def test_they_agree_in_float32():
 
 
 def test_a_trainer_at_another_temperature_is_found(monkeypatch):
-    def warmer(run, session):
-        trainer = trainer_of(run, session)
+    def warmer(session, method):
+        trainer = trainer_of(session, method)
         trainer.temperature = 1.0  # sampling: 0.7
         return trainer
 

@@ -104,11 +104,11 @@ def test_turn_sampling_reuses_what_it_can_and_samples_the_same(nano, template):
     tokenizer = copy.deepcopy(tokenizer)
     if template:
         tokenizer.chat_template = template
-    kept, anew = (LocalPolicy(model, tokenizer, 512, keep_cache=k, samples="turn") for k in (True, False))
-    (a, _), (b, _) = talk(kept), talk(anew)
+    cached, uncached = (LocalPolicy(model, tokenizer, 512, use_cache=k, samples="turn") for k in (True, False))
+    (a, _), (b, _) = talk(cached), talk(uncached)
     assert [x.response_ids for x in a] == [x.response_ids for x in b]
     assert [x.prompt_ids for x in a] == [x.prompt_ids for x in b]
-    assert kept.meter["encoded"] < anew.meter["encoded"]
+    assert cached.take_counts()["encoded"] < uncached.take_counts()["encoded"]
     for completion in a:  # the log-probs are those of one plain forward pass over the sample
         ids = torch.tensor([*completion.prompt_ids, *completion.response_ids])
         with torch.no_grad():

@@ -18,8 +18,9 @@ from r3l.core.paths import STORED_MODELS
 from r3l.core.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
 from r3l.reflection import reflection_text
-from r3l.sft import training as sft
+from r3l.sft import recipe as recipes
 from r3l.sft.examples import documents_of
+from r3l.sft.training import build
 
 
 def phase(first, lr):
@@ -37,10 +38,10 @@ def phase(first, lr):
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
     """Writes a recipe of the phases given, for mathematics."""
-    stored = yaml.safe_load((sft.CONFIGS / "sft" / "nano_math.yaml").read_text())
+    stored = yaml.safe_load((recipes.CONFIGS / "sft" / "nano_math.yaml").read_text())
     error_rates = stored["phases"][0]["error_rates"]
     (tmp_path / "sft").mkdir()
-    monkeypatch.setattr(sft, "CONFIGS", tmp_path)
+    monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
 
     def write(*phases):
         changed = {
@@ -55,32 +56,32 @@ def recipe(tmp_path, monkeypatch):
 
 def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_path):
     recipe(phase(0, 1e-3), phase(16, 5e-4))
-    whole = sft.build("tiny", tmp_path / "whole", workers=1)
-    recipe_of_both = sft.load_config("tiny")
+    whole = build("tiny", tmp_path / "whole", workers=1)
+    recipe_of_both = recipes.load_config("tiny")
     recipe(phase(0, 1e-3))  # the first phase alone is what a cut off build leaves
-    sft.build("tiny", tmp_path / "cut", workers=1)
+    build("tiny", tmp_path / "cut", workers=1)
     path = tmp_path / "cut" / "sft.json"
     left = json.loads(path.read_text())
     path.write_text(json.dumps({**left, "config": recipe_of_both.model_dump(mode="json")}))
     recipe(phase(0, 1e-3), phase(16, 5e-4))
-    resumed = sft.build("tiny", tmp_path / "cut", workers=1)
+    resumed = build("tiny", tmp_path / "cut", workers=1)
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert whole["weights_sha256"] == resumed["weights_sha256"] and len(resumed["examples"]) == 2
     with pytest.raises(DataError, match="already holds a model"):
-        sft.build("tiny", tmp_path / "cut", workers=1)
+        build("tiny", tmp_path / "cut", workers=1)
 
 
 def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
     recipe(phase(0, 1e-3))
-    sft.build("tiny", tmp_path / "old", workers=1)
+    build("tiny", tmp_path / "old", workers=1)
     recipe(phase(0, 2e-3), phase(16, 5e-4))
     with pytest.raises(DataError, match="of another configuration"):
-        sft.build("tiny", tmp_path / "old", workers=1)
+        build("tiny", tmp_path / "old", workers=1)
     recipe(phase(0, 1e-3), phase(16, 5e-4))
     (tmp_path / "old" / "model.safetensors").write_bytes(b"")
     with pytest.raises(DataError, match="not the one that"):
-        sft.build("tiny", tmp_path / "old", workers=1)
+        build("tiny", tmp_path / "old", workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     recipe(phase(0, 1e-3))
     path = tmp_path / "sft" / "tiny.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "nano_math", "max_tokens": 70}))
-    target = sft.place_of("tiny")
+    target = recipes.place_of("tiny")
     assert target == tmp_path / "cache" / "models" / "nano_math-tiny"
     run = resolve("nano", "math", "grpo", 0)
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})
@@ -133,7 +134,7 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     assert config.start_of(run) == run.model
     with pytest.raises(ConfigError, match="make it with r3l sft tiny --model nano_math"):
         config.start_of(staged)
-    made = sft.build("tiny", target, workers=1)
+    made = build("tiny", target, workers=1)
     assert config.start_of(staged) == str(target)
     assert made["examples"][0]["too_long"] > 0
     start, taught = (load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "nano_math", target))

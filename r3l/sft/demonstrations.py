@@ -1,0 +1,45 @@
+"""Demonstrations of a phase, played in worker processes, as untokenised dialogs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from multiprocessing import get_context
+
+from r3l.envs.registry import find_environment
+from r3l.runs.progress import tracked
+from r3l.sft.examples import Part, documents_of
+from r3l.sft.recipe import SFTConfig, SFTPhase
+
+TASKS_PER_JOB = 16  # our choice
+Document = tuple[str, list[Part]]  # its kind, and what is said in it
+
+
+def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
+    """The documents of a phase, in the same order whatever the number of workers."""
+    end = phase.first_task + phase.tasks
+    jobs = [
+        (config, phase, range(start, min(start + TASKS_PER_JOB, end)))
+        for start in range(phase.first_task, end, TASKS_PER_JOB)
+    ]
+    with get_context("spawn").Pool(workers) as pool:
+        return [
+            document
+            for documents in tracked(pool.imap(_documents, jobs), "demonstrations", len(jobs))
+            for document in documents
+        ]
+
+
+def texts(documents: Iterable[Document]) -> Iterator[str]:
+    """Every message and response."""
+    for _, parts in documents:
+        for messages, response, _ in parts:
+            yield from (message.content for message in messages)
+            yield response
+
+
+def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:
+    config, phase, tasks = job
+    environment = find_environment(config.env)
+    demonstrations = environment.demonstrations(tasks, phase.variants, config.max_turns, phase.error_rates)
+    dialogue = config.dialogue()
+    return [document for d in demonstrations for document in documents_of(dialogue, d, config.guidance)]

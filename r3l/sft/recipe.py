@@ -1,0 +1,82 @@
+"""configs/sft/<name>.yaml: what a supervised stage teaches, phase by phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field
+
+from r3l.config import ComputeDtype, Device, OptimizerConfig, Strict, sft_folder, validate
+from r3l.core.environment import Dialogue
+from r3l.core.paths import CONFIGS, STORED_MODELS
+from r3l.envs.registry import find_environment
+from r3l.reflection import GuidanceForm
+
+
+class SFTPhase(Strict):
+    """Tasks demonstrated with the same error rates, and supervised steps on them (AdamW anew, cosine schedule)."""
+
+    first_task: int = Field(ge=0)
+    tasks: int = Field(ge=1)
+    variants: int = Field(ge=1, description="demonstrations of each task")
+    error_rates: dict[str, float] = Field(description="how the environment's scripted experts err; its own keys")
+    steps: int = Field(ge=1)
+    decay_steps: int = Field(ge=1, description="length of the cosine; may be longer than the phase")
+    warmup_steps: int = Field(ge=0)
+    lr: float = Field(gt=0)
+
+
+class SFTConfig(Strict):
+    """configs/sft/<name>.yaml."""
+
+    name: str
+    env: str
+    seed: int
+    max_turns: int = Field(ge=1)
+    threads: int = Field(ge=1)
+    tokens_per_step: int = Field(ge=1)
+    model: str | None = Field(
+        None, description="what is taught, as `r3l train --model`; none: a nano model, made first"
+    )
+    prompts: Literal["compact", "released"] = "compact"
+    guidance: GuidanceForm = Field("suggestion", description="what of a review guides a retry, as R3L's option")
+    max_tokens: int | None = Field(None, ge=1, description="of an SFT example; longer ones are left out, and counted")
+    tokens_per_microbatch: int | None = Field(
+        None, ge=1, description="of one forward and backward pass, padding counted; none: a quarter of a step"
+    )
+    gradient_checkpointing: bool = False
+    device: Device = "cpu"
+    compute_dtype: ComputeDtype = "float32"
+    prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
+    retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
+    review_share: float = Field(0, ge=0, le=1, description="share of tokens from reviews; compact ones end an episode")
+    phases: list[SFTPhase] = Field(min_length=1)
+    sources: dict[str, str]
+
+    def optimizer(self, phase: SFTPhase) -> OptimizerConfig:
+        """That of a phase. Our choice: AdamW's second moment averages over 20 steps, since a phase has few."""
+        return OptimizerConfig(
+            lr=phase.lr,
+            lr_warmup_steps=phase.warmup_steps,
+            betas=(0.9, 0.95),
+            tokens_per_microbatch=self.tokens_per_microbatch or max(1, self.tokens_per_step // 4),
+            gradient_checkpointing=self.gradient_checkpointing,
+        )
+
+    def dialogue(self) -> Dialogue:
+        """The text side of its environment."""
+        return find_environment(self.env).dialogue(self.prompts, self.max_turns)
+
+
+def load_config(name: str) -> SFTConfig:
+    """Read configs/sft/<name>.yaml."""
+    path = CONFIGS / "sft" / f"{name}.yaml"
+    return validate(SFTConfig, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+
+
+def place_of(name: str, model: str | None = None) -> Path:
+    """Where the model that ``name`` builds lies by default: nano models in the repository, others in the cache."""
+    base = model or load_config(name).model
+    return sft_folder(base, name) if base else STORED_MODELS / name

@@ -1,0 +1,80 @@
+"""The model that a supervised stage builds: its weights in memory, its folder on disk with the manifest sft.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError
+from r3l.local.checkpoint import load_model
+from r3l.local.precision import MasterWeights, compute_dtype, device_of
+from r3l.runs.files import read_json, sha256_of, write_json_atomic
+from r3l.runs.manifest import commit, hardware, versions
+from r3l.sft.nano_model import build_model, build_tokenizer
+from r3l.sft.recipe import SFTConfig
+
+MANIFEST, WEIGHTS = "sft.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class StartModel:
+    """A causal LM of transformers in training, with its tokenizer and float32 weights."""
+
+    network: Any
+    tokenizer: Any
+    master_weights: MasterWeights
+
+    @classmethod
+    def load(cls, model: str, config: SFTConfig) -> StartModel:
+        """A model that is there: stored, of configs/models, a folder or a hub id."""
+        device = device_of(config.device)
+        network, tokenizer = load_model(model, device)
+        return cls(network, tokenizer, MasterWeights(network, compute_dtype(config.compute_dtype, device)))
+
+    @classmethod
+    def new(cls, texts: Iterable[str], config: SFTConfig) -> StartModel:
+        """A nano model with random weights, its tokenizer trained on ``texts``."""
+        tokenizer = build_tokenizer(texts)
+        device = device_of(config.device)
+        network = build_model(tokenizer, config.seed).to(device)  # type: ignore[arg-type]
+        return cls(network, tokenizer, MasterWeights(network, compute_dtype(config.compute_dtype, device)))
+
+
+def begun(config: SFTConfig, out: Path) -> dict[str, Any]:
+    """The manifest in ``out`` if its phases are this config's first ones, else a new one for an empty folder."""
+    new: dict[str, Any] = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
+    if not out.exists() or not any(out.iterdir()):
+        return new
+    path = out / MANIFEST
+    old = read_json(path) if path.is_file() else new
+    phases = len(old["loss"])
+    if not 0 < phases < len(config.phases):
+        raise DataError(f"{out} already holds a model; move it away or give another folder with --out")
+    if _of_first_phases(old["config"], phases) != _of_first_phases(new["config"], phases):
+        raise DataError(f"{path}: its {phases} finished phases are of another configuration; move {out} away")
+    if old["weights_sha256"] != sha256_of(out / WEIGHTS):
+        raise DataError(f"{out / WEIGHTS} is not the one that {path.name} describes; move {out} away")
+    return {**new, "examples": old["examples"], "loss": old["loss"]}
+
+
+def _of_first_phases(config: dict[str, Any], count: int) -> dict[str, Any]:
+    """What the first ``count`` phases depend on."""
+    return {**config, "phases": config["phases"][:count], "sources": None}
+
+
+def store(out: Path, model: StartModel, manifest: dict[str, Any]) -> None:
+    """Write weights, tokenizer and ``manifest``, which gets what can be said of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    model.network.save_pretrained(out, state_dict=model.master_weights.state_dict())
+    model.tokenizer.save_pretrained(out)
+    manifest |= {
+        "command": f"r3l sft {manifest['config']['name']}",
+        "parameters": sum(p.numel() for p in model.network.parameters()),
+        "weights_sha256": sha256_of(out / WEIGHTS),
+        "versions": versions(),
+        "hardware": hardware(),
+        "commit": commit(),
+    }
+    write_json_atomic(out / MANIFEST, manifest)
