@@ -7,7 +7,7 @@ from pathlib import Path
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
 from r3l.envs.base.options import Options
-from r3l.envs.base.package import Curriculum, EnvironmentPackage
+from r3l.envs.base.package import Demonstrator, EnvironmentPackage
 
 
 class Alfworld(EnvironmentPackage[Options]):
@@ -40,7 +40,7 @@ class Alfworld(EnvironmentPackage[Options]):
 
         return validate.build(name)
 
-    def curriculum(self) -> Curriculum:
-        from r3l.envs.alfworld.demonstrations import CURRICULUM
+    def demonstrator(self) -> Demonstrator:
+        from r3l.envs.alfworld.demonstrations import DEMONSTRATOR
 
-        return CURRICULUM
+        return DEMONSTRATOR

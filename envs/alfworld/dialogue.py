@@ -72,14 +72,14 @@ class AlfworldDialogue(TaggedDialogue):
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, who reads the observed texts alone; None for crowd-sourced wordings."""
-        from r3l.envs.alfworld.expert import HouseBelief
+        from r3l.envs.alfworld.expert import AlfworldExpert
         from r3l.envs.scripted.expert import criticise
 
         try:
             goal = parse_goal(str(transcript.task.payload.get("goal_text", "")))
         except DataError:
             return None
-        return criticise(HouseBelief.at_start(goal, transcript.first), transcript, self.max_turns)
+        return criticise(AlfworldExpert.at_start(goal, transcript.first), transcript, self.max_turns)
 
 
 def task_sentence(first: str) -> str:

@@ -1,9 +1,8 @@
-"""A scripted household agent that reads only what the policy reads: it warm-starts the nano model.
+"""The scripted expert of ALFWorld, whose demonstrations teach the nano model. It reads only what the policy reads.
 
-It keeps a expert from the observed texts, knows which next actions are right under that expert, errs at a given
-rate, and can review a finished episode: the first turn at which the action was not a right one is the pivot, and
-the review says only what the text up to that turn shows (seen but not taken, visited before, not yet visited).
-It never looks at the engine's facts, so its SFT examples never teach the model to guess hidden positions.
+It keeps track of what the texts have shown, knows which next actions are right by that, errs at a given rate, and
+criticises a finished episode by what the text up to the wrong action shows (seen but not taken, visited before, not
+yet visited). It never looks at the engine's facts, so that no model is taught to guess hidden positions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 
 from r3l.core.environment import Observation
 from r3l.envs.alfworld.goals import Goal
-from r3l.envs.scripted.expert import Answers, ErrorModel, Mistake, ScriptedExpert
+from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 DEVICES = {"clean": "sinkbasin", "hot": "microwave", "cool": "fridge"}
 VERBS = {"clean": "clean", "hot": "heat", "cool": "cool"}
@@ -31,7 +30,7 @@ def kind_of(name: str) -> str:
 
 
 @dataclass
-class HouseBelief(ScriptedExpert):
+class AlfworldExpert(ScriptedExpert):
     """What the texts so far say about the house. Names are as displayed, e.g. ``"drawer 2"``."""
 
     goal: Goal
@@ -44,12 +43,12 @@ class HouseBelief(ScriptedExpert):
     placed: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def at_start(cls, goal: Goal, first: str) -> HouseBelief:
+    def at_start(cls, goal: Goal, first: str) -> AlfworldExpert:
         """From the first observation, which lists the receptacles."""
         return cls(goal, _ITEM.findall(first.split("Your task is to:")[0]))
 
-    def see(self, action: str, text: str) -> None:
-        """Take in the observation that answered ``action``."""
+    def observe(self, action: str, text: str) -> None:
+        """Take in the observation ``text`` that followed ``action``."""
         words = action.split()
         if action.startswith("go to ") and text.startswith("You arrive"):
             self.here = action.removeprefix("go to ")
@@ -99,7 +98,7 @@ class HouseBelief(ScriptedExpert):
     def _already_there(self, item: str, place: str) -> bool:
         return kind_of(place) == self.goal.destination and self.ready(item) and self.goal.count == 2
 
-    def hint(self) -> list[str]:
+    def suggested(self) -> list[str]:
         """The plan: it never names what has not been seen."""
         return plan(self)
 
@@ -116,48 +115,50 @@ class HouseBelief(ScriptedExpert):
             return f"{VERBS[goal.state]} {held}"
         return f"put {held}"
 
-    def choose(self, now: Observation, actions: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> str:
-        """A right action, or with rate ``slip`` a needless admissible one. Who forgets skips the treatment."""
+    def choose(
+        self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
+    ) -> str:
+        """A right action, or with the error rate a needless admissible one. The treatment may be overlooked."""
         expert = self
-        if who.forgets and self.holding and kind_of(self.holding) == self.goal.object:
+        if error_model.overlooks and self.holding and kind_of(self.holding) == self.goal.object:
             expert = replace(self, goal=replace(self.goal, state=None))
         right = [a for a in _in_house_order(expert, right_actions(expert)) if a in now.admissible]
-        if right and rng.random() >= who.slip:
-            return right[0] if rng.random() < who.habit else str(rng.choice(right))
-        habit = _habitual_slip(expert, actions)
-        if habit in now.admissible and rng.random() < who.habit:
-            return habit
-        options = [a for a in _slips(expert, now.admissible) if [*actions[-2:], a] != [a, a, a]]
-        return str(rng.choice(options or sorted(now.admissible)))
+        if right and rng.random() >= error_model.rate:
+            return right[0] if rng.random() < error_model.systematic else str(rng.choice(right))
+        systematic = _systematic_error(expert, actions)
+        if systematic in now.admissible and rng.random() < error_model.systematic:
+            return systematic
+        errors = [a for a in _errors(expert, now.admissible) if [*actions[-2:], a] != [a, a, a]]
+        return str(rng.choice(errors or sorted(now.admissible)))
 
-    def mistake(self, turn: int, action: str, text: str) -> Mistake | None:
+    def check(self, turn: int, action: str, text: str) -> WrongAction | None:
         """A needless action, or one that was impossible and so ended the episode."""
         steps = tuple(plan(self))
         if not text:
-            return Mistake(turn, "not possible there", steps, fatal=True)
+            return WrongAction(turn, "not possible there", steps, fatal=True)
         if action in right_actions(self):
             return None
         delivers = bool(steps) and steps[-1].startswith(("move ", "use "))
-        return Mistake(turn, _cause(self, action), steps, complete=delivers)
+        return WrongAction(turn, _cause(self, action), steps, complete=delivers)
 
     def summary(self, answers: Answers) -> str:
         """Steps and places."""
         visited = len({action for action, _ in answers if action.startswith("go to ")})
         return f"{len(answers)} steps, {visited} places"
 
-    def reminded(self, who: ErrorModel, hint: Sequence[str]) -> ErrorModel:
-        """A hint that names the treatment is a reminder of it."""
-        treats = any(step.startswith(tuple(f"{verb} " for verb in VERBS.values())) for step in hint)
-        return replace(who, forgets=who.forgets and not treats)
+    def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
+        """A treatment that is suggested is not overlooked."""
+        treats = any(action.startswith(tuple(f"{verb} " for verb in VERBS.values())) for action in suggested)
+        return replace(error_model, overlooks=error_model.overlooks and not treats)
 
-    def blunder(self, now: Observation, rng: np.random.Generator) -> str:
+    def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
         """An action that the engine does not admit here."""
-        verbs = [f"take {self.goal.object} {n} from {r}" for n in (1, 2) for r in self.receptacles]
-        verbs += [f"open {r}" for r in self.receptacles]
-        return str(rng.choice([action for action in verbs if action not in now.admissible]))
+        actions = [f"take {self.goal.object} {n} from {r}" for n in (1, 2) for r in self.receptacles]
+        actions += [f"open {r}" for r in self.receptacles]
+        return str(rng.choice([action for action in actions if action not in now.admissible]))
 
 
-def plan(expert: HouseBelief) -> list[str]:
+def plan(expert: AlfworldExpert) -> list[str]:
     """The right actions from here on as far as they are known; ends early where something must be found first."""
     goal, held = expert.goal, expert.holding
     steps: list[str] = []
@@ -165,10 +166,10 @@ def plan(expert: HouseBelief) -> list[str]:
         return [f"move {held} to {expert.here}"]
     at = expert.here
     if held is None:
-        found = expert.where(goal.object)
-        if found is None:
+        item = expert.where(goal.object)
+        if item is None:
             return _search(expert)
-        held, place = found
+        held, place = item
         steps += _approach(expert, at, place) + [f"take {held} from {place}"]
         at = place
     if goal.lamp is not None:
@@ -189,18 +190,18 @@ def plan(expert: HouseBelief) -> list[str]:
     return steps + _approach(expert, at, target) + [f"move {held} to {target}"]
 
 
-def _approach(expert: HouseBelief, at: str | None, place: str) -> list[str]:
+def _approach(expert: AlfworldExpert, at: str | None, place: str) -> list[str]:
     steps = [] if at == place else [f"go to {place}"]
     return steps + ([f"open {place}"] if place in expert.closed else [])
 
 
-def _search(expert: HouseBelief) -> list[str]:
+def _search(expert: AlfworldExpert) -> list[str]:
     if expert.here in expert.closed:
         return [f"open {expert.here}"]
     return [f"go to {r}" for r in expert.unexplored()[:1]]
 
 
-def right_actions(expert: HouseBelief) -> set[str]:
+def right_actions(expert: AlfworldExpert) -> set[str]:
     """Every next action that a careful agent could take: the plan's first, or any unexplored place."""
     steps = plan(expert)
     if not steps:
@@ -216,12 +217,12 @@ def right_actions(expert: HouseBelief) -> set[str]:
     return {steps[0]}
 
 
-def _in_house_order(expert: HouseBelief, actions: set[str]) -> list[str]:
+def _in_house_order(expert: AlfworldExpert, actions: set[str]) -> list[str]:
     order = {f"go to {r}": k for k, r in enumerate(expert.receptacles)}
     return sorted(actions, key=lambda a: (order.get(a, -1), a))
 
 
-def _habitual_slip(expert: HouseBelief, actions: Sequence[str]) -> str:
+def _systematic_error(expert: AlfworldExpert, actions: Sequence[str]) -> str:
     """Walk past to the next unexplored place where something should be done; else back to the last place."""
     right = right_actions(expert)
     if right and not any(a.startswith("go to ") for a in right):
@@ -232,7 +233,7 @@ def _habitual_slip(expert: HouseBelief, actions: Sequence[str]) -> str:
     return went[-1] if went else ""
 
 
-def _slips(expert: HouseBelief, admissible: Sequence[str]) -> list[str]:
+def _errors(expert: AlfworldExpert, admissible: Sequence[str]) -> list[str]:
     """Needless actions, those that lose time weighted highest: going somewhere seen, taking the wrong thing."""
     right = right_actions(expert)
     go = [a for a in admissible if a.startswith("go to ") and a not in right]
@@ -242,7 +243,7 @@ def _slips(expert: HouseBelief, admissible: Sequence[str]) -> list[str]:
     return sorted(seen * 3 + go + take + idle[:1])
 
 
-def _cause(expert: HouseBelief, action: str) -> str:
+def _cause(expert: AlfworldExpert, action: str) -> str:
     steps = plan(expert)
     place = action.removeprefix("go to ")
     if steps and steps[0].startswith("take "):

@@ -32,7 +32,7 @@ class ConstantAnswer:
     success: Mapping[str, float]
 
 
-class Curriculum(Protocol):
+class Demonstrator(Protocol):
     """Scripted demonstrations on tasks that are in no task set."""
 
     def demonstrations(
@@ -92,7 +92,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
         return ""
 
-    def curriculum(self) -> Curriculum:
+    def demonstrator(self) -> Demonstrator:
         """What start models are taught from. Raises ConfigError where nothing is scripted."""
         raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
 
@@ -119,10 +119,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def demonstrations(
         self, indices: Sequence[int], variants: int, max_turns: int, error_rates: Mapping[str, float]
     ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each task of the curriculum; ``error_rates`` says how the experts err."""
+        """``variants`` demonstrations of each task of ``indices``; ``error_rates``: see scripted.demonstrations."""
         from r3l.envs.scripted.demonstrations import ErrorRates
 
-        return self.curriculum().demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
+        return self.demonstrator().demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
 
     def _read(self, options: Mapping[str, Any]) -> OptionsT:
         return read_options(self.options, self.name, options)

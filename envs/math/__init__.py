@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
-from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Curriculum, EnvironmentPackage
+from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator, EnvironmentPackage
 from r3l.envs.math.options import MathOptions
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class Math(EnvironmentPackage[MathOptions]):
 
         return task_sets.constant_answer(task_set)
 
-    def curriculum(self) -> Curriculum:
-        from r3l.envs.math.demonstrations import CURRICULUM
+    def demonstrator(self) -> Demonstrator:
+        from r3l.envs.math.demonstrations import DEMONSTRATOR
 
-        return CURRICULUM
+        return DEMONSTRATOR
 
     def benchmark(self, options: BenchmarkOptions) -> Benchmark:
         from r3l.envs.math.benchmarks import MathBenchmark

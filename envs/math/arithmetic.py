@@ -18,12 +18,12 @@ from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.envs.scripted.expert import ErrorModel
-from r3l.envs.single_answer.engine import Flaw
+from r3l.envs.single_answer.dialogue import WrongLine
 
 NAMES = ("Ann", "Ben", "Cora", "Dan", "Eve", "Finn")
 THINGS = ("apples", "books", "coins", "pens", "shells", "stamps")
 SIGN_OF = {"buys": "+", "finds": "+", "wins": "+", "eats": "-", "gives": "-", "loses": "-"}
-MISREAD = ("finds", "gives")  # verbs that a slip of habit takes for their opposite
+MISREAD = ("finds", "gives")  # verbs that a systematic error takes for their opposite
 LARGEST = 50  # of every number; so that a small model can know its sums
 # Shares of all problems, by a hash of the text: no problem is in two splits.
 # "warmstart" (the tasks of the supervised stage) is part of the seeds that the stored model was taught with.
@@ -53,19 +53,19 @@ def problem(split: str, number: int, operations: int) -> Task:
     while True:
         name, thing = str(rng.choice(NAMES)), str(rng.choice(THINGS))
         start = value = int(rng.integers(2, LARGEST))
-        chosen: list[Operation] = []
+        drawn: list[Operation] = []
         for _ in range(operations):
-            chosen.append(_draw(value, rng))
-            value = chosen[-1].applied(value)
-        told = " ".join(f"{name} {o.verb} {o.operand}." for o in chosen)
-        text = f"{name} has {start} {thing}. {told} How many {thing} are left?"
+            drawn.append(_draw(value, rng))
+            value = drawn[-1].applied(value)
+        story = " ".join(f"{name} {o.verb} {o.operand}." for o in drawn)
+        text = f"{name} has {start} {thing}. {story} How many {thing} are left?"
         digest = hashlib.sha256(text.encode()).hexdigest()
         if int(digest, 16) % 10 in BUCKETS[split]:
             payload = {
                 "problem": text,
                 "answer": str(value),
                 "start": start,
-                "operations": [[o.verb, o.operand] for o in chosen],
+                "operations": [[o.verb, o.operand] for o in drawn],
             }
             group = "easy" if operations <= 2 else "hard"
             return Task(f"arithmetic/{digest[:12]}", "math", split, group, payload)
@@ -79,10 +79,10 @@ def _draw(value: int, rng: np.random.Generator) -> Operation:
 
 def operations(task: Task) -> list[Operation]:
     """The problem's operations. Raises DataError where it is none of these problems."""
-    found = task.payload.get("operations")
-    if found is None:
+    pairs = task.payload.get("operations")
+    if pairs is None:
         raise DataError(f"task {task.id} is no arithmetic problem: its payload has no 'operations'")
-    return [Operation(str(verb), int(operand)) for verb, operand in found]
+    return [Operation(str(verb), int(operand)) for verb, operand in pairs]
 
 
 def solution(task: Task) -> list[str]:
@@ -94,19 +94,19 @@ def solution(task: Task) -> list[str]:
     return [*lines, _answer(value)]
 
 
-def next_line(task: Task, lines: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> str:
-    """The line after ``lines``. Slips: a verb taken for its opposite (habit), or a result that is off by 1 or 10.
+def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> str:
+    """The line after ``lines``. Errors: a verb taken for its opposite (systematic), or a result off by 1 or 10.
 
-    Who forgets leaves the last operation out.
+    The last operation may be overlooked.
     """
-    todo, done = operations(task), len(lines)
+    due, done = operations(task), len(lines)
     value = int(lines[-1].rpartition("=")[2]) if lines else int(task.payload["start"])
-    if done == len(todo) or (who.forgets and done == len(todo) - 1 and done > 0):
+    if done == len(due) or (error_model.overlooks and done == len(due) - 1 and done > 0):
         return _answer(value)
-    operation = todo[done]
+    operation = due[done]
     sign, result = operation.sign, operation.applied(value)
-    if rng.random() < who.slip:
-        if rng.random() < who.habit:
+    if rng.random() < error_model.rate:
+        if rng.random() < error_model.systematic:
             sign = {"+": "-", "-": "+"}[sign] if operation.verb in MISREAD else sign
             result = operation.applied(value, sign)
         else:
@@ -114,24 +114,27 @@ def next_line(task: Task, lines: Sequence[str], who: ErrorModel, rng: np.random.
     return _line(value, sign, operation.operand, result)
 
 
-def write(task: Task, kept: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A whole response that begins with ``kept``."""
-    lines = list(kept)
+def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
+    """A whole response that begins with ``prefix``."""
+    lines = list(prefix)
     while not lines or lines[-1].endswith("\n"):
-        lines.append(next_line(task, lines, who, rng))
+        lines.append(next_line(task, lines, error_model, rng))
     return lines
 
 
-def critic(task: Task, lines: Sequence[str]) -> Flaw | None:
-    """The first line that is not as it should be, and the operation due there, without its result."""
+def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
+    """The first line that is not as it should be, and the operation due there, without its result.
+
+    None for problems without ``operations``, and where every line is right.
+    """
     if "operations" not in task.payload:
         return None
     right, value = solution(task), int(task.payload["start"])
     for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):
         written = lines[k].strip() if k < len(lines) else ""
         if written != expected.strip():
-            better = f"compute {value} {operation.sign} {operation.operand}" if operation else "give the last result"
-            return Flaw(min(k, len(lines) - 1), _cause(written, expected, operation), better)
+            due = f"compute {value} {operation.sign} {operation.operand}" if operation else "give the last result"
+            return WrongLine(min(k, len(lines) - 1), _cause(written, expected, operation), due)
         value = operation.applied(value) if operation else value
     return None
 

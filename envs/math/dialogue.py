@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from r3l.envs.math.arithmetic import critic
-from r3l.envs.single_answer.engine import AnswerDialogue, AnswerOptions
+from r3l.envs.math.arithmetic import first_wrong_line
+from r3l.envs.math.options import MathOptions
+from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject
 
 SYSTEM = (
     "Solve the problem. Reason step by step, one step a line, between <think> and </think>. "
     "Then give the final answer alone, as \\boxed{answer}, between <answer> and </answer>."
 )
+SUBJECT = Subject("mathematics", SYSTEM, first_wrong_line)
 
 
-def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:
+def create(style: str, max_turns: int, options: MathOptions) -> AnswerDialogue:
     """The text side under ``options``."""
-    return AnswerDialogue("mathematics", SYSTEM, style, max_turns, options, critic)
+    return AnswerDialogue(SUBJECT, style, max_turns, options)

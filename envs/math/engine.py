@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 from r3l.core.task import Task
-from r3l.envs.math.grader import Verdict, compare_plainly
+from r3l.envs.math.grader import compare_plainly
 from r3l.envs.math.grading import Grader
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.released import check_in_actor
-from r3l.envs.single_answer.engine import AnswerEngine, Judge, Judgement
+from r3l.envs.single_answer.engine import AnswerEngine, AnswerGrade, ResponseGrader
 from r3l.envs.single_answer.extraction import extract
 
 
@@ -19,21 +19,21 @@ def _grader() -> Grader:
     return Grader()
 
 
-def judge(options: MathOptions) -> Judge:
-    """How a response is judged under ``options``. Plain texts and numbers need no grading process."""
+def response_grader(options: MathOptions) -> ResponseGrader:
+    """How a response is graded under ``options``. Plain texts and numbers need no grading process."""
 
-    def judged(task: Task, response: str) -> Judgement:
+    def grade(task: Task, response: str) -> AnswerGrade:
         gold, answer = str(task.payload["answer"]), extract(response, options.extraction)
         if options.grader == "released":
-            return Judgement(check_in_actor(gold, answer or ""), answer)
+            return AnswerGrade(check_in_actor(gold, answer or ""), answer)
         if answer is None:
-            return Judgement(False, None)
-        verdict: Verdict | None = compare_plainly(gold, answer)
-        return Judgement((verdict or _grader().grade(gold, answer)).correct, answer)
+            return AnswerGrade(False, None)
+        graded = compare_plainly(gold, answer) or _grader().grade(gold, answer)
+        return AnswerGrade(graded.correct, answer)
 
-    return judged
+    return grade
 
 
 def create(options: MathOptions) -> AnswerEngine:
     """A new environment under ``options``."""
-    return AnswerEngine(options, judge(options))
+    return AnswerEngine(options, response_grader(options))

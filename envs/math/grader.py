@@ -18,7 +18,7 @@ By = Literal["text", "number", "symbols", ""]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MathGrade:
     """``status``: whether an answer was read at all. ``by``: which rule decided."""
 
     correct: bool
@@ -31,21 +31,21 @@ _NUMERIC = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|[-+]?\.\d+")
 _BRACKETS = {("(", ")"), ("[", "]"), ("(", "]"), ("[", ")"), ("\\{", "\\}")}
 
 
-def grade(gold: str, answer: str | None) -> Verdict:
+def grade(gold: str, answer: str | None) -> MathGrade:
     """Compare ``answer`` (without its box) with ``gold`` (bare, as the data set has it). May not return in time."""
     return compare_plainly(gold, answer) or _by_symbols(gold, str(answer))
 
 
-def compare_plainly(gold: str, answer: str | None) -> Verdict | None:
+def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
     """What can be said at once: no answer, one too long, the same text, two numbers. None where symbols decide."""
     if answer is None or not answer.strip():
-        return Verdict(False, "none")
+        return MathGrade(False, "none")
     if len(answer) > LONGEST:
-        return Verdict(False, "too_long")
+        return MathGrade(False, "too_long")
     if _plain(gold) == _plain(answer):
-        return Verdict(True, by="text")
+        return MathGrade(True, by="text")
     numbers = _number(gold), _number(answer)
-    return None if None in numbers else Verdict(numbers[0] == numbers[1], by="number")
+    return None if None in numbers else MathGrade(numbers[0] == numbers[1], by="number")
 
 
 def _plain(text: str) -> str:
@@ -60,15 +60,15 @@ def _number(text: str) -> Fraction | None:
     return Fraction(text.replace(",", "")) if _NUMERIC.fullmatch(text) else None
 
 
-def _by_symbols(gold: str, answer: str) -> Verdict:
+def _by_symbols(gold: str, answer: str) -> MathGrade:
     from math_verify import verify
 
     if _brackets(gold) and _brackets(answer) and _brackets(gold) != _brackets(answer):
-        return Verdict(False, by="symbols")  # math-verify takes the interval (1, 2) for the set {1, 2}
+        return MathGrade(False, by="symbols")  # math-verify takes the interval (1, 2) for the set {1, 2}
     expected, found = _parsed(gold), _parsed(answer)
     if not found or not expected:
-        return Verdict(False, "unreadable")
-    return Verdict(bool(verify(list(expected), list(found), timeout_seconds=None)), by="symbols")
+        return MathGrade(False, "unreadable")
+    return MathGrade(bool(verify(list(expected), list(found), timeout_seconds=None)), by="symbols")
 
 
 def _brackets(text: str) -> tuple[str, str] | None:

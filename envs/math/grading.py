@@ -7,6 +7,7 @@ that kind, and a thread, in which math-verify's own timeouts raise, can both use
 from __future__ import annotations
 
 import json
+import os
 import queue
 import select
 import subprocess
@@ -21,8 +22,7 @@ from threading import Lock
 import psutil
 
 from r3l.core.errors import EngineError
-from r3l.core.paths import ROOT
-from r3l.envs.math.grader import Verdict
+from r3l.envs.math.grader import MathGrade
 
 DEADLINE = 2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's own is 5)
 GRACE = 1.0  # what the process gets beyond the deadline to stop by itself
@@ -48,26 +48,26 @@ class Grader:
         self.slowest, self.over = 0.0, 0
         self._counting = Lock()
 
-    def grade(self, gold: str, answer: str | None) -> Verdict:
+    def grade(self, gold: str, answer: str | None) -> MathGrade:
         """Whether ``answer`` (None: there was none) equals ``gold``."""
         with self._process() as process:
-            verdict, spent = process.ask(gold, answer), process.spent
+            grade, spent = process.ask(gold, answer), process.spent
         with self._counting:
-            self.counts[verdict.status] += 1
+            self.counts[grade.status] += 1
             self.slowest = max(self.slowest, spent)
             self.over += spent > self._deadline + GRACE + 2 * _POLL
-        return verdict
+        return grade
 
     def grade_all(
         self, pairs: Iterable[tuple[str, str | None]], done: Callable[[], None] | None = None
-    ) -> list[Verdict]:
+    ) -> list[MathGrade]:
         """``grade`` of every (gold, answer), all workers at once, in the order given; ``done`` is called after each."""
 
-        def one(pair: tuple[str, str | None]) -> Verdict:
-            verdict = self.grade(*pair)
+        def one(pair: tuple[str, str | None]) -> MathGrade:
+            grade = self.grade(*pair)
             if done:
                 done()
-            return verdict
+            return grade
 
         with ThreadPoolExecutor(self._workers) as threads:
             return list(threads.map(one, pairs))
@@ -103,8 +103,9 @@ class _Process:
         self._deadline = deadline
         self.spent = 0.0  # processor seconds of the last answer, as far as anybody looked
         command = [sys.executable, "-m", "r3l.envs.math.grading_process", str(deadline)]
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # the r3l that runs here
         self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command, env=os.environ | path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         if self._read(_START, _START) != "ready\n":
             self.kill()
@@ -116,7 +117,7 @@ class _Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, gold: str, answer: str | None) -> Verdict:
+    def ask(self, gold: str, answer: str | None) -> MathGrade:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps([gold, answer]) + "\n")
@@ -124,11 +125,11 @@ class _Process:
         except BrokenPipeError:
             line = ""
         if not line:
-            timely = not self.alive  # it ended itself: out of memory, or a defect of sympy
+            crashed = not self.alive  # it ended itself: out of memory, or a defect of sympy
             self.kill()
-            return Verdict(False, "crash" if timely else "timeout")
+            return MathGrade(False, "crash" if crashed else "timeout")
         correct, status, by = json.loads(line)
-        return Verdict(correct, status, by)
+        return MathGrade(correct, status, by)
 
     def kill(self) -> None:
         self._process.kill()

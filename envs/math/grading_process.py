@@ -1,8 +1,8 @@
 """The process that grades: one JSON line in, one out. It is killed and replaced when a line takes too long.
 
-``python -m envs.math.grading_process DEADLINE``: [gold, answer] -> [correct, status, by]. A Python loop is interrupted
-by an alarm at the deadline; only what does not even come back to Python is killed from outside. The deadline is in
-seconds of processor time, so that a busy machine does not make right answers wrong.
+``python -m r3l.envs.math.grading_process DEADLINE``: [gold, answer] -> [correct, status, by]. A Python loop is
+interrupted by an alarm at the deadline; only what does not even come back to Python is killed from outside. The
+deadline is in seconds of processor time, so that a busy machine does not make right answers wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import sys
 from types import FrameType
 
-from r3l.envs.math.grader import Verdict, grade
+from r3l.envs.math.grader import MathGrade, grade
 
 MEMORY = 2 * 2**30  # bytes of address space: a tower of exponents must not take the machine's memory
 
@@ -33,18 +33,18 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         gold, answer = json.loads(line)
-        verdict = _timely(gold, answer, deadline)
-        print(json.dumps([verdict.correct, verdict.status, verdict.by]), flush=True)
+        graded = _timely(gold, answer, deadline)
+        print(json.dumps([graded.correct, graded.status, graded.by]), flush=True)
 
 
-def _timely(gold: str, answer: str | None, deadline: float) -> Verdict:
+def _timely(gold: str, answer: str | None, deadline: float) -> MathGrade:
     signal.setitimer(signal.ITIMER_PROF, deadline)
     try:
         return grade(gold, answer)
     except TimeIsUpError:
-        return Verdict(False, "timeout")
+        return MathGrade(False, "timeout")
     except Exception:  # noqa: BLE001 - sympy raises anything on hostile input; counted under its reason
-        return Verdict(False, "crash")
+        return MathGrade(False, "crash")
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from r3l.envs.single_answer.engine import AnswerOptions
+from r3l.envs.single_answer.options import AnswerOptions
 
 
 class MathOptions(AnswerOptions):

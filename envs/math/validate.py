@@ -1,5 +1,4 @@
-"""Proves a task set of generated problems: the engine accepts each one's solution; then the file to commit is
-written."""
+"""Validates a task set of generated problems and writes the file to commit: the engine accepts every solution."""
 
 from __future__ import annotations
 
@@ -10,25 +9,24 @@ from r3l.core.task import Task
 from r3l.envs.base.task_sets import commit, summary
 from r3l.envs.math.arithmetic import solution
 from r3l.envs.math.definitions import ENV, definition
-from r3l.envs.math.engine import judge
+from r3l.envs.math.engine import create
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.task_sets import generated
-from r3l.envs.single_answer.engine import AnswerEngine
 from r3l.runs.progress import tracked
 
 
 def build(name: str) -> Path:
-    """Prove every problem of a task set and write the file that is committed."""
+    """Validate every problem of a task set and write the file that is committed; its path."""
     splits = {split: generated(name, split) for split in definition(name).splits}
-    for split, found in splits.items():
-        for task in tracked(found, f"proving {name}/{split}"):
-            prove(task)
-    return commit(ENV, name, {"task_set": name, "splits": {split: summary(found) for split, found in splits.items()}})
+    for split, tasks in splits.items():
+        for task in tracked(tasks, f"validating {name}/{split}"):
+            validate(task)
+    return commit(ENV, name, {"task_set": name, "splits": {split: summary(tasks) for split, tasks in splits.items()}})
 
 
-def prove(task: Task) -> None:
+def validate(task: Task) -> None:
     """Raise DataError unless the engine accepts the solution of ``task``."""
-    engine = AnswerEngine(MathOptions(), judge(MathOptions()))
+    engine = create(MathOptions())
     engine.reset(task)
     for line in solution(task):
         now = engine.step(line)

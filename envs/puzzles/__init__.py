@@ -6,7 +6,7 @@ from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
-from r3l.envs.base.package import ConstantAnswer, Curriculum, EnvironmentPackage
+from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage
 from r3l.envs.puzzles.options import PuzzleOptions
 
 
@@ -45,7 +45,7 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
 
         return task_sets.constant_answer(task_set)
 
-    def curriculum(self) -> Curriculum:
-        from r3l.envs.puzzles.demonstrations import CURRICULUM
+    def demonstrator(self) -> Demonstrator:
+        from r3l.envs.puzzles.demonstrations import DEMONSTRATOR
 
-        return CURRICULUM
+        return DEMONSTRATOR

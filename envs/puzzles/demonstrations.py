@@ -9,12 +9,12 @@ import numpy as np
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.envs.puzzles.dialogue import create, response, solution
-from r3l.envs.puzzles.engine import judge
+from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.puzzles.task_sets import sft_task
 from r3l.envs.scripted.expert import ErrorModel
-from r3l.envs.single_answer.demonstrations import AnswerCurriculum
+from r3l.envs.single_answer.demonstrations import AnswerDemonstrator
 
 TAUGHT = ("knights_knaves_nano", "shortest_path_nano")  # task sets whose spare problems take turns
 
@@ -23,23 +23,23 @@ def _task(index: int) -> Task:
     return sft_task(index // len(TAUGHT), TAUGHT[index % len(TAUGHT)])
 
 
-def write(task: Task, kept: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A whole response that begins with ``kept``: careful, or with probability ``slip`` a misreading.
+def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
+    """A whole response that begins with ``prefix``: careful, or with the error rate a misreading.
 
-    A slip of habit (share ``habit``) is the same one whenever the problem comes up.
+    A systematic error is the same misreading whenever the problem comes up.
     """
-    if rng.random() < who.slip:
-        draws = generator("habit", task.id) if rng.random() < who.habit else rng
-        tried = puzzle(task.payload["puzzle"]).attempt(task.payload["data"], draws, skill=0)
-        lines = response(tried.lines, tried.answer)
-        if lines[: len(kept)] == list(kept):
+    if rng.random() < error_model.rate:
+        draws = generator("habit", task.id) if rng.random() < error_model.systematic else rng
+        attempt = puzzle(task.payload["puzzle"]).attempt(task.payload["data"], draws, skill=0)
+        lines = response(attempt.lines, attempt.answer)
+        if lines[: len(prefix)] == list(prefix):
             return lines
     return solution(task)
 
 
-CURRICULUM = AnswerCurriculum(
+DEMONSTRATOR = AnswerDemonstrator(
     dialogue=lambda max_turns: create("compact", max_turns, PuzzleOptions()),
-    judge=judge(PuzzleOptions()),
+    grade=response_grader(PuzzleOptions()),
     task=_task,
     solution=solution,
     write=write,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from r3l.core.task import Task
 from r3l.envs.puzzles.base import first_difference
+from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.registry import puzzle
-from r3l.envs.single_answer.engine import AnswerDialogue, AnswerOptions, Flaw
+from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
 from r3l.envs.single_answer.extraction import extract
 
 SYSTEM = "Solve the puzzle. Reason step by step, one step a line. Then give the final answer alone, as \\boxed{answer}."
@@ -24,15 +25,18 @@ def response(lines: Sequence[str], answer: str) -> list[str]:
     return [*(f"{line}\n" for line in lines), f"\\boxed{{{answer}}}"]
 
 
-def critic(task: Task, lines: Sequence[str]) -> Flaw:
+def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine:
     """The first line that a careful solver would not have written, and what is wrong with the answer."""
     right, kind = solution(task), puzzle(task.payload["puzzle"])
     first = first_difference([line.strip() for line in right], [line.strip() for line in lines])
     last = min(len(lines), len(right)) - 1  # a response that breaks off is wrong at its end
-    found = kind.critique(task.payload["data"], extract("".join(lines), "strict") or "")
-    return Flaw(last if first is None else min(first, last), "another step than a careful solver's", found)
+    correction = kind.critique(task.payload["data"], extract("".join(lines), "strict") or "")
+    return WrongLine(last if first is None else min(first, last), "another step than a careful solver's", correction)
 
 
-def create(style: str, max_turns: int, options: AnswerOptions) -> AnswerDialogue:
+SUBJECT = Subject("puzzles", SYSTEM, first_wrong_line)
+
+
+def create(style: str, max_turns: int, options: PuzzleOptions) -> AnswerDialogue:
     """The text side under ``options``."""
-    return AnswerDialogue("puzzles", SYSTEM, style, max_turns, options, critic)
+    return AnswerDialogue(SUBJECT, style, max_turns, options)

@@ -7,7 +7,7 @@ from pathlib import Path
 from r3l.core.check import Check
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
-from r3l.envs.base.package import Curriculum, EnvironmentPackage
+from r3l.envs.base.package import Demonstrator, EnvironmentPackage
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 
 
@@ -41,10 +41,10 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
 
         return validate.build(name)
 
-    def curriculum(self) -> Curriculum:
-        from r3l.envs.scienceworld.demonstrations import CURRICULUM
+    def demonstrator(self) -> Demonstrator:
+        from r3l.envs.scienceworld.demonstrations import DEMONSTRATOR
 
-        return CURRICULUM
+        return DEMONSTRATOR
 
     def checks(self) -> list[Check]:
         from r3l.envs.scienceworld import doctor

@@ -44,13 +44,13 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, for problems with a stored solution; None for others."""
-        from r3l.envs.scienceworld.expert import ScienceBelief
+        from r3l.envs.scienceworld.expert import ScienceWorldExpert
         from r3l.envs.scripted.expert import criticise
 
         solution = transcript.task.payload.get("solution")
         if solution is None:
             return None
-        return criticise(ScienceBelief.at_start(solution, transcript.first), transcript, self.max_turns)
+        return criticise(ScienceWorldExpert.at_start(solution, transcript.first), transcript, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
         return Message("user", self.prompt("turn", observation=now.text.strip(), contract=self.prompt("contract")))

@@ -1,8 +1,8 @@
-"""A scripted agent that knows a problem's solution and reads what the policy reads: it warm-starts the nano model.
+"""The scripted expert of ScienceWorld, whose demonstrations teach the nano model. It knows a problem's solution.
 
 It keeps track of what is done from the observed texts, errs at a given rate, comes back to the solution from
-wherever an error led it, and reviews a finished episode: the first turn whose action was not the right one is the
-pivot. A review names a thing only if the texts up to its pivot show it.
+wherever an error led it, and criticises a finished episode. A critique names a thing only if the texts up to its turn
+show it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from r3l.core.environment import Observation
 from r3l.core.seeds import seed_of
 from r3l.envs.scienceworld.brief import brief
-from r3l.envs.scripted.expert import Answers, ErrorModel, Mistake, ScriptedExpert
+from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 LOOK, GO, FOCUS, TAKE, PUT = "look around", "teleport to ", "focus on ", "pick up ", "move "
 PLACES = (
@@ -37,7 +37,7 @@ _CONFUSED = ("No known action", "Ambiguous", "Unknown")
 
 
 @dataclass
-class ScienceBelief(ScriptedExpert):
+class ScienceWorldExpert(ScriptedExpert):
     """What the texts so far say. ``solution``: right actions from the start, in order."""
 
     solution: Sequence[str]
@@ -47,14 +47,14 @@ class ScienceBelief(ScriptedExpert):
     failed: bool = False
 
     @classmethod
-    def at_start(cls, solution: Sequence[str], first: str) -> ScienceBelief:
+    def at_start(cls, solution: Sequence[str], first: str) -> ScienceWorldExpert:
         """From the first observation: the task, then what is seen."""
         expert = cls(solution)
         expert._look(first.partition("\n")[2])
         return expert
 
-    def see(self, action: str, text: str) -> None:
-        """Take in the observation that answered ``action``."""
+    def observe(self, action: str, text: str) -> None:
+        """Take in the observation ``text`` that followed ``action``."""
         if went := _WENT.fullmatch(text):
             self.here = went[1]
         elif _HERE.match(text):
@@ -73,7 +73,7 @@ class ScienceBelief(ScriptedExpert):
         """The thing has been seen anywhere."""
         return any(name in text for text in self.seen.values())
 
-    def hint(self) -> list[str]:
+    def suggested(self) -> list[str]:
         """The plan up to where something unseen would be named."""
         steps: list[str] = []
         for action in plan(self):
@@ -93,47 +93,49 @@ class ScienceBelief(ScriptedExpert):
             return f"go {steps[0].removeprefix(GO)}" if steps[0].startswith(GO) else "look"
         return {FOCUS: "focus ", TAKE: "take ", PUT: "put "}[_verb(steps[0])] + thing
 
-    def choose(self, now: Observation, actions: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> str:
-        """The right action, or with rate ``slip`` another. Who forgets takes a thing before focusing on it."""
+    def choose(
+        self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
+    ) -> str:
+        """The right action, or with the error rate another. Focusing on a thing before taking it may be overlooked."""
         steps = plan(self)
         right = steps[0] if steps else LOOK
-        if who.forgets and right.startswith(FOCUS) and len(steps) > 1 and steps[1].startswith(TAKE):
+        if error_model.overlooks and right.startswith(FOCUS) and len(steps) > 1 and steps[1].startswith(TAKE):
             right = steps[1]
-        if steps and rng.random() >= who.slip:
+        if steps and rng.random() >= error_model.rate:
             return right
-        options = [a for a in _slips(self, right) if [*actions[-2:], a] != [a, a, a]]
-        if rng.random() < who.habit:  # the same in the same situation: place, and what is to be done there
-            return options[seed_of("habit", self.here, self.thought().split()[0]) % len(options)]
-        return str(rng.choice(options))
+        errors = [a for a in _errors(self, right) if [*actions[-2:], a] != [a, a, a]]
+        if rng.random() < error_model.systematic:  # the situation: the place, and what is to be done there
+            return errors[seed_of("habit", self.here, self.thought().split()[0]) % len(errors)]
+        return str(rng.choice(errors))
 
-    def mistake(self, turn: int, action: str, text: str) -> Mistake | None:
+    def check(self, turn: int, action: str, text: str) -> WrongAction | None:
         """An action other than the solution's next."""
         steps = plan(self)
         if not steps or action == steps[0]:
             return None
-        known = self.hint()
-        return Mistake(turn, _cause(self, action, text), tuple(known), complete=known == steps)
+        known = self.suggested()
+        return WrongAction(turn, _cause(self, action, text), tuple(known), complete=known == steps)
 
     def summary(self, answers: Answers) -> str:
         """Steps and places."""
         visited = len({action for action, _ in answers if action.startswith(GO)})
         return f"{len(answers)} steps, {visited} places"
 
-    def reminded(self, who: ErrorModel, hint: Sequence[str]) -> ErrorModel:
-        """A hint reminds of focusing."""
-        return replace(who, forgets=False)
+    def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
+        """Whoever was criticised no longer overlooks focusing."""
+        return replace(error_model, overlooks=False)
 
-    def blunder(self, now: Observation, rng: np.random.Generator) -> str:
+    def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
         """An action on a thing that is in no task: it costs a turn."""
         names = ("elephant egg", "red candle", "silver key", "glass marble")
         return f"{rng.choice(['focus on', 'pick up'])} {rng.choice(names)}"
 
-    def blunder_turns(self, max_turns: int) -> int:
-        """As long as the episode is likely to last."""
+    def likely_turns(self, max_turns: int) -> int:
+        """Little more than the solution has."""
         return len(self.solution) + 2
 
 
-def plan(expert: ScienceBelief) -> list[str]:
+def plan(expert: ScienceWorldExpert) -> list[str]:
     """The right actions from here on. Empty when all is done or has failed."""
     if expert.failed:
         return []
@@ -148,15 +150,15 @@ def plan(expert: ScienceBelief) -> list[str]:
     return steps
 
 
-def _with_places(expert: ScienceBelief) -> list[tuple[str, str]]:
+def _with_places(expert: ScienceWorldExpert) -> list[tuple[str, str]]:
     """(place, action) of every step of the solution that is not a walk."""
-    place, found = next(iter(expert.seen), expert.here), []
+    place, steps = next(iter(expert.seen), expert.here), []
     for action in expert.solution:
         if action.startswith(GO):
             place = action.removeprefix(GO)
         else:
-            found.append((place, action))
-    return found
+            steps.append((place, action))
+    return steps
 
 
 def _thing(action: str) -> str | None:
@@ -171,7 +173,7 @@ def _verb(action: str) -> str:
     return next(verb for verb in (FOCUS, TAKE, PUT) if action.startswith(verb))
 
 
-def _slips(expert: ScienceBelief, right: str) -> list[str]:
+def _errors(expert: ScienceWorldExpert, right: str) -> list[str]:
     """Wrong actions: going elsewhere, looking again, and where something is to be focused on, the wrong thing."""
     wrong = [GO + place for place in PLACES if place != expert.here and GO + place != right]
     if right.startswith(FOCUS):
@@ -180,7 +182,7 @@ def _slips(expert: ScienceBelief, right: str) -> list[str]:
     return [*wrong, LOOK]
 
 
-def _listed(expert: ScienceBelief) -> list[str]:
+def _listed(expert: ScienceWorldExpert) -> list[str]:
     """Things seen here, without what is in or on them."""
     text = expert.seen.get(expert.here, "").partition(": ")[2].removesuffix(" ...")
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
@@ -188,7 +190,7 @@ def _listed(expert: ScienceBelief) -> list[str]:
     return [name for name in text.split(", ") if name]
 
 
-def _cause(expert: ScienceBelief, action: str, text: str) -> str:
+def _cause(expert: ScienceWorldExpert, action: str, text: str) -> str:
     if text.startswith(_CONFUSED) or not text:
         return f"{action} is not possible"
     if action.startswith(FOCUS):

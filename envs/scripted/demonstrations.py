@@ -1,12 +1,12 @@
-"""Scripted demonstrations: an erring agent's episode, its review, and a retry that follows the review.
+"""Scripted demonstrations: the episode of an agent that errs, its critique, and a retry that follows the critique.
 
-The same for every environment; what differs is a ``Curriculum``: its engine, text side, tasks and beliefs.
+The same for every environment of actions; what differs stands in a ``ScriptedDemonstrator``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,148 +15,153 @@ from r3l.core.environment import Dialogue, Environment, Observation, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
-from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, after, criticise
+from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, having_read
 from r3l.envs.tagged_text.responses import write_response
 
 
 @dataclass(frozen=True)
 class ErrorRates:
-    """How often the scripted agents err: ``slip`` per decision, ``forget`` and ``blunder`` per episode."""
+    """How often scripted agents err (``error_rates`` of configs/sft).
 
-    slip_low: float
-    slip_high: float
-    habit: float
-    forget: float
-    blunder: float = 0.0
-
-    def error_model(self, rng: np.random.Generator) -> ErrorModel:
-        """One agent's character."""
-        slip = float(rng.uniform(self.slip_low, self.slip_high))
-        return ErrorModel(slip, self.habit, bool(rng.random() < self.forget))
-
-
-CAREFUL = ErrorRates(slip_low=0, slip_high=0, habit=1, forget=0)
-
-
-@dataclass(frozen=True)
-class Curriculum:
-    """What an environment brings to its demonstrations.
-
-    ``task``: warm-start task k, without end. ``begin``: the expert after a first observation. ``fresh``: no two k
-    give the same task; where tasks come round again, later rounds get agents of their own.
+    An agent's error rate per action is uniform in [``low``, ``high``]; ``systematic`` is the share of errors that are
+    the same one in the same situation. Per episode: ``overlook`` is the probability of overlooking one kind of thing,
+    ``invalid`` that of one invalid action.
     """
 
-    engine: Callable[[], Environment]
-    dialogue: Callable[[int], Dialogue]  # of a turn limit, in the compact style
-    task: Callable[[int], Task]
-    begin: Callable[[Task, str], ScriptedExpert]
-    fresh: bool
+    low: float
+    high: float
+    systematic: float
+    overlook: float
+    invalid: float = 0.0
 
-    def demonstrations(
-        self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
-    ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations on each warm-start task."""
-        engine = self.engine()
-        recorded = RecordedEnvironment(engine)
-        try:
-            for index in indices:
-                task = self.task(index)
-                for variant in range(variants):
-                    number = variant if self.fresh else index * variants + variant
-                    yield demonstrate(self, recorded, task, number, error_rates, max_turns)
-        finally:
-            engine.close()
+    def draw(self, rng: np.random.Generator) -> ErrorModel:
+        """How one agent errs."""
+        rate = float(rng.uniform(self.low, self.high))
+        return ErrorModel(rate, self.systematic, bool(rng.random() < self.overlook))
+
+
+CAREFUL = ErrorRates(low=0, high=0, systematic=1, overlook=0)
 
 
 @dataclass
-class Scene:
-    """An agent at play: what it believes, what it did, what it must do first (``todo``)."""
+class ScriptedEpisode:
+    """An agent at play: what it knows, how it errs, what it did, and the suggested actions that it takes first."""
 
     engine: RecordedEnvironment
     dialogue: Dialogue
     expert: ScriptedExpert
     now: Observation
-    who: ErrorModel
+    error_model: ErrorModel
     rng: np.random.Generator
+    invalid_at: int | None = None  # the turn of an invalid action
     actions: list[str] = field(default_factory=list)
-    todo: list[str] = field(default_factory=list)
-    blunder_at: int | None = None
-    error: str | None = None
+    suggested: list[str] = field(default_factory=list)
+    error: str | None = None  # the rule of the dialogue that ended the episode
 
     def play(self) -> list[Step]:
-        """Act until the engine or a rule of the dialogue (``error``) ends the episode."""
+        """Act until the engine or a rule of the dialogue ends the episode."""
         steps: list[Step] = []
         while not self.now.done and self.error is None and len(self.actions) < self.dialogue.max_turns:
             steps.append(self._step())
         return steps
 
     def _step(self) -> Step:
-        blunders = len(self.actions) == self.blunder_at
-        action = self.expert.blunder(self.now, self.rng) if blunders else self._next_action()
+        invalid = len(self.actions) == self.invalid_at
+        action = self.expert.invalid_action(self.now, self.rng) if invalid else self._next_action()
         response = write_response(self.expert.thought(), action)
         self.error = self.dialogue.parse(response, self.now, self.actions).error
-        step = Step(self.now, response, action, imitate=not blunders and self.error is None)
+        step = Step(self.now, response, action, imitate=not invalid and self.error is None)
         if self.error is None:
             self.actions.append(action)
             self.now = self.engine.step(action)
-            self.expert.see(action, self.now.text)
+            self.expert.observe(action, self.now.text)
         return step
 
     def _next_action(self) -> str:
-        if self.todo and self.expert.possible(self.todo[0], self.now):
-            return self.todo.pop(0)
-        self.todo = []
-        return self.expert.choose(self.now, self.actions, self.who, self.rng)
+        if self.suggested and self.expert.possible(self.suggested[0], self.now):
+            return self.suggested.pop(0)
+        self.suggested = []
+        return self.expert.choose(self.now, self.actions, self.error_model, self.rng)
 
 
-def demonstrate(
-    curriculum: Curriculum,
-    engine: RecordedEnvironment,
-    task: Task,
-    variant: int,
-    error_rates: ErrorRates,
-    max_turns: int,
-) -> Demonstration:
-    """Play ``task`` once, review it, and play it again from the pivot. Deterministic in (task, variant)."""
-    rng = generator("demonstration", task.id, variant)
-    first = engine.reset(task)
-    scene = Scene(engine, curriculum.dialogue(max_turns), curriculum.begin(task, first.text), first, _NOBODY, rng)
-    if error_rates.blunder and rng.random() < error_rates.blunder:
-        scene.blunder_at = int(rng.integers(scene.expert.blunder_turns(max_turns)))
-    scene.who = error_rates.error_model(rng)
-    steps = scene.play()
-    answers = _answers(steps, "" if scene.error else scene.now.text)
-    transcript = Transcript(task, first.text, tuple(answers), scene.now.success, scene.error)
-    critique = criticise(curriculum.begin(task, first.text), transcript, max_turns)
-    again, retry = None, list[Step]()
-    if (pivot := critique.turn) is not None:
-        again = _guided(scene, after(curriculum.begin(task, first.text), answers[:pivot]), answers[:pivot])
-        retry = again.play()
-    return Demonstration(
-        task=task,
-        first=first,
-        steps=tuple(steps),
-        reward=0.0 if scene.error else scene.now.reward,
-        success=scene.now.success,
-        error=scene.error,
-        critique=critique,
-        retry=tuple(retry),
-        retry_success=again is not None and again.now.success,
-    )
+@dataclass(frozen=True)
+class ScriptedDemonstrator:
+    """What an environment brings to its demonstrations.
+
+    ``dialogue``: the text side of a turn limit, in the compact style. ``task``: task k of the supervised stage, without
+    end. ``tasks_repeat``: different k may give the same task; each k then has agents of its own. ``expert``: that of a
+    task and its first observation.
+    """
+
+    engine: Callable[[], Environment]
+    dialogue: Callable[[int], Dialogue]
+    task: Callable[[int], Task]
+    tasks_repeat: bool
+    expert: Callable[[Task, str], ScriptedExpert]
+
+    def demonstrations(
+        self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
+    ) -> Iterator[Demonstration]:
+        """``variants`` demonstrations of each task of ``indices``."""
+        engine = self.engine()
+        recorded = RecordedEnvironment(engine)
+        try:
+            for index in indices:
+                task, offset = self.task(index), index * variants if self.tasks_repeat else 0
+                for variant in range(variants):
+                    yield self.demonstrate(recorded, task, offset + variant, error_rates, max_turns)
+        finally:
+            engine.close()
+
+    def demonstrate(
+        self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
+    ) -> Demonstration:
+        """Play ``task``, criticise the episode, and play again from the critique's turn.
+
+        Deterministic in (task, variant).
+        """
+        rng = generator("demonstration", task.id, variant)
+        first = engine.reset(task)
+        expert, dialogue = self.expert(task, first.text), self.dialogue(max_turns)
+        invalid = error_rates.invalid and rng.random() < error_rates.invalid
+        invalid_at = int(rng.integers(expert.likely_turns(max_turns))) if invalid else None
+        base = ScriptedEpisode(engine, dialogue, expert, first, error_rates.draw(rng), rng, invalid_at)
+        steps = base.play()
+        transcript = _transcript(task, first, steps, base)
+        critique = dialogue.critique(transcript)
+        assert critique is not None, task.id
+        retry = None if critique.turn is None else self._guided(base, transcript, critique.turn)
+        retry_steps = retry.play() if retry else []
+        return Demonstration(
+            task=task,
+            first=first,
+            steps=tuple(steps),
+            reward=0.0 if base.error else base.now.reward,
+            success=base.now.success,
+            error=base.error,
+            critique=critique,
+            retry=tuple(retry_steps),
+            retry_success=retry is not None and retry.now.success,
+        )
+
+    def _guided(self, base: ScriptedEpisode, transcript: Transcript, turn: int) -> ScriptedEpisode:
+        """The same agent back at ``turn``. It follows the suggestion, then errs as before."""
+        before = transcript.answers[:turn]
+        expert = having_read(self.expert(transcript.task, transcript.first), before)
+        suggested = expert.suggested()
+        return replace(
+            base,
+            expert=expert,
+            now=base.engine.rewind(turn),
+            error_model=expert.guided(base.error_model, suggested),
+            invalid_at=None,
+            actions=[action for action, _ in before],
+            suggested=suggested,
+            error=None,
+        )
 
 
-_NOBODY = ErrorModel(0.0, 0.0, forgets=False)
-
-
-def _guided(scene: Scene, expert: ScriptedExpert, before: Answers) -> Scene:
-    """The same agent back at the pivot. It follows the hint, then errs as before."""
-    hint = expert.hint()
-    who = expert.reminded(scene.who, hint)
-    actions = [action for action, _ in before]
-    now = scene.engine.rewind(len(before))
-    return Scene(scene.engine, scene.dialogue, expert, now, who, scene.rng, actions, hint)
-
-
-def _answers(steps: Sequence[Step], last: str) -> list[tuple[str, str]]:
-    texts = [*(step.now.text for step in steps[1:]), last]
-    return [(step.action, text) for step, text in zip(steps, texts, strict=True)]
+def _transcript(task: Task, first: Observation, steps: Sequence[Step], episode: ScriptedEpisode) -> Transcript:
+    texts = [*(step.now.text for step in steps[1:]), "" if episode.error else episode.now.text]
+    answers = tuple((step.action, text) for step, text in zip(steps, texts, strict=True))
+    return Transcript(task, first.text, answers, episode.now.success, episode.error)

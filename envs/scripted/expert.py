@@ -1,7 +1,7 @@
-"""What scripted agents share: a expert from observed texts, how they err, and the review of a finished episode.
+"""What scripted experts share: knowing what is right from the texts, erring, and the critique of a finished episode.
 
-An agent reads only what the policy reads. Each environment brings a ``ScriptedExpert``; the rules of reviewing stand
-here once.
+An expert reads only what the policy reads. Each environment brings a ``ScriptedExpert``; the rules of criticising
+stand here once.
 """
 
 from __future__ import annotations
@@ -20,44 +20,45 @@ Answers = Sequence[tuple[str, str]]  # (action, observation after it) of every s
 
 @dataclass(frozen=True)
 class ErrorModel:
-    """How an agent errs. ``slip``: rate of actions that are not right; ``forgets``: overlooks one kind of thing.
+    """How one agent errs.
 
-    ``habit``: share of slips that are the same one in the same situation. Diffuse slips vanish when sampling is
-    cooled; habits must be unlearnt.
+    ``rate``: share of its actions that are errors. ``systematic``: share of the errors that are the same one in the
+    same situation; cooler sampling hides the others, these must be unlearnt. ``overlooks``: it overlooks one kind of
+    thing.
     """
 
-    slip: float
-    habit: float
-    forgets: bool
+    rate: float
+    systematic: float
+    overlooks: bool
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """A turn whose action was not a right one, and what would have been right there.
+class WrongAction:
+    """A turn whose action was not right, and the right actions from there on.
 
-    ``complete``: ``better`` goes on to the end of the task. ``fatal``: it ended the episode, so it is the pivot.
+    ``complete``: they go on to the end of the task. ``fatal``: the action ended the episode.
     """
 
     turn: int
     cause: str
-    better: tuple[str, ...]
+    correction: tuple[str, ...]
     complete: bool = False
     fatal: bool = False
 
-    def decisive(self, max_turns: int) -> bool:
-        """Without it the episode could have been saved: everything left was known and still fitted the limit."""
-        return self.fatal or (self.complete and self.turn + len(self.better) <= max_turns)
+    def decides(self, max_turns: int) -> bool:
+        """Whether the correction would have saved the episode: nothing of it is unknown, and it fits the limit."""
+        return self.fatal or (self.complete and self.turn + len(self.correction) <= max_turns)
 
 
 class ScriptedExpert(ABC):
     """What the texts so far say, and what follows from it."""
 
     @abstractmethod
-    def see(self, action: str, text: str) -> None:
-        """Take in the observation that answered ``action``."""
+    def observe(self, action: str, text: str) -> None:
+        """Take in the observation ``text`` that followed ``action``."""
 
     @abstractmethod
-    def hint(self) -> list[str]:
+    def suggested(self) -> list[str]:
         """The right actions from here on, as far as a reader of the texts knows them."""
 
     @abstractmethod
@@ -65,63 +66,65 @@ class ScriptedExpert(ABC):
         """A short subgoal."""
 
     @abstractmethod
-    def choose(self, now: Observation, actions: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> str:
-        """The agent's next action: a right one, or with rate ``slip`` another."""
+    def choose(
+        self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
+    ) -> str:
+        """The next action of an agent that errs so, after ``actions``."""
 
     @abstractmethod
-    def mistake(self, turn: int, action: str, text: str) -> Mistake | None:
-        """What was wrong with ``action``, which ``text`` answered; None where it was right."""
+    def check(self, turn: int, action: str, text: str) -> WrongAction | None:
+        """What was wrong with ``action``, which ``text`` followed; None where it was right."""
 
     @abstractmethod
     def summary(self, answers: Answers) -> str:
         """The episode in a few words."""
 
     def possible(self, action: str, now: Observation) -> bool:
-        """Whether a hinted action can be taken now."""
+        """Whether a suggested action can be taken now."""
         return not now.admissible or action in now.admissible
 
-    def out_of_time(self) -> list[str]:
-        """What a review suggests at the last turn of an episode without a mistake."""
+    def suggested_at_limit(self) -> list[str]:
+        """What a critique suggests at the last turn of an episode that had no wrong action, but too few turns."""
         return []
 
-    def reminded(self, who: ErrorModel, hint: Sequence[str]) -> ErrorModel:
-        """The agent's error model while it follows ``hint``."""
-        return who
+    def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
+        """``error_model`` of an agent that has read the suggestion."""
+        return error_model
 
-    def blunder(self, now: Observation, rng: np.random.Generator) -> str:
+    def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
         """An action in the right words that is impossible here."""
-        raise ConfigError(f"{type(self).__module__} knows no blunders; set error_rates.blunder to 0 (configs/sft)")
+        raise ConfigError(f"{type(self).__module__} has no invalid actions: set error_rates.invalid to 0 (configs/sft)")
 
-    def blunder_turns(self, max_turns: int) -> int:
-        """A blunder happens before this turn."""
+    def likely_turns(self, max_turns: int) -> int:
+        """Turns that an episode is likely to last, at most ``max_turns``."""
         return max_turns
 
 
-def after(expert: ScriptedExpert, answers: Answers) -> ScriptedExpert:
-    """``expert`` having read ``answers``."""
+def having_read(expert: ScriptedExpert, answers: Answers) -> ScriptedExpert:
+    """``expert`` itself, after the observations of ``answers``."""
     for action, text in answers:
-        expert.see(action, text)
+        expert.observe(action, text)
     return expert
 
 
 def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) -> Critique:
     """The critique of an episode; ``expert`` is that of its start, and is used up.
 
-    It names the last decisive mistake, else the first mistake; a failure without one (time ran out) is tried again
-    from its last turn.
+    It names the last wrong action that decided the episode, else the first wrong one; a failure without any (time ran
+    out) is tried again from its last turn.
     """
-    answers, suggestion, mistakes = transcript.answers, list[str](), list[Mistake]()
+    answers, suggested, wrong = transcript.answers, list[str](), list[WrongAction]()
     summary = expert.summary(answers)
     for turn, (action, text) in enumerate(answers):
-        suggestion = expert.out_of_time()
-        if mistake := expert.mistake(turn, action, text):
-            mistakes.append(mistake)
-        expert.see(action, text)
-    if transcript.success and not mistakes:
+        suggested = expert.suggested_at_limit()
+        if error := expert.check(turn, action, text):
+            wrong.append(error)
+        expert.observe(action, text)
+    if transcript.success and not wrong:
         return Critique(Outcome.SUCCESS, summary, "no needless step")
-    if not mistakes:
-        mistakes = [Mistake(len(answers) - 1, "no steps left", tuple(suggestion))]
-    decisive = [mistake for mistake in mistakes if mistake.decisive(max_turns)]
-    pivot = decisive[-1] if decisive else mistakes[0]
+    if not wrong:
+        wrong = [WrongAction(len(answers) - 1, "no steps left", tuple(suggested))]
+    decisive = [error for error in wrong if error.decides(max_turns)]
+    error = decisive[-1] if decisive else wrong[0]
     outcome = Outcome.INEFFICIENT if transcript.success else Outcome.FAILURE
-    return Critique(outcome, summary, pivot.cause, ", then ".join(pivot.better) or "look elsewhere", pivot.turn)
+    return Critique(outcome, summary, error.cause, ", then ".join(error.correction) or "look elsewhere", error.turn)

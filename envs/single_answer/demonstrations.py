@@ -1,4 +1,4 @@
-"""Scripted demonstrations of one-answer problems: lines that err, the critic's finding, and a retry from that line."""
+"""Scripted demonstrations of single-answer problems: lines with errors, their critique, and a retry from that line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.envs.scripted.demonstrations import ErrorRates
 from r3l.envs.scripted.expert import ErrorModel
-from r3l.envs.single_answer.engine import AnswerEngine, AnswerOptions, Judge
+from r3l.envs.single_answer.engine import AnswerEngine, ResponseGrader
+from r3l.envs.single_answer.options import AnswerOptions
 
-# A whole response that begins with the lines given, as somebody would write it who errs so.
+# A whole response that begins with the lines given, by an agent that errs so.
 Write = Callable[[Task, Sequence[str], ErrorModel, np.random.Generator], list[str]]
 
 
 @dataclass(frozen=True)
-class AnswerCurriculum:
-    """What problems bring to their demonstrations. ``task``: warm-start task k; ``solution``: its right lines."""
+class AnswerDemonstrator:
+    """What problems bring to their demonstrations.
 
-    dialogue: Callable[[int], Dialogue]  # of a turn limit, in the compact style
-    judge: Judge
+    ``dialogue``: the text side of a turn limit, in the compact style. ``task``: task k of the supervised stage, without
+    end. ``solution``: the right lines of a task.
+    """
+
+    dialogue: Callable[[int], Dialogue]
+    grade: ResponseGrader
     task: Callable[[int], Task]
     solution: Callable[[Task], list[str]]
     write: Write
@@ -32,25 +37,28 @@ class AnswerCurriculum:
     def demonstrations(
         self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
     ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations on each warm-start task."""
+        """``variants`` demonstrations of each task of ``indices``."""
         for index in indices:
             task = self.task(index)
             for variant in range(variants):
                 yield self.demonstrate(task, variant, error_rates, max_turns)
 
     def demonstrate(self, task: Task, variant: int, error_rates: ErrorRates, max_turns: int) -> Demonstration:
-        """Answer ``task`` once, review it, and answer again from the pivot. Deterministic in (task, variant)."""
+        """Answer ``task``, criticise the response, and answer again from the critique's line.
+
+        Deterministic in (task, variant).
+        """
         rng = generator("demonstration", task.id, variant)
-        dialogue, who = self.dialogue(max_turns), error_rates.error_model(rng)
-        first, steps, last = self._play(task, self.write(task, [], who, rng)[:max_turns])
-        answers = tuple((step.action, "") for step in steps)
-        critique = dialogue.critique(Transcript(task, first.text, answers, last.success, None))
-        assert critique is not None, (task.id, answers)
-        retry, again = list[Step](), None
-        if (pivot := critique.turn) is not None:
-            kept = self.solution(task)[: pivot + 1]  # what was right before, and the line that the review asks for
-            _, written, again = self._play(task, self.write(task, kept, who, rng)[:max_turns])
-            retry = written[pivot:]
+        error_model = error_rates.draw(rng)
+        first, steps, last = self._play(task, self.write(task, [], error_model, rng)[:max_turns])
+        lines = tuple((step.action, "") for step in steps)
+        critique = self.dialogue(max_turns).critique(Transcript(task, first.text, lines, last.success, None))
+        assert critique is not None, (task.id, lines)
+        retry, retry_success = list[Step](), False
+        if critique.turn is not None:
+            prefix = self.solution(task)[: critique.turn + 1]  # up to the line that the critique asks for
+            _, retried, end = self._play(task, self.write(task, prefix, error_model, rng)[:max_turns])
+            retry, retry_success = retried[critique.turn :], end.success
         return Demonstration(
             task=task,
             first=first,
@@ -60,12 +68,12 @@ class AnswerCurriculum:
             error=None,
             critique=critique,
             retry=tuple(retry),
-            retry_success=again is not None and again.success,
+            retry_success=retry_success,
         )
 
     def _play(self, task: Task, lines: Sequence[str]) -> tuple[Observation, list[Step], Observation]:
         """First observation, steps, last observation."""
-        engine = AnswerEngine(AnswerOptions(), self.judge)
+        engine = AnswerEngine(AnswerOptions(), self.grade)
         first = now = engine.reset(task)
         steps: list[Step] = []
         for line in lines:

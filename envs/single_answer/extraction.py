@@ -13,7 +13,7 @@ from typing import Literal
 Rule = Literal["strict", "flexible"]
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_SAID = (
+_ANNOUNCED = (
     re.compile(r"####\s*(.+)"),
     re.compile(r"(?:final\s+)?answer\s*(?:is|:|=)+\s*(.+)", re.IGNORECASE),
 )
@@ -25,18 +25,17 @@ _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
 def extract(response: str, rule: Rule) -> str | None:
     """The answer that ``response`` gives, without its box; None where the rule finds none."""
-    spoken = _spoken(response, rule)
-    found = boxed(spoken)
-    if found is None and (tagged := _ANSWER.findall(spoken)):
-        found = boxed(tagged[-1]) or tagged[-1]
-    if found is None and rule == "flexible":
-        found = _loosely(spoken)
-    found = (found or "").strip()
-    return found or None
+    text = _after_thinking(response, rule)
+    answer = boxed(text)
+    if answer is None and (tagged := _ANSWER.findall(text)):
+        answer = boxed(tagged[-1]) or tagged[-1]
+    if answer is None and rule == "flexible":
+        answer = _announced(text)
+    return (answer or "").strip() or None
 
 
-def _spoken(response: str, rule: Rule) -> str:
-    """What comes after the thinking. Thinking that never ended is no answer, but a lenient reader looks into it."""
+def _after_thinking(response: str, rule: Rule) -> str:
+    """The response without its thinking. One that never ended holds no answer, but a lenient reader looks into it."""
     _, ended, after = response.rpartition(_END_OF_THINKING)
     if not ended and _THINKING in response and rule == "strict":
         return ""
@@ -54,9 +53,9 @@ def boxed(text: str) -> str | None:
     return None
 
 
-def _loosely(text: str) -> str | None:
-    for pattern in _SAID:
-        if found := pattern.findall(text):
-            return str(found[-1]).strip().rstrip(".").strip("*$ ")
+def _announced(text: str) -> str | None:
+    for pattern in _ANNOUNCED:
+        if answers := pattern.findall(text):
+            return str(answers[-1]).strip().rstrip(".").strip("*$ ")
     numbers = _NUMBER.findall(text)
     return numbers[-1] if numbers else None

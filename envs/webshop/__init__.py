@@ -7,7 +7,7 @@ from pathlib import Path
 from r3l.core.check import Check
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
-from r3l.envs.base.package import Curriculum, EnvironmentPackage
+from r3l.envs.base.package import Demonstrator, EnvironmentPackage
 from r3l.envs.webshop.options import WebshopOptions
 
 
@@ -46,10 +46,10 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
 
         return WARNINGS.get(task_set, "")
 
-    def curriculum(self) -> Curriculum:
-        from r3l.envs.webshop.demonstrations import CURRICULUM
+    def demonstrator(self) -> Demonstrator:
+        from r3l.envs.webshop.demonstrations import DEMONSTRATOR
 
-        return CURRICULUM
+        return DEMONSTRATOR
 
     def checks(self) -> list[Check]:
         from r3l.envs.webshop import doctor

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from r3l.envs.scripted.demonstrations import Curriculum
+from r3l.envs.scripted.demonstrations import ScriptedDemonstrator
 from r3l.envs.webshop.dialogue import WebshopDialogue
 from r3l.envs.webshop.engine import WebshopEngine
-from r3l.envs.webshop.expert import ShopBelief
+from r3l.envs.webshop.expert import WebshopExpert
 from r3l.envs.webshop.task_sets import sft_task
 
-CURRICULUM = Curriculum(
+DEMONSTRATOR = ScriptedDemonstrator(
     engine=WebshopEngine,
     dialogue=lambda max_turns: WebshopDialogue("compact", max_turns),
     task=sft_task,
-    begin=lambda task, first: ShopBelief.at_start(first),
-    fresh=False,
+    tasks_repeat=True,
+    expert=lambda task, first: WebshopExpert.at_start(first),
 )

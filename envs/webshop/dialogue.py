@@ -65,12 +65,12 @@ class WebshopDialogue(TaggedDialogue):
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, who reads the observed pages alone; None for the original's instructions."""
         from r3l.envs.scripted.expert import criticise
-        from r3l.envs.webshop.expert import ShopBelief
+        from r3l.envs.webshop.expert import WebshopExpert
         from r3l.envs.webshop.synthetic import is_wish
 
         if not is_wish(pages.instruction(transcript.first)):
             return None
-        return criticise(ShopBelief.at_start(transcript.first), transcript, self.max_turns)
+        return criticise(WebshopExpert.at_start(transcript.first), transcript, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
         targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]

@@ -1,9 +1,8 @@
-"""A scripted customer that reads only what the policy reads: it warm-starts the nano model.
+"""The scripted expert of WebShop, whose demonstrations teach the nano model. It reads only what the policy reads.
 
-It keeps a expert from the observed pages (which products were seen, which were ruled out, what is chosen), knows
-which next actions are right under that expert, errs at a given rate, and can review a finished episode: the pivot is
-a turn whose action was not right, and the review says only what the pages up to that turn show. It never looks at
-the goal product.
+It keeps track of what the pages have shown (which products were seen, which were ruled out, what is chosen), knows
+which next actions are right by that, errs at a given rate, and criticises a finished episode by what the pages up to
+the wrong action show. It never looks at the goal product.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from r3l.core.environment import Observation
-from r3l.envs.scripted.expert import Answers, ErrorModel, Mistake, ScriptedExpert
+from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.synthetic import Wish, read_wish
 
@@ -36,7 +35,7 @@ class Offer:
 
 
 @dataclass
-class ShopBelief(ScriptedExpert):
+class WebshopExpert(ScriptedExpert):
     """What the pages so far say. ``at``: index, results, item or sub."""
 
     wish: Wish
@@ -51,12 +50,12 @@ class ShopBelief(ScriptedExpert):
     rejected: set[str] = field(default_factory=set)
 
     @classmethod
-    def at_start(cls, first: str) -> ShopBelief:
+    def at_start(cls, first: str) -> WebshopExpert:
         """From the first observation, which holds the instruction."""
         return cls(read_wish(pages.instruction(first)))
 
-    def see(self, action: str, text: str) -> None:
-        """Take in the observation that answered ``action``."""
+    def observe(self, action: str, text: str) -> None:
+        """Take in the observation ``text`` that followed ``action``."""
         if action.startswith("search[") and _RESULTS.search(text):
             self.query = action[len("search[") : -1]
         if results := _RESULTS.search(text):
@@ -106,7 +105,7 @@ class ShopBelief(ScriptedExpert):
         """The search that names everything that is wanted."""
         return " ".join((*self.wish.attributes, self.wish.kind, *self.wish.options))
 
-    def hint(self) -> list[str]:
+    def suggested(self) -> list[str]:
         """The plan: it names only what pages have shown."""
         return plan(self)
 
@@ -120,26 +119,28 @@ class ShopBelief(ScriptedExpert):
             return "go back"
         return known.get(step) or ("pick" if self.at == "results" else "choose") + f" {step[len('click[') : -1]}"
 
-    def choose(self, now: Observation, actions: Sequence[str], who: ErrorModel, rng: np.random.Generator) -> str:
-        """A right action, or with rate ``slip`` another that the page has. Who forgets does not look at prices.
+    def choose(
+        self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
+    ) -> str:
+        """A right action, or with the error rate another that the page has. The price limit may be overlooked.
 
-        The habitual slips: a vague search, the first product, buying too early.
+        The systematic errors: a vague search, the first product, buying too early.
         """
-        expert = replace(self, wish=replace(self.wish, limit=None)) if who.forgets else self
-        if rng.random() >= who.slip:
+        expert = replace(self, wish=replace(self.wish, limit=None)) if error_model.overlooks else self
+        if rng.random() >= error_model.rate:
             return plan(expert)[0]
-        habit = _habitual_slip(expert, rng)
-        if rng.random() < who.habit and not is_right(expert, habit):
-            return habit
+        systematic = _systematic_error(expert, rng)
+        if rng.random() < error_model.systematic and not is_right(expert, systematic):
+            return systematic
         others = [action for action in now.admissible if action.startswith("click[") and not is_right(expert, action)]
-        return str(rng.choice(others)) if others else habit
+        return str(rng.choice(others)) if others else systematic
 
-    def mistake(self, turn: int, action: str, text: str) -> Mistake | None:
+    def check(self, turn: int, action: str, text: str) -> WrongAction | None:
         """An action that a careful customer would not take."""
         if is_right(self, action):
             return None
         steps = plan(self)
-        return Mistake(turn, _cause(self, action), tuple(steps), complete=steps[-1] == BUY)
+        return WrongAction(turn, _cause(self, action), tuple(steps), complete=steps[-1] == BUY)
 
     def summary(self, answers: Answers) -> str:
         """Steps, and whether anything was bought."""
@@ -149,12 +150,12 @@ class ShopBelief(ScriptedExpert):
         """What the page has, or any search."""
         return action in now.admissible or action.startswith("search[")
 
-    def out_of_time(self) -> list[str]:
+    def suggested_at_limit(self) -> list[str]:
         """The plan that there was no time for."""
         return plan(self)
 
 
-def plan(expert: ShopBelief) -> list[str]:
+def plan(expert: WebshopExpert) -> list[str]:
     """The right actions from here on as far as they are known."""
     if expert.at == "index":
         return [f"search[{expert.search}]"]
@@ -167,7 +168,7 @@ def plan(expert: ShopBelief) -> list[str]:
     return [PREVIOUS, *(_from_results(expert) if expert.candidates else [])]
 
 
-def right_actions(expert: ShopBelief) -> set[str]:
+def right_actions(expert: WebshopExpert) -> set[str]:
     """Every next action that a careful customer could take."""
     steps = plan(expert)
     if expert.at == "results" and expert.candidates:
@@ -177,14 +178,14 @@ def right_actions(expert: ShopBelief) -> set[str]:
     return set(steps[:1])
 
 
-def is_right(expert: ShopBelief, action: str) -> bool:
+def is_right(expert: WebshopExpert, action: str) -> bool:
     """Whether ``action`` is right; a search is, whatever the order of its words."""
     if expert.at == "index" and action.startswith("search["):
         return set(expert.search.split()) <= set(action[len("search[") : -1].split())
     return action in right_actions(expert)
 
 
-def _habitual_slip(expert: ShopBelief, rng: np.random.Generator) -> str:
+def _systematic_error(expert: WebshopExpert, rng: np.random.Generator) -> str:
     if expert.at == "index":
         vague = (expert.wish.kind, *expert.wish.attributes[:1])
         return f"search[{' '.join(vague[: int(rng.integers(1, len(vague) + 1))])}]"
@@ -193,7 +194,7 @@ def _habitual_slip(expert: ShopBelief, rng: np.random.Generator) -> str:
     return BUY if expert.at == "item" else PREVIOUS
 
 
-def _from_results(expert: ShopBelief) -> list[str]:
+def _from_results(expert: WebshopExpert) -> list[str]:
     if expert.candidates:
         options = (f"click[{option}]" for option in expert.wish.options)
         return [f"click[{expert.candidates[0]}]", *options, BUY]
@@ -201,7 +202,7 @@ def _from_results(expert: ShopBelief) -> list[str]:
     return [NEXT if complete and expert.page < _LAST_PAGE and expert.listed else BACK]
 
 
-def _cause(expert: ShopBelief, action: str) -> str:
+def _cause(expert: WebshopExpert, action: str) -> str:
     limit = expert.wish.limit
     offer = expert.item if expert.at == "item" else expert.listed.get(action[len("click[") : -1])
     if expert.at == "index":

@@ -1,4 +1,4 @@
-"""Proves a task set: a careful customer succeeds in every task, then the file to commit is written."""
+"""Validates a task set and writes the file to commit: a careful customer succeeds in every task."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from r3l.core.errors import DataError
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
 from r3l.envs.base.task_sets import commit, summary
-from r3l.envs.scripted.demonstrations import CAREFUL, demonstrate
+from r3l.envs.scripted.demonstrations import CAREFUL
 from r3l.envs.webshop.definitions import ENV, definition
-from r3l.envs.webshop.demonstrations import CURRICULUM
+from r3l.envs.webshop.demonstrations import DEMONSTRATOR
 from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.task_sets import catalogue, regenerate
 from r3l.runs.progress import tracked
 
-_PROOF_TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)
+_TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)
 
 
 def build(name: str) -> Path:
-    """Prove every task of a task set solvable and write the file that is committed."""
+    """Validate every task of a task set and write the file that is committed; its path."""
     content: dict[str, Any] = {"task_set": name, "catalogue": catalogue(name).meta.id, "splits": {}}
     for split in definition(name).splits:
-        found = regenerate(name)[split]
-        for task in tracked(found, f"proving {name}/{split}"):
-            prove(task)
-        content["splits"][split] = {**summary(found), "ids": [task.id for task in found]}
+        tasks = regenerate(name)[split]
+        for task in tracked(tasks, f"validating {name}/{split}"):
+            validate(task)
+        content["splits"][split] = {**summary(tasks), "ids": [task.id for task in tasks]}
     return commit(ENV, name, content)
 
 
-def prove(task: Task) -> int:
+def validate(task: Task) -> int:
     """Play ``task`` with a careful customer; its number of turns. Raises DataError where that does not succeed."""
-    played = demonstrate(CURRICULUM, RecordedEnvironment(WebshopEngine()), task, 0, CAREFUL, _PROOF_TURNS)
+    played = DEMONSTRATOR.demonstrate(RecordedEnvironment(WebshopEngine()), task, 0, CAREFUL, _TURNS)
     if not played.success:
         raise DataError(
-            f"task {task.id} is not solved in {_PROOF_TURNS} turns by a careful customer, reward {played.reward:g}: "
+            f"task {task.id} is not solved in {_TURNS} turns by a careful customer, reward {played.reward:g}: "
             f"{[step.action for step in played.steps]}; change the catalogue in configs/task_sets"
         )
     return len(played.steps)

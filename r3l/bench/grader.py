@@ -16,7 +16,7 @@ from r3l.bench.engines import machine
 from r3l.core.seeds import generator
 from r3l.envs.math import grader
 from r3l.envs.math.datasets import load
-from r3l.envs.math.grader import Verdict, grade
+from r3l.envs.math.grader import MathGrade, grade
 from r3l.envs.math.grading import DEADLINE, Grader
 
 HOSTILE = 1_000
@@ -80,7 +80,9 @@ def run(
     return report | {"machine": machine()}
 
 
-def _twice(call: Callable[[], list[Verdict]], count: int, forget: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def _twice(
+    call: Callable[[], list[MathGrade]], count: int, forget: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     forget()
     (cold, found), (warm, _) = _timed(call), _timed(call)
     speed = {"answers_per_s": count / cold, "answers_per_s_warm": count / warm}
@@ -88,7 +90,7 @@ def _twice(call: Callable[[], list[Verdict]], count: int, forget: Callable[[], N
     return speed | {"correct": sum(v.correct for v in found), "by": by}
 
 
-def _timed(call: Callable[[], list[Verdict]]) -> tuple[float, list[Verdict]]:
+def _timed(call: Callable[[], list[MathGrade]]) -> tuple[float, list[MathGrade]]:
     began = time.perf_counter()
     found = call()
     return time.perf_counter() - began, found
@@ -98,13 +100,13 @@ def _hostile_report(workers: int, deadline: float, strings: Sequence[str]) -> di
     """``over``: answers that took more processor time than the deadline and what a kill may add to it."""
     began = time.perf_counter()
     with Grader(workers, deadline) as pool:
-        verdicts = pool.grade_all([("\\frac{1}{2}", text) for text in strings])
+        grades = pool.grade_all([("\\frac{1}{2}", text) for text in strings])
         slowest, over = pool.slowest, pool.over
     return {
         "strings": len(strings),
         "slowest_cpu_s": slowest,
         "over": over,
-        "statuses": dict(sorted(Counter(v.status for v in verdicts).items())),
-        "right": sum(v.correct for v in verdicts),
+        "statuses": dict(sorted(Counter(g.status for g in grades).items())),
+        "right": sum(g.correct for g in grades),
         "wall_s": time.perf_counter() - began,
     }

@@ -1,4 +1,4 @@
-"""How fast problems are started and answers judged on the engine; ``r3l bench grader`` measures the grading itself."""
+"""How fast problems are started and answers graded on the engine; ``r3l bench grader`` measures the grading itself."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 from r3l.bench.engines import HEADLINE, Script, alone, machine, play, spread
 from r3l.core.task import Task
 from r3l.envs.math.arithmetic import solution
-from r3l.envs.math.engine import judge
+from r3l.envs.math.engine import create
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.task_sets import tasks as tasks_of
-from r3l.envs.single_answer.engine import AnswerEngine
 
 
 def run(task_set: str, *, tasks: int = 0, seed: int = 0) -> dict[str, Any]:
@@ -33,4 +32,4 @@ def _lines(task: Task) -> list[str]:
 
 
 def _play(scripts: list[Script]) -> dict[str, Any]:
-    return play(lambda: AnswerEngine(MathOptions(), judge(MathOptions())), scripts)
+    return play(lambda: create(MathOptions()), scripts)

@@ -15,20 +15,22 @@ from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
 from r3l.envs.registry import find_environment
-from r3l.envs.single_answer.engine import WRONG, AnswerDialogue, AnswerEngine, AnswerOptions, Flaw, Judgement
+from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
+from r3l.envs.single_answer.engine import WRONG, AnswerEngine, AnswerGrade
+from r3l.envs.single_answer.options import AnswerOptions
 from r3l.retry import RetrySettings, retry
 
 TASK = Task("t", "math", "test", "", {"problem": "What is 2 + 3 + 4?", "answer": "9"})
 
 
-def judge(task, response):
+def grade(task, response):
     """Right where the last word is the answer; no answer where there is no word."""
     words = response.split()
-    return Judgement(words[-1:] == [task.payload["answer"]], words[-1] if words else None)
+    return AnswerGrade(words[-1:] == [task.payload["answer"]], words[-1] if words else None)
 
 
 def engine(**options):
-    return AnswerEngine(AnswerOptions(**options), judge)
+    return AnswerEngine(AnswerOptions(**options), grade)
 
 
 def told(now):
@@ -89,7 +91,7 @@ def test_every_turn_is_restored_exactly(lines, attempts, data):
 
 # A retry in the middle of a response, with the text side and the loop of the program.
 def dialogue(critic=lambda task, lines: None):
-    return AnswerDialogue("sums", "Answer.", "compact", 6, AnswerOptions(), critic)
+    return AnswerDialogue(Subject("sums", "Answer.", critic), "compact", 6, AnswerOptions())
 
 
 def rollout_context(policy):
@@ -147,7 +149,7 @@ def test_a_line_that_is_cut_off_ends_the_episode():
 
 
 def test_the_critics_finding_is_a_critique():
-    with_critic = dialogue(lambda task, lines: Flaw(1, "wrong result", "compute 5 + 4"))
+    with_critic = dialogue(lambda task, lines: WrongLine(1, "wrong result", "compute 5 + 4"))
     lines = (("2 + 3 = 5\n", ""), ("5 + 4 = 8\n", ""), ("8", ""))
     critique = with_critic.critique(Transcript(TASK, "", lines, False, None))
     assert critique == Critique(Outcome.FAILURE, "line 1 is wrong", "wrong result", "compute 5 + 4", 1)

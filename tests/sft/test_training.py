@@ -87,7 +87,7 @@ def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
 @pytest.fixture(scope="module")
 def erring():
     """A demonstration with a retry that does not start over."""
-    error_rates = {"slip_low": 0.3, "slip_high": 0.5, "habit": 0.8, "forget": 0.5}
+    error_rates = {"low": 0.3, "high": 0.5, "systematic": 0.8, "overlook": 0.5}
     found = find_environment("alfworld").demonstrations(range(40), 1, 8, error_rates)
     return next(d for d in found if d.retry and d.critique.turn > 0 and not d.error)
 

@@ -5,15 +5,15 @@ import re
 import pytest
 
 from r3l.core.worker import RecordedEnvironment
-from r3l.envs.alfworld.demonstrations import CURRICULUM
+from r3l.envs.alfworld.demonstrations import DEMONSTRATOR
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.expert import DEVICES, kind_of
 from r3l.envs.alfworld.goals import FAMILIES, parse_goal
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates, demonstrate
+from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 
-ERRING = ErrorRates(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.6, blunder=0.3)
+ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.6, invalid=0.3)
 NAME = re.compile(r"\b[a-z]+ \d+\b")
 
 
@@ -27,14 +27,14 @@ def engine():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_careful_agent_wins_from_the_text_alone(engine, family):
     for seed in range(5):
-        d = demonstrate(CURRICULUM, engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
+        d = DEMONSTRATOR.demonstrate(engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
         assert d.success and d.reward == 1 and d.retry == ()
 
 
 @pytest.fixture(scope="module")
 def erring(engine):
     tasks = [generate(House(family, 900 + k, 7, 8)) for family in FAMILIES for k in range(4)]
-    return [demonstrate(CURRICULUM, engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
+    return [DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
 
 
 def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
@@ -50,10 +50,10 @@ def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(errin
     assert checked > 50
 
 
-def test_a_blunder_is_inadmissible_and_ends_the_episode(erring):
-    blundered = [d for d in erring if d.error == "inadmissible"]
-    assert blundered
-    for d in blundered:
+def test_an_invalid_action_is_inadmissible_and_ends_the_episode(erring):
+    ended = [d for d in erring if d.error == "inadmissible"]
+    assert ended
+    for d in ended:
         assert not d.success
         assert d.steps[-1].action not in d.steps[-1].now.admissible
 

@@ -14,17 +14,17 @@ from r3l.envs.math.arithmetic import (
     BUCKETS,
     LARGEST,
     Operation,
-    critic,
+    first_wrong_line,
     next_line,
     operations,
     problem,
     solution,
     write,
 )
-from r3l.envs.math.validate import prove
+from r3l.envs.math.validate import validate
 from r3l.envs.scripted.expert import ErrorModel
 
-CAREFUL = ErrorModel(0.0, 0.0, forgets=False)
+CAREFUL = ErrorModel(0.0, 0.0, overlooks=False)
 ANN = Task(
     "ann",
     "math",
@@ -50,7 +50,7 @@ def test_the_solution_is_a_line_for_each_operation():
 def test_problems_are_solved_by_reading_them_and_stay_in_range(split, number, count):
     task = problem(split, number, count)
     assert task == problem(split, number, count)
-    prove(task)
+    validate(task)
     value = None
     for verb, digits in re.findall(r" (\w+) (\d+)[ .]", task.payload["problem"]):
         value = int(digits) if verb == "has" else Operation(verb, int(digits)).applied(value)
@@ -60,14 +60,14 @@ def test_problems_are_solved_by_reading_them_and_stay_in_range(split, number, co
 
 def test_no_problem_is_in_two_splits():
     texts = {split: {problem(split, k, 2).payload["problem"] for k in range(400)} for split in BUCKETS}
-    assert not texts["test"] & texts["train"] and not texts["test"] & texts["sft"]
+    assert not texts["test"] & texts["train"] and not texts["test"] & texts["warmstart"]
     task_sets = {split: Math().tasks(f"nano/{split}") for split in ("test", "train")}
     assert [len(tasks) for tasks in task_sets.values()] == [200, 256]
     assert len({task.id for tasks in task_sets.values() for task in tasks}) == 456
 
 
 @pytest.mark.parametrize(
-    "lines, found",
+    "lines, expected",
     [
         (["12 + 7 = 18\n", "18 - 5 = 13\n", "\\boxed{13}"], (0, "wrong result", "compute 12 + 7")),
         (["12 - 7 = 5\n", "5 - 5 = 0\n", "\\boxed{0}"], (0, "misread: finds 7", "compute 12 + 7")),
@@ -81,28 +81,28 @@ def test_no_problem_is_in_two_splits():
         (["12 + 7 = 19\n"], (0, "misread: eats 5", "compute 19 - 5")),  # stopped there: the last line is the pivot
     ],
 )
-def test_the_critic_names_the_first_wrong_line_and_not_the_answer(lines, found):
-    flaw = critic(ANN, lines)
-    assert (flaw.line, flaw.cause) == found[:2] and flaw.better.startswith(found[2])
-    assert "14" not in f"{flaw.cause} {flaw.better}"
+def test_the_critic_names_the_first_wrong_line_and_not_the_answer(lines, expected):
+    wrong = first_wrong_line(ANN, lines)
+    assert (wrong.line, wrong.cause) == expected[:2] and wrong.correction.startswith(expected[2])
+    assert "14" not in f"{wrong.cause} {wrong.correction}"
 
 
 def test_the_critic_finds_nothing_wrong_with_a_solution_and_knows_only_these_problems():
-    assert critic(ANN, solution(ANN)) is None
-    assert critic(Task("x", "math", "test", "", {"problem": "?", "answer": "1"}), ["1"]) is None
+    assert first_wrong_line(ANN, solution(ANN)) is None
+    assert first_wrong_line(Task("x", "math", "test", "", {"problem": "?", "answer": "1"}), ["1"]) is None
 
 
-def test_slips_are_what_the_critic_sees():
+def test_errors_are_what_the_critic_sees():
     """Over many agents: every first deviation is one that an erring agent makes, and it is found where it was made."""
     causes = set()
     for k in range(300):
         rng = generator("slips", k)
         task = problem("train", k, 3)
-        who = ErrorModel(0.5, 0.5, forgets=bool(k % 2))
-        lines = write(task, [], who, rng)
-        right, flaw = solution(task), critic(task, lines)
+        error_model = ErrorModel(0.5, 0.5, overlooks=bool(k % 2))
+        lines = write(task, [], error_model, rng)
+        right, wrong = solution(task), first_wrong_line(task, lines)
         first = next((i for i, line in enumerate(lines) if line != right[i]), None)
-        assert (flaw.line if flaw else None) == first
-        causes.add(flaw.cause.partition(":")[0] if flaw else None)
+        assert (wrong.line if wrong else None) == first
+        causes.add(wrong.cause.partition(":")[0] if wrong else None)
     assert causes == {None, "wrong result", "misread", "left out"}
     assert [next_line(ANN, solution(ANN)[:k], CAREFUL, generator("x")) for k in range(3)] == solution(ANN)

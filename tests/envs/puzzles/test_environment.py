@@ -1,4 +1,4 @@
-"""Puzzles as environments: judged by the box, criticised by line, taught by solvers that misread."""
+"""Puzzles as environments: graded by the box, criticised by line, taught by solvers that misread."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from r3l.config import environment_of
 from r3l.core.environment import Transcript
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles.demonstrations import TAUGHT
-from r3l.envs.puzzles.dialogue import critic, solution
+from r3l.envs.puzzles.dialogue import first_wrong_line, solution
 from r3l.reflection import Report, parse_reflection, reflection_text
 
-ERRING = {"slip_low": 0.6, "slip_high": 0.8, "habit": 0.5, "forget": 0.0}
-CAREFUL = {"slip_low": 0.0, "slip_high": 0.0, "habit": 0.0, "forget": 0.0}
+ERRING = {"low": 0.6, "high": 0.8, "systematic": 0.5, "overlook": 0.0}
+CAREFUL = {"low": 0.0, "high": 0.0, "systematic": 0.0, "overlook": 0.0}
 
 
 def played(task, lines, **options):
@@ -34,9 +34,9 @@ def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(task_set):
 def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
     task = next(t for t in Puzzles().tasks("shortest_path_nano/test") if t.group == "feasible")
     right = solution(task)
-    flaw = critic(task, [right[0], "step 1: none\n", "\\boxed{infeasible}"])
-    assert (flaw.line, flaw.better) == (1, "there is a path")
-    assert critic(task, [*right[:-1], "\\boxed{infeasible}"]).line == len(right) - 1
+    wrong = first_wrong_line(task, [right[0], "step 1: none\n", "\\boxed{infeasible}"])
+    assert (wrong.line, wrong.correction) == (1, "there is a path")
+    assert first_wrong_line(task, [*right[:-1], "\\boxed{infeasible}"]).line == len(right) - 1
 
 
 def test_one_package_is_several_environments():

@@ -1,4 +1,4 @@
-"""The scripted agent of ScienceWorld on the real simulator (what holds everywhere: tests/envs/test_lessons.py)."""
+"""The scripted expert of ScienceWorld on the real simulator (what holds everywhere: ../test_demonstrations.py)."""
 
 import pytest
 from dove_egg import SOLUTION
@@ -7,33 +7,33 @@ from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
 from r3l.envs.scienceworld import ScienceWorld, task_sets
-from r3l.envs.scienceworld.demonstrations import CURRICULUM
+from r3l.envs.scienceworld.demonstrations import DEMONSTRATOR
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.expert import ScienceBelief, plan
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates, demonstrate
+from r3l.envs.scienceworld.expert import ScienceWorldExpert, plan
+from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import criticise
 from r3l.reflection import reflection_text
 from r3l.sft.nano_model import build_tokenizer
 
-ERRING = ErrorRates(slip_low=0.3, slip_high=0.6, habit=0.8, forget=0.6, blunder=0.3)
+ERRING = ErrorRates(low=0.3, high=0.6, systematic=0.8, overlook=0.6, invalid=0.3)
 FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
 GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
 
 
 def test_plan_follows_what_has_been_done():
-    expert = ScienceBelief.at_start(SOLUTION, FIRST)
+    expert = ScienceWorldExpert.at_start(SOLUTION, FIRST)
     assert plan(expert) == SOLUTION
-    assert expert.hint() == SOLUTION[:2]  # no text has shown the egg yet
-    expert.see("teleport to outside", "You teleport to the outside.")
-    expert.see("look around", GARDEN)
-    assert plan(expert) == expert.hint() == SOLUTION[2:]
-    expert.see("teleport to kitchen", "You teleport to the kitchen.")
+    assert expert.suggested() == SOLUTION[:2]  # no text has shown the egg yet
+    expert.observe("teleport to outside", "You teleport to the outside.")
+    expert.observe("look around", GARDEN)
+    assert plan(expert) == expert.suggested() == SOLUTION[2:]
+    expert.observe("teleport to kitchen", "You teleport to the kitchen.")
     assert plan(expert) == ["teleport to outside", *SOLUTION[2:]]
-    expert.see("teleport to outside", "You teleport to the outside.")
-    expert.see("focus on dove", "No known action matches that input.")
+    expert.observe("teleport to outside", "You teleport to the outside.")
+    expert.observe("focus on dove", "No known action matches that input.")
     assert plan(expert) == SOLUTION[2:]
-    expert.see("focus on axe", "You focus on the axe.")
+    expert.observe("focus on axe", "You focus on the axe.")
     assert plan(expert) == []
 
 
@@ -44,7 +44,7 @@ def test_the_critique_names_the_turn_by_hand():
         ("focus on axe", "You focus on the axe."),
     ]
     transcript = Transcript(Task("t", "scienceworld", "test"), FIRST, tuple(answers), False, None)
-    critique = criticise(ScienceBelief.at_start(SOLUTION, FIRST), transcript, 12)
+    critique = criticise(ScienceWorldExpert.at_start(SOLUTION, FIRST), transcript, 12)
     suggestion = ", then ".join(SOLUTION[2:])
     assert critique == Critique(Outcome.FAILURE, "3 steps, 1 places", "axe is wrong", suggestion, 2)
 
@@ -65,14 +65,14 @@ def tasks():
 @pytest.fixture(scope="module")
 def erring(engine, tasks):
     return [
-        demonstrate(CURRICULUM, engine, task, variant, ERRING, 12) for variant, task in enumerate([*tasks, *tasks[:2]])
+        DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 12) for variant, task in enumerate([*tasks, *tasks[:2]])
     ]
 
 
 def test_a_careful_agent_solves_every_task_type(engine, tasks):
     assert len(tasks) == 7
     for task in tasks:
-        d = demonstrate(CURRICULUM, engine, task, 0, CAREFUL, 12)
+        d = DEMONSTRATOR.demonstrate(engine, task, 0, CAREFUL, 12)
         assert d.success and d.reward == 1 and d.retry == ()
         assert [step.action for step in d.steps] == task.payload["solution"]
         assert d.critique.outcome == "success" and d.critique.turn is None
@@ -92,11 +92,11 @@ def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(err
     assert checked >= 2
 
 
-def test_a_blunder_names_a_thing_that_is_in_no_task_and_costs_a_turn():
-    error_rates = {"slip_low": 0.2, "slip_high": 0.4, "habit": 0.5, "forget": 0.5, "blunder": 1.0}
+def test_an_invalid_action_names_a_thing_that_is_in_no_task_and_costs_a_turn():
+    error_rates = {"low": 0.2, "high": 0.4, "systematic": 0.5, "overlook": 0.5, "invalid": 1.0}
     (played,) = ScienceWorld().demonstrations(range(1), 1, 12, error_rates)
-    (blunder,) = [step for step in played.steps if not step.imitate]
-    assert blunder.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
+    (invalid,) = [step for step in played.steps if not step.imitate]
+    assert invalid.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
     assert played.error is None
 
 

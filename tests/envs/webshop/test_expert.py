@@ -1,37 +1,37 @@
-"""The scripted customer of WebShop on the real engine (what holds everywhere: tests/envs/test_lessons.py)."""
+"""The scripted customer of WebShop on the real engine (what holds everywhere: ../test_demonstrations.py)."""
 
 import pytest
 
 from r3l.core.environment import Transcript
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import after, criticise
+from r3l.envs.scripted.expert import criticise, having_read
 from r3l.envs.webshop import WebShop
-from r3l.envs.webshop.demonstrations import CURRICULUM
-from r3l.envs.webshop.expert import ShopBelief, is_right, plan
+from r3l.envs.webshop.demonstrations import DEMONSTRATOR
+from r3l.envs.webshop.expert import WebshopExpert, is_right, plan
 from r3l.sft.examples import documents_of
 from r3l.sft.nano_model import build_tokenizer
 
-ERRING = ErrorRates(slip_low=0.45, slip_high=0.65, habit=0.8, forget=0.3)
+ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.3)
 
 
 @pytest.fixture(scope="module")
 def erring():
-    return list(CURRICULUM.demonstrations(range(100), 2, ERRING, 10))
+    return list(DEMONSTRATOR.demonstrations(range(100), 2, ERRING, 10))
 
 
 def test_a_careful_customer_succeeds_from_the_text_alone():
-    for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10):
+    for d in DEMONSTRATOR.demonstrations(range(60), 1, CAREFUL, 10):
         assert d.success and d.reward == 1 and len(d.steps) <= 10
         assert d.critique.outcome == "success" and d.retry == ()
 
 
 def test_a_belief_follows_the_pages(task):
-    d = next(iter(CURRICULUM.demonstrations([0], 1, CAREFUL, 10)))
+    d = next(iter(DEMONSTRATOR.demonstrations([0], 1, CAREFUL, 10)))
     answers = [(s.action, t.now.text) for s, t in zip(d.steps, d.steps[1:], strict=False)]
     for turn, step in enumerate(d.steps):
-        expert = after(ShopBelief.at_start(d.first.text), answers[:turn])
+        expert = having_read(WebshopExpert.at_start(d.first.text), answers[:turn])
         assert step.action == plan(expert)[0] and is_right(expert, step.action)
-    last = after(ShopBelief.at_start(d.first.text), answers)
+    last = having_read(WebshopExpert.at_start(d.first.text), answers)
     assert last.missing == [] and plan(last) == ["click[buy now]"]
 
 
@@ -82,12 +82,12 @@ def test_the_dialogue_reviews_what_it_can_read():
 
 def test_buying_where_nothing_can_be_bought_is_a_mistake_with_a_cause():
     """Everything chosen, then back to the results: the button is not on that page."""
-    d = next(d for d in CURRICULUM.demonstrations(range(60), 1, CAREFUL, 10) if len(d.steps) == 5)
+    d = next(d for d in DEMONSTRATOR.demonstrations(range(60), 1, CAREFUL, 10) if len(d.steps) == 5)
     steps = [step.action for step in d.steps[:-1]] + ["click[< prev]", "click[buy now]"]
     engine, answers = WebShop().create({}), []
     engine.reset(d.task)
     for action in steps:
         answers.append((action, engine.step(action).text))
     transcript = Transcript(d.task, d.first.text, tuple(answers), False, None)
-    critique = criticise(ShopBelief.at_start(d.first.text), transcript, 10)
+    critique = criticise(WebshopExpert.at_start(d.first.text), transcript, 10)
     assert (critique.turn, critique.cause) == (5, "click[buy now] does not help")
