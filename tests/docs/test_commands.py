@@ -13,7 +13,7 @@ from docs.pages import PAGES, blocks, inline_code, text
 from typer.main import get_command
 
 from r3l import cli
-from r3l.config import ROOT
+from r3l.core.paths import ROOT
 from r3l.report.figures import FIGURES
 from r3l.workflow import plan
 
