@@ -8,12 +8,10 @@ declares only what it uses, so that Fast Downward translates it in tens of milli
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
-from r3l.core.environment import Environment
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.envs.alfworld.goals import CLEAN, COOL, HEAT, TWO
@@ -39,7 +37,7 @@ _ATTEMPTS = 200
 def generate(house: House, split: str = "", group: str = "") -> Task:
     """The task of ``house``. Impossible draws are redrawn from the next sub-seed.
 
-    ``payload``: ``pddl_problem``, ``goal_text``, ``walkthrough`` (a winning plan by rule; ``prove`` plays it),
+    ``payload``: ``pddl_problem``, ``goal_text``, ``walkthrough`` (a winning plan by rule; ``validate`` plays it),
     ``family`` and ``rejected`` (reason -> number of redrawn attempts). Raises ConfigError when no attempt fits.
     """
     rejected: Counter[str] = Counter()
@@ -59,19 +57,6 @@ def generate(house: House, split: str = "", group: str = "") -> Task:
         }
         return Task(house.id, "alfworld", split, group, payload)
     raise ConfigError(f"no room fits {house.id} ({dict(rejected)}); ask for fewer receptacles or objects")
-
-
-def prove(task: Task, engine: Environment) -> Task:
-    """``task`` with the walkthrough that won when played. Raises DataError when it does not win, or too early."""
-    now, played = engine.reset(task), list[str]()
-    for action in task.payload["walkthrough"]:
-        if now.success or action not in now.admissible:
-            raise DataError(f"{task.id}: {action!r} is not needed or not possible after {played}")
-        now = engine.step(action)
-        played.append(action)
-    if not now.success:
-        raise DataError(f"{task.id}: its walkthrough {played} does not win")
-    return replace(task, payload={**task.payload, "walkthrough": played})
 
 
 def _sentence(house: House, content: Content, rng: np.random.Generator) -> str:

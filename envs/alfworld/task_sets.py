@@ -115,7 +115,7 @@ def _splits(name: str) -> Collection[str]:
 def sft_task(index: int, name: str = "nano") -> Task:
     """House ``index`` (from 0, without end) of those that start models are taught on; in no split of the task set."""
     if index < 0:
-        raise ConfigError(f"warm-start task {index}: indices start at 0")
+        raise ConfigError(f"SFT task {index}: indices start at 0")
     houses = definition(name)
     groups = list(houses.groups)
     seed = houses.sft_first_seed + index

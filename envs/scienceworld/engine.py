@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError, EngineLost
 from r3l.core.task import Task
+from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
+from r3l.envs.scienceworld.disk_cache import open_disk_cache
 from r3l.envs.scienceworld.java import find_java
 from r3l.envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
-from r3l.envs.scienceworld.memory import Memory, RememberingEngine
 from r3l.envs.scienceworld.options import ScienceWorldOptions
-from r3l.envs.scienceworld.store import open_store
 
 T = TypeVar("T")
 FULL_SCORE = 100  # the simulator's score runs from -100 (failed) to 100 (solved)
@@ -78,7 +78,7 @@ class ScienceWorldEngine:
         return sorted(entry["action"] for entry in listed["validActions"])
 
     def gold_actions(self, task: Task) -> list[str]:
-        """The simulator's own solution of ``task``, which it starts anew. Seconds, and much memory: never in rollouts.
+        """The simulator's own solution of ``task``, which it starts again. Seconds, much memory: never in rollouts.
 
         Leaves the engine's simulator slow for good (it computes a path at each start): take an engine of its own.
         """
@@ -169,15 +169,15 @@ class ScienceWorldEngine:
         self._simulator, self._tainted = None, False
 
 
-_memories: dict[ScienceWorldOptions, Memory] = {}
+_caches: dict[ScienceWorldOptions, ObservationCache] = {}
 
 
-def create(options: ScienceWorldOptions) -> RememberingEngine:
-    """A new environment under ``options``; those of a process share one Java process and what it has said.
+def create(options: ScienceWorldOptions) -> CachedEngine:
+    """A new environment under ``options``; those of a process share one Java process and its observations.
 
-    Raises EngineError where there is no Java, even if all that will be asked has been said before.
+    Raises EngineError where there is no Java, even if all observations that will be needed are cached.
     """
     find_java()
-    if options not in _memories:
-        _memories[options] = Memory(lambda: ScienceWorldEngine(options), store=open_store(options))
-    return RememberingEngine(_memories[options])
+    if options not in _caches:
+        _caches[options] = ObservationCache(lambda: ScienceWorldEngine(options), disk=open_disk_cache(options))
+    return CachedEngine(_caches[options])

@@ -1,4 +1,4 @@
-"""Solutions of the nano task_set's problems, each played to score 100 and stored once; never made during rollouts.
+"""Solutions of the nano task set's problems, each played to score 100 and stored once; never made during rollouts.
 
 First come short ways read off the texts (``r3l.envs.scienceworld.proposals``). Where none is right, the simulator's
 gold path is shortened: it walks through doors that are open and names things by odd words ("egg dove egg in
@@ -95,15 +95,15 @@ def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def main() -> None:
-    """``python -m envs.scienceworld.gold``: solve what the nano task set asks for and is not stored yet (minutes)."""
+    """``python -m r3l.envs.scienceworld.gold``: solve the problems of the nano task set (minutes)."""
     defined = definition("nano")
     types = [t for group in defined.groups.values() for t in group.tasks]
     lists = [to_solve(defined, t, source) for source in defined.solve for t in types]
-    wanted = [key for row in zip_longest(*lists) for key in row if key is not None]
-    found = stored() if STORED.exists() else {}
-    for key, plan in generate(key for key in wanted if key not in found):
-        found[key] = plan
-        store(found)  # an interrupted run goes on where it stopped
+    ids = [key for row in zip_longest(*lists) for key in row if key is not None]
+    solutions = stored() if STORED.exists() else {}
+    for key, plan in generate(key for key in ids if key not in solutions):
+        solutions[key] = plan
+        store(solutions)  # an interrupted run goes on where it stopped
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ def _shipped() -> str | None:
 def _version(path: str) -> str | None:
     """``17.0.15`` for a Java that runs, else None (a name on PATH may be a stub that only asks for an install)."""
     try:
-        said = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60)
+        run = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "([\d.]+)', said.stderr + said.stdout)
-    return found[1] if said.returncode == 0 and found else None
+    match = re.search(r'version "([\d.]+)', run.stderr + run.stdout)
+    return match[1] if run.returncode == 0 and match else None

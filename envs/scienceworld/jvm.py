@@ -155,7 +155,7 @@ _starting = threading.Lock()
 
 
 def shared_jvm() -> Jvm:
-    """The Java process of this Python process; started at the first call, and anew should it have died."""
+    """The Java process of this Python process; started at the first call, and another should it have died."""
     global _jvm
     with _starting:
         if _jvm is None or not _jvm.alive:
@@ -194,11 +194,11 @@ def _launch(java: str) -> tuple[Any, Any]:
 
 def _check_version() -> None:
     try:
-        found = version("scienceworld")
+        installed = version("scienceworld")
     except PackageNotFoundError:
-        found = "not installed"
-    if found != PROVED:
+        installed = "not installed"
+    if installed != PROVED:
         raise EngineError(
-            f"package scienceworld is {found}, but its texts are proved for {PROVED} only; "
+            f"package scienceworld is {installed}, but its texts are proved for {PROVED} only; "
             f"run: pip install scienceworld=={PROVED}"
         )

@@ -1,4 +1,4 @@
-"""Short ways to solve the nano task_set's task types, read off the texts; which of them are right, the simulator says.
+"""Short ways to solve the nano task set's task types, read off the texts; which of them are right, the simulator says.
 
 Much cheaper than its gold paths, and more varied: those always take the same thing. ``r3l.envs.scienceworld.gold``
 keeps the first proposal that it has played to score 100.
@@ -25,13 +25,13 @@ def proposals(engine: ScienceWorldEngine, task: Task) -> list[list[str]]:
     """Ways worth trying, in an order drawn by address; none for task types other than find-* and lifespan-*."""
     task_type = str(task.payload["task"])
     first = engine.reset(task).text
-    found = _FIND.search(first)
-    if found is None and not task_type.startswith("lifespan"):
+    search = _FIND.search(first)
+    if search is None and not task_type.startswith("lifespan"):
         return []
-    kind, box, home = found.groups() if found else ("animal", "", "")
+    kind, box, home = search.groups() if search else ("animal", "", "")
     place = home if kind == "non-living thing" else _HOMES.get(kind, "outside")
     way, seen = _go(engine, first, place)
-    if not found:
+    if search is None:
         count = 2 if "then" in task_type else 1
         ends = [[f"focus on {name}" for name in names] for names in permutations(_ANIMAL.findall(seen), count)]
     elif kind == "non-living thing":

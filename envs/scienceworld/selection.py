@@ -94,8 +94,8 @@ def select(name: str, split: str) -> list[Task]:
             f"ScienceWorld task set {name}/{split} is unknown; beside task sets of configs/task_sets: {known}"
         )
     if name == "official":
-        found = [problem(t, v, split) for t in VARIATIONS for v in official_variations(t, split)]
+        problems = [problem(t, v, split) for t in VARIATIONS for v in official_variations(t, split)]
     else:
         types = [t for t in VARIATIONS if (t in R3L_TEST) == (split == "test")]
-        found = [problem(t, v, split) for t in types for v in r3l_variations(t)]
-    return sorted(found, key=lambda task: task.id)
+        problems = [problem(t, v, split) for t in types for v in r3l_variations(t)]
+    return sorted(problems, key=lambda task: task.id)

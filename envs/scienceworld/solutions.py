@@ -1,4 +1,4 @@
-"""The stored solutions of the nano task_set's problems (``r3l.envs.scienceworld.gold`` makes them)."""
+"""The stored solutions of the nano task set's problems (``r3l.envs.scienceworld.gold`` makes them)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ STORED = Path(__file__).resolve().parent / "task_sets" / "gold.json"
 
 def solution(task_id: str) -> list[str]:
     """The stored solution of a problem. Raises DataError where there is none."""
-    found = stored().get(task_id)
-    if found is None:
-        raise DataError(f"{STORED}: no solution of {task_id}; generate it: python -m envs.scienceworld.gold")
-    return list(found)
+    actions = stored().get(task_id)
+    if actions is None:
+        raise DataError(f"{STORED}: no solution of {task_id}; generate it: python -m r3l.envs.scienceworld.gold")
+    return list(actions)
 
 
 def solved() -> Collection[str]:

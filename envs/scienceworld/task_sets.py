@@ -62,9 +62,9 @@ def tasks(task_set: str) -> list[Task]:
     Raises DataError where they are not those that were committed, ConfigError for an unknown task set or split.
     """
     name, split = name_and_split(ENV, task_set, _splits)
-    found = chosen(name, split)
-    check_hash(ENV, name, split, sha256_of(found))
-    return found
+    problems = regenerate(name, split)
+    check_hash(ENV, name, split, sha256_of(problems))
+    return problems
 
 
 def committed_hash(task_set: str) -> str:
@@ -73,12 +73,12 @@ def committed_hash(task_set: str) -> str:
     return split_hash(ENV, name, split)
 
 
-def sft_task(index: int, task_set: str = "nano") -> Task:
-    """Problem ``index`` of those that pretraining demonstrates, over and over; in no split of the task set."""
+def sft_task(index: int, name: str = "nano") -> Task:
+    """Problem ``index`` of those that start models are taught on, over and over; in no split of the task set."""
     if index < 0:
-        raise ConfigError(f"warm-start task {index}: indices start at 0")
-    found = _sft(task_set)
-    return found[index % len(found)]
+        raise ConfigError(f"SFT task {index}: indices start at 0")
+    problems = _sft_tasks(name)
+    return problems[index % len(problems)]
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
@@ -90,11 +90,11 @@ def sha256_of(tasks: Iterable[Task]) -> str:
 
 
 @lru_cache(maxsize=8)
-def definition(task_set: str) -> Definition:
-    """Read a task_set's definition. Raises ConfigError where it is unknown or malformed, or its splits overlap."""
+def definition(name: str) -> Definition:
+    """Read the definition of a task set. Raises ConfigError where it is unknown or malformed, or its splits overlap."""
     others = ", ".join(f"{key}/{split}" for key, splits in SPLITS.items() for split in splits)
-    defined = read_definition(Definition, ENV, task_set, others)
-    _check(defined, definition_path(ENV, task_set))
+    defined = read_definition(Definition, ENV, name, others)
+    _check(defined, definition_path(ENV, name))
     return defined
 
 
@@ -115,25 +115,21 @@ def _check(defined: Definition, path: Path) -> None:
         raise ConfigError(f"{path}: sft_from shares a split with splits.test; separate them")
 
 
-def chosen(name: str, split: str) -> list[Task]:
-    """The problems that a split selects now, whatever was committed."""
+def regenerate(name: str, split: str) -> list[Task]:
+    """The problems that a split selects now, whatever was committed; sorted by id."""
     if name in SPLITS:
         return select(name, split)
     defined = definition(name)
-    if split not in defined.splits:
-        known = ", ".join(f"{name}/{key}" for key in defined.splits)
-        raise ConfigError(f"ScienceWorld task set {name} has no split {split!r}; it has {known}")
-    wanted = defined.splits[split]
-    found = []
-    for group, count in wanted.counts.items():
-        queues = [_candidates(defined, task_type, wanted.source) for task_type in defined.groups[group].tasks]
+    sources, problems = defined.splits[split].source, list[Task]()
+    for group, count in defined.splits[split].counts.items():
+        queues = [_candidates(defined, task_type, sources) for task_type in defined.groups[group].tasks]
         turns = [queue[k] for k in range(max(map(len, queues))) for queue in queues if k < len(queue)]
         if len(turns) < count:
             raise ConfigError(
                 f"ScienceWorld task set {name}/{split}: {group} asks for {count} of {len(turns)} problems"
             )
-        found += [_with_solution(problem_id, split, group) for problem_id in turns[:count]]
-    return sorted(found, key=lambda task: task.id)
+        problems += [_with_solution(problem_id, split, group) for problem_id in turns[:count]]
+    return sorted(problems, key=lambda task: task.id)
 
 
 def _candidates(defined: Definition, task_type: str, sources: Sequence[str]) -> list[str]:
@@ -149,17 +145,17 @@ def to_solve(defined: Definition, task_type: str, source: str) -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def _sft(task_set: str) -> list[Task]:
-    defined = definition(task_set)
-    taken = {task.id for split in defined.splits for task in chosen(task_set, split)}
-    found = [
+def _sft_tasks(name: str) -> list[Task]:
+    defined = definition(name)
+    taken = {task.id for split in defined.splits for task in regenerate(name, split)}
+    problems = [
         _with_solution(key, "sft", group)
         for group, members in defined.groups.items()
         for task_type in members.tasks
         for key in _candidates(defined, task_type, defined.sft_from)
         if key not in taken
     ]
-    return sorted(found, key=lambda task: seed_of("warmstart", task_set, task.id))
+    return sorted(problems, key=lambda task: seed_of("warmstart", name, task.id))
 
 
 def _with_solution(problem_id: str, split: str, group: str) -> Task:

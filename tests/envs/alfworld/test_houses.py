@@ -1,4 +1,4 @@
-"""Houses of our own: deterministic, solvable by proof in the real engine, sentences read back."""
+"""Houses of our own: deterministic, solvable in the real engine, sentences read back."""
 
 import hashlib
 import json
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from r3l.core.errors import ConfigError, DataError
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES, Goal, parse_goal
-from r3l.envs.alfworld.houses import generate, prove
+from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import _OBJECTS, _ROOMS, House, holds
+from r3l.envs.alfworld.validate import validate
 
 SENTENCES = {
     "put a mug in desk": Goal("pick_and_place_simple", "mug", destination="desk"),
@@ -73,7 +74,7 @@ def test_every_family_is_proved_by_playing(engine, family, receptacles, objects)
         assert not first.success
         assert first.text.split("you see ")[1].split("\n")[0].count(" 1") >= 1
         assert len([a for a in first.admissible if a.startswith("go to ")]) == receptacles
-        won = prove(task, engine)
+        won = validate(task, engine)
         assert won.payload["walkthrough"] == task.payload["walkthrough"]
         assert parse_goal(task.payload["goal_text"]).family == family
 
@@ -82,7 +83,7 @@ def test_a_walkthrough_that_does_not_win_is_refused(engine):
     task = generate(House("pick_and_place_simple", 0))
     short = type(task)(**{**task.__dict__, "payload": {**task.payload, "walkthrough": ["look"]}})
     with pytest.raises(DataError, match=task.id):
-        prove(short, engine)
+        validate(short, engine)
 
 
 def test_the_same_house_in_another_process_with_another_hash_seed():

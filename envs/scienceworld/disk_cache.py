@@ -1,4 +1,4 @@
-"""What the simulator has said, kept on disk for the next run (``r3l.envs.scienceworld.memory`` keeps it in a process).
+"""Observations on disk, for the next run (``r3l.envs.scienceworld.cache`` has those of a process).
 
 Runs of one environment repeat each other: methods and seeds share a task set, and policies begin alike. The file's
 name is a hash of the simulator's jar and the engine's settings, so a changed simulator starts an empty one. SQLite lets
@@ -25,37 +25,39 @@ Actions = tuple[str, ...]
 WAIT = 60  # seconds for another process's transaction; they take milliseconds
 
 
-class Store:
+class DiskCache:
     """Observations by (task, actions so far) in the SQLite file ``path``. Raises EngineError where it is unusable."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._readable():
+        with self._usable():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last ones
             self._file.execute(
-                "CREATE TABLE IF NOT EXISTS said (task TEXT, actions TEXT, observation TEXT,"
+                "CREATE TABLE IF NOT EXISTS observations (task TEXT, actions TEXT, observation TEXT,"
                 " PRIMARY KEY (task, actions)) WITHOUT ROWID"
             )
 
     def load(self, task: str) -> dict[Actions, Observation]:
         """All that is known of ``task``."""
-        with self._readable():
-            rows = self._file.execute("SELECT actions, observation FROM said WHERE task = ?", (task,)).fetchall()
+        with self._usable():
+            rows = self._file.execute(
+                "SELECT actions, observation FROM observations WHERE task = ?", (task,)
+            ).fetchall()
             return {tuple(json.loads(actions)): _observation(text) for actions, text in rows}
 
     def add(self, task: str, new: Mapping[Actions, Observation]) -> None:
-        """Keep ``new``, whole or not at all; what another process has kept meanwhile stays."""
-        rows = [(task, json.dumps(actions), json.dumps(astuple(said))) for actions, said in new.items()]
-        with self._readable():
+        """Add ``new``, whole or not at all; what another process has added meanwhile stays."""
+        rows = [(task, json.dumps(actions), json.dumps(astuple(now))) for actions, now in new.items()]
+        with self._usable():
             self._file.execute("BEGIN IMMEDIATE")
-            self._file.executemany("INSERT OR IGNORE INTO said VALUES (?, ?, ?)", rows)
+            self._file.executemany("INSERT OR IGNORE INTO observations VALUES (?, ?, ?)", rows)
             self._file.execute("COMMIT")
 
     @contextmanager
-    def _readable(self) -> Iterator[None]:
+    def _usable(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -65,15 +67,15 @@ class Store:
 
 
 def _observation(text: str) -> Observation:
-    said, admissible, *rest = json.loads(text)
-    return Observation(said, tuple(admissible), *rest)
+    seen, admissible, *rest = json.loads(text)
+    return Observation(seen, tuple(admissible), *rest)
 
 
 @cache
-def open_store(options: ScienceWorldOptions) -> Store:
-    """The store of the installed simulator under ``options``; one a process."""
+def open_disk_cache(options: ScienceWorldOptions) -> DiskCache:
+    """The cache of the installed simulator under ``options``; one a process."""
     from importlib.resources import files
 
     jar = Path(str(files("scienceworld"))) / "scienceworld.jar"
     digest = hashlib.sha256(jar.read_bytes() + options.model_dump_json().encode())
-    return Store(cache_folder("scienceworld") / f"{digest.hexdigest()[:16]}.sqlite")
+    return DiskCache(cache_folder("scienceworld") / f"{digest.hexdigest()[:16]}.sqlite")

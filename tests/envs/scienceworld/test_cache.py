@@ -1,4 +1,4 @@
-"""What was said once is not computed again, and is the same: on the real simulator."""
+"""A cached observation is not computed again, and is the same: on the real simulator."""
 
 import random
 
@@ -8,8 +8,8 @@ from r3l.core.environment import Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
 from r3l.envs.scienceworld import task_sets
+from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.memory import Memory, RememberingEngine
 
 
 class Counting:
@@ -44,14 +44,14 @@ def counting():
 
 
 def test_repeated_attempts_ask_the_simulator_once(task, counting):
-    engine, solution = RememberingEngine(Memory(lambda: counting)), task.payload["solution"]
-    said = [[engine.reset(task), *map(engine.step, solution)] for _ in range(5)]
-    assert said[0][-1].success and all(one == said[0] for one in said)
+    engine, solution = CachedEngine(ObservationCache(lambda: counting)), task.payload["solution"]
+    observations = [[engine.reset(task), *map(engine.step, solution)] for _ in range(5)]
+    assert observations[0][-1].success and all(one == observations[0] for one in observations)
     assert (counting.resets, counting.steps) == (1, len(solution))
 
 
 def test_a_new_branch_replays_its_prefix_once(task, counting):
-    engine, solution = RememberingEngine(Memory(lambda: counting)), task.payload["solution"]
+    engine, solution = CachedEngine(ObservationCache(lambda: counting)), task.payload["solution"]
     engine.reset(task)
     marks = [engine.snapshot()]
     for action in solution:
@@ -67,29 +67,29 @@ def test_a_new_branch_replays_its_prefix_once(task, counting):
 def test_random_walks_are_those_of_the_bare_engine(simulators):
     """Episodes that take turns on too few simulators, branching at random, say what a bare engine says."""
     rng, tasks, bare = random.Random(simulators), task_sets.tasks("nano/test")[:2], ScienceWorldEngine()
-    memory = Memory(ScienceWorldEngine, simulators=simulators)
-    engines = [RememberingEngine(memory) for _ in range(4)]
+    cache = ObservationCache(ScienceWorldEngine, simulators=simulators)
+    engines = [CachedEngine(cache) for _ in range(4)]
     actions = [*tasks[0].payload["solution"], "look around", "inventory", "teleport to kitchen", "focus on nothing"]
     found = [[engine.reset(tasks[k % 2])] for k, engine in enumerate(engines)]
     paths = [[rng.choice(actions) for _ in range(5)] for _ in engines]
     for turn in range(5):
         for engine, seen, path in zip(engines, found, paths, strict=True):
             seen.append(engine.step(path[turn]))
-    assert len(memory._seats) == simulators
+    assert len(cache._slots) == simulators
     for k, (seen, path) in enumerate(zip(found, paths, strict=True)):
         assert seen == [bare.reset(tasks[k % 2]), *map(bare.step, path)]
     bare.close()
 
 
 def test_a_simulator_of_an_ended_episode_is_taken_before_one_in_use():
-    memory = Memory(Drifting, simulators=2)
-    first, second = memory.seat("a", ()), memory.seat("b", ())
-    for seat, key in ((first, "a"), (second, "b")):
-        seat.key, seat.path, seat.idle = key, (), False
-    assert memory.seat("c", ()) is second  # both in use: the one used last
-    memory.leave("a", (), {})
-    assert memory.seat("c", ()) is first
-    assert memory.seat("b", ("x",)) is second  # on the way
+    cache = ObservationCache(Drifting, simulators=2)
+    first, second = cache.slot("a", ()), cache.slot("b", ())
+    for slot, key in ((first, "a"), (second, "b")):
+        slot.key, slot.at, slot.idle = key, (), False
+    assert cache.slot("c", ()) is second  # both in use: the one used last
+    cache.end("a", (), {})
+    assert cache.slot("c", ()) is first
+    assert cache.slot("b", ("x",)) is second  # on the way
 
 
 class Drifting:
@@ -110,7 +110,7 @@ class Drifting:
 
 
 def test_an_engine_that_does_not_repeat_itself_is_found_out():
-    engine = RememberingEngine(Memory(Drifting, simulators=1))
+    engine = CachedEngine(ObservationCache(Drifting, simulators=1))
     engine.reset(Task("t", "scienceworld", "s", "", {}))
     engine.step("a")
     engine.restore(())
@@ -119,13 +119,13 @@ def test_an_engine_that_does_not_repeat_itself_is_found_out():
 
 
 def test_the_least_recently_started_tasks_are_forgotten():
-    memory = Memory(Drifting, limit=3)
-    memory.of("first").update({(str(n),): Observation(str(n)) for n in range(2)})
-    memory.of("second").update({(str(n),): Observation(str(n)) for n in range(3)})
-    memory.of("third")  # five observations are more than three
-    assert (len(memory.of("second")), len(memory.of("first"))) == (3, 0)
+    cache = ObservationCache(Drifting, limit=3)
+    cache.of("first").update({(str(n),): Observation(str(n)) for n in range(2)})
+    cache.of("second").update({(str(n),): Observation(str(n)) for n in range(3)})
+    cache.of("third")  # five observations are more than three
+    assert (len(cache.of("second")), len(cache.of("first"))) == (3, 0)
 
 
 def test_a_step_needs_a_reset():
     with pytest.raises(EngineError, match="before a successful reset"):
-        RememberingEngine(Memory(Drifting)).step("look")
+        CachedEngine(ObservationCache(Drifting)).step("look")
