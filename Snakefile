@@ -1,4 +1,4 @@
-"""TaskSet, training, evaluation, table, figure: every rule is one call of the `r3l` command line.
+"""Task set, training, evaluation, table, figure: every rule is one call of the `r3l` command line.
 
     snakemake --cores all results/table1.csv
     snakemake --cores all results/table2.csv results/budget.csv --config grid=full seeds=[0,1,2]
@@ -34,7 +34,7 @@ try:
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
-R3L = f"exec {sys.executable} -m r3l.cli"  # exec: orders to stop reach it, not a shell
+R3L = f"exec {sys.executable} -m r3l.cli"  # exec: stop signals reach it, not a shell
 STATE = jobs.STATE  # a run's directory
 
 
@@ -77,7 +77,7 @@ rule task_set:
 
 
 rule sft:
-    # Builds a start model anew; on request only, results/stored/models holds the one in use.
+    # Builds a start model; on request only, results/stored/models holds the one in use.
     output:
         directory("results/models/{name}"),
     threads: 2

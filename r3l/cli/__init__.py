@@ -60,12 +60,12 @@ bench_app.command("grader")(bench.bench_grader)
 
 
 def main() -> None:
-    """Entry point: typed errors become one paragraph and exit code 2; an order to stop 75; else a traceback and 1."""
+    """Entry point: typed errors become one paragraph and exit code 2; a stop signal 75; else a traceback and 1."""
     try:
         app()
     except R3LError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except Preempted as told:
-        print(f"stopped by {told.order}; the same command goes on from here", file=sys.stderr)
+    except Preempted as preempted:
+        print(f"stopped by {preempted.signal_name}; the same command goes on from here", file=sys.stderr)
         raise

@@ -39,14 +39,14 @@ def bench_env(
     """
     from r3l.bench.engines import bench_of
     from r3l.config import environment_of
-    from r3l.workflow import plan
+    from r3l.workflow.task_sets import env_settings
 
     bench = bench_of(environment_of(env).name)
     own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
     own |= {"sessions": sessions, "workers": workers, "folder": folder}
     given = {name: value for name, value in own.items() if value is not None}
     _belong(env, given, inspect.signature(bench).parameters)
-    report = bench(plan.env_settings(tier, env).test_task_set, seed=seed, **given)
+    report = bench(env_settings(tier, env).test_task_set, seed=seed, **given)
     _kept(report, out, as_json)
 
 

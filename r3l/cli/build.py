@@ -60,9 +60,9 @@ def task_set_check(
     Example: `r3l task-set check --env alfworld`
     """
     from r3l.runs.files import writable, write_json_atomic
-    from r3l.workflow import plan as workflow
+    from r3l.workflow.task_sets import check_task_sets
 
-    description = workflow.check_task_sets(tier, env)
+    description = check_task_sets(tier, env)
     if out:
         with writable(out):
             write_json_atomic(out, description)

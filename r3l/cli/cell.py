@@ -56,14 +56,14 @@ def parse(name: str) -> Run:
     A model may be a hub id, with a slash in it.
     """
     from r3l.config import names, resolve
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
 
     parts = name.split("/")
     tiers, envs = names("tiers"), names("envs")
     if parts[0] not in envs and (parts[0] in tiers or len(parts) > 4):
         tier, *parts = parts
     else:
-        tier = workflow.load().tier
+        tier = plan.load().tier
     if len(parts) < 4 or not parts[-1].isdecimal():
         raise ConfigError(f"cell {name!r} must look like {FORM}")
     env, *model, method, seed = parts

@@ -105,10 +105,10 @@ def _text(value: Any) -> str:
 
 def configured(**given: Any) -> Any:
     """configs/workflow.yaml, or the tier's own, with what an option has changed."""
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
 
-    found = workflow.content(given.pop("tier", None))
-    return workflow.load(found | {key: value for key, value in given.items() if value is not None})
+    found = plan.workflow_content(given.pop("tier", None))
+    return plan.load(found | {key: value for key, value in given.items() if value is not None})
 
 
 def listed(text: str | None) -> list[str] | None:

@@ -45,13 +45,13 @@ def status(
     """
     from r3l.config import TierConfig, load
     from r3l.report import expected_cost, records
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
     from r3l.workflow import status as surveys
 
-    known = workflow.tables()
+    known = plan.tables()
     check_known("table", table, known)
     config = configured(tier=tier, grid=grid, envs=listed(env), seeds=numbers(seeds))
-    runs = workflow.runs(config, known[table])
+    runs = plan.runs(config, known[table])
     found = surveys.survey(runs, results, [path.parent for path in records.find(STORED)])
     content = {"table": table, "runs": [status.as_json() for status in found]}
     print_shown(content, as_json, surveys.render(found))
@@ -83,14 +83,14 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import records
     from r3l.runs.files import writable, write_json_atomic
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
 
     if results != RESULTS and not offline:
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
     config = configured(tier=tier, methods=[method], envs=listed(env), seeds=numbers(seeds))
-    runs = workflow.grid(config, config.envs, [method])
+    runs = plan.grid(config, config.envs, [method])
     opponents = _opponents(method, against)
-    workflow.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
+    plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
         targets = [str(results / path / "evaluation.json") for path in runs]
         given = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
@@ -142,9 +142,9 @@ def verify(
 
 
 def _opponents(method: str, against: str) -> list[str]:
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
 
-    everyone = workflow.tables()["table1"].methods if against == "all" else against.split(",")
+    everyone = plan.tables()["table1"].methods if against == "all" else against.split(",")
     others = [other for other in everyone if other != method]
     if not others:
         raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")

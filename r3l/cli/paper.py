@@ -96,13 +96,13 @@ def cost(
     Example: `r3l cost --model qwen2.5-1.5b --env alfworld --method grpo,r3l --seeds 0 --set train.steps=400`
     """
     from r3l.report import expected_cost
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
 
-    known = workflow.tables()
+    known = plan.tables()
     check_known("table", table, known)
     given = {"envs": listed(env), "model": model, "methods": listed(method), "seeds": numbers(seeds), "set": overrides}
     config = configured(tier=tier, **given)
-    found = expected_cost.costs(workflow.runs(config, known[table]).values())
+    found = expected_cost.costs(plan.runs(config, known[table]).values())
     if not found:
         raise ConfigError(f"table {table!r} has no runs at tier {tier!r}; name another one, such as table1 or table2")
     count = len(config.seeds)

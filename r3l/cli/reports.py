@@ -33,9 +33,9 @@ def table(
     """
     from r3l.report import benchmarks as benchmarks
     from r3l.report import budget, layout, make, records
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
 
-    known = workflow.tables()
+    known = plan.tables()
     check_known("table", name, {*known, "budget"})
     if name == "budget":
         cost = budget.table(records.load(evaluations or records.find(results)))
@@ -44,7 +44,7 @@ def table(
             make.write(cost, printed, out)
         print_shown({"rows": cost}, as_json, layout.to_terminal(printed))
         return
-    config, chosen = workflow.load(workflow.content(tier)), known[name]
+    config, chosen = plan.load(plan.workflow_content(tier)), known[name]
     sat = (evaluations or benchmarks.find(results)) if chosen.kind == "benchmarks" else []
     benches = config.benches(chosen) if tier else []
     found = [] if chosen.kind == "benchmarks" else _belonging(chosen, config, evaluations, results, tier)
@@ -89,15 +89,15 @@ def figure(
     Example: `r3l figure learning_curves --rows grpo,r3l --out results/figures`
     """
     from r3l.report import figures, records
-    from r3l.workflow import plan as workflow
+    from r3l.workflow import plan
 
-    known = workflow.tables()
+    known = plan.tables()
     check_known("figure", name, figures.FIGURES)
     check_known("table", table or figures.FIGURES[name].table, known)
     chosen = known[table or figures.FIGURES[name].table]
     found = records.load(evaluations or records.find(results))
     if not evaluations:  # of all that lies there, what belongs into this table
-        config = workflow.load()
+        config = plan.load()
         wanted = rows.split(",") if rows else [*chosen.methods, *config.rows(chosen)]
         envs = config.columns(chosen)
         found = [record for record in found if record["env"] in envs and record["method"] in wanted]

@@ -60,7 +60,7 @@ def train(
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
-    from r3l.workflow import plan as workflow
+    from r3l.runs import manifest
 
     chosen = {"profile": profile, "engine": engine if engine != tier_engine(tier) else None}
     for key, value in chosen.items():
@@ -69,7 +69,7 @@ def train(
     run = resolve_run(tier, env, method, seed, model, overrides, steps)
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
-        workflow.set_aside(where, run.fingerprint())
+        manifest.set_aside(where, run.fingerprint())
     result = _train(run, where, logger or (), minutes)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
@@ -78,13 +78,13 @@ def train(
 def _train(run: Run, where: Path, loggers: Sequence[str], minutes: float | None) -> dict[str, Any]:
     """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
     from r3l.config import trains
-    from r3l.runs import gpu_locks as gpus
+    from r3l.runs.gpu_locks import reserved_gpus
     from r3l.workflow import resources
 
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
-    job = resources.asked(resources.load(), "train", run)
+    job = resources.requested_resources(resources.load(), "train", run)
     elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
-    with gpus.reserved(0 if elsewhere else job.gpu):
+    with reserved_gpus(0 if elsewhere else job.gpu):
         result: dict[str, Any] = engine.train(run, where, loggers, minutes)
     return result
 
@@ -193,12 +193,12 @@ def evaluate(
 
 def _evaluate_run(run_dir: Path, task_set: str | None, as_json: bool) -> None:
     from r3l.evaluation.evaluate import evaluate_run, run_of
-    from r3l.runs import gpu_locks as gpus
+    from r3l.runs.gpu_locks import reserved_gpus
     from r3l.workflow import resources
 
     if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
         raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
-    with gpus.reserved(resources.asked(resources.load(), "evaluate", run_of(run_dir)).gpu):
+    with reserved_gpus(resources.requested_resources(resources.load(), "evaluate", run_of(run_dir)).gpu):
         evaluation = evaluate_run(run_dir, task_set=task_set)
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     print_result(evaluation, as_json, f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}")

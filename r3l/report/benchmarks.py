@@ -12,11 +12,12 @@ from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import verdict
 from r3l.report.published import Reference
-from r3l.report.records import EXAMS
 from r3l.report.tables import COLUMNS, missing, rounded
 from r3l.runs.files import read_json
+from r3l.runs.places import benchmark_evaluations
 
 PROTOCOL, RULE = "standard", "strict"  # one attempt; the answer in the form that was asked for
+find = benchmark_evaluations
 Row = dict[str, Any]
 Key = tuple[str, str, str]  # model, set, prompt
 
@@ -38,11 +39,6 @@ class BenchmarkRun:
     def whole(self) -> bool:
         """Whether every question of the set was asked."""
         return bool(self.score["items"] == self.score["of"])
-
-
-def find(results: Path) -> list[Path]:
-    """Every evaluation under ``results``/evaluations/ENV/MODEL/EXAM/seedN."""
-    return sorted((results / EXAMS).glob("*/*/*/seed*/evaluation.json"))
 
 
 def load(paths: Iterable[Path]) -> dict[Key, list[BenchmarkRun]]:

@@ -19,7 +19,7 @@ from r3l.report import grids, make, trajectories
 from r3l.report.records import Record
 from r3l.runs.files import read_json, writable, write_text_atomic
 from r3l.runs.trajectory_log import FILE
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 EMBEDDED = (
     2_500_000  # characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most
@@ -68,8 +68,8 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
 
 def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
     """The rows of every table of scores of whose methods at least half have run; the paper's tables first."""
-    config, made = workflow.load(), []
-    for _, table in sorted(workflow.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
+    config, made = plan.load(), []
+    for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
         chosen = [record for record in records if record["env"] in config.columns(table)]
         run = {record["method"] for record in chosen}
         if table.kind != "scores":

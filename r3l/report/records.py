@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from r3l.core.errors import DataError
 from r3l.runs.files import read_json, read_jsonl
+from r3l.runs.places import evaluations
 
-EXAMS = "evaluations"  # beside the tiers: what models scored on question sets (r3l.report.benchmarks)
+find = evaluations
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
@@ -50,15 +51,6 @@ class Record:
             if group in ("all", episode["group"]):
                 found[episode["task"]].append(float(episode[metric]))
         return {task: sum(scores) / len(scores) for task, scores in sorted(found.items())}
-
-
-def find(results: Path, may_be_none: bool = False) -> list[Path]:
-    """Every evaluation under ``results`` (tier/env/model/method/seedN). Raises DataError when there is none."""
-    places = (p for p in results.glob("*/*/*/*/seed*/evaluation.json") if p.parent.name[4:].isdigit())
-    found = sorted(p for p in places if p.relative_to(results).parts[0] != EXAMS)  # those are of question sets
-    if not found and not may_be_none:
-        raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
-    return found
 
 
 def load(paths: Iterable[Path]) -> list[Record]:

@@ -1,4 +1,4 @@
-"""One cell, one GPU: file locks share out the GPUs of this machine among the runs on it.
+"""One run, one GPU: file locks share out the GPUs of this machine among the runs on it.
 
 Snakemake counts GPUs but gives no ids. A run takes its GPUs when it begins, CUDA_VISIBLE_DEVICES names them, and the
 locks die with its process. Inside a Slurm job the scheduler has done so already.
@@ -10,7 +10,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,60 +24,65 @@ FOLDER = Path(tempfile.gettempdir()) / f"r3l-gpus-{os.getuid()}"  # of this mach
 PAUSE = 1.0  # seconds between looks at GPUs that are taken
 
 
-def visible() -> list[str]:
+def visible_gpus() -> list[str]:
     """The ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
-    stated = os.environ.get(VISIBLE)
-    if stated is not None:
-        return [part.strip() for part in stated.split(",") if part.strip()]
+    ids = os.environ.get(VISIBLE)
+    if ids is not None:
+        return [part.strip() for part in ids.split(",") if part.strip()]
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
 @contextmanager
-def reserved(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
+def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
     """Own ``count`` GPUs, waiting until so many are free; their ids. Must come before the first use of CUDA.
 
     Raises ConfigError where this machine never has so many. Without any GPU, in a Slurm job, or for a ``count`` of 0
-    nothing is changed: a CPU will do, or the choice has been made.
+    nothing is changed: a CPU will do, or the scheduler has chosen.
     """
-    found = visible()
-    if count == 0 or not found or "SLURM_JOB_ID" in os.environ:
-        yield found
+    visible = visible_gpus()
+    if count == 0 or not visible or "SLURM_JOB_ID" in os.environ:
+        yield visible
         return
-    if count > len(found):
+    if count > len(visible):
         raise ConfigError(
             f"{count} GPUs are asked for in configs/resources.yaml (or the model's `cluster` in configs/models), but "
-            f"{len(found)} are visible here ({VISIBLE}={','.join(found)}); lower it there, or run where there are more"
+            f"{len(visible)} are visible here ({VISIBLE}={','.join(visible)}); lower it there, or run where there are "
+            "more"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         with FileLock(folder / "queue.lock"):  # one looks at a time: no two wait for each other's
-            chosen = _take(count, found, folder, held)
+            gpus = _lock(count, visible, folder, locks)
         before = os.environ.get(VISIBLE)
-        os.environ[VISIBLE] = ",".join(chosen)
-        held.callback(_restore, before)
-        yield chosen
+        os.environ[VISIBLE] = ",".join(gpus)
+        locks.callback(_restore, before)
+        yield gpus
 
 
-def _take(count: int, found: list[str], folder: Path, held: ExitStack) -> list[str]:
-    chosen: list[str] = []
-    told = False
-    while len(chosen) < count:
-        for gpu in found:
-            if gpu not in chosen and len(chosen) < count:
-                lock = FileLock(folder / f"{gpu}.lock", timeout=0)
-                try:
-                    held.enter_context(lock)
-                except Timeout:
-                    continue
-                chosen.append(gpu)
-        if len(chosen) < count:
-            if not told:
-                log.warning("waiting for %d of the GPUs %s", count - len(chosen), ",".join(found))
-                told = True
-            time.sleep(PAUSE)
-    return chosen
+def _lock(count: int, visible: Sequence[str], folder: Path, locks: ExitStack) -> list[str]:
+    """Lock the first ``count`` GPUs that are free, as they become free; their ids."""
+    gpus: list[str] = []
+    waiting = False
+    while True:
+        for gpu in visible:
+            if gpu not in gpus and len(gpus) < count and _locked(folder / f"{gpu}.lock", locks):
+                gpus.append(gpu)
+        if len(gpus) == count:
+            return gpus
+        if not waiting:
+            log.warning("waiting for %d of the GPUs %s", count - len(gpus), ",".join(visible))
+            waiting = True
+        time.sleep(PAUSE)
+
+
+def _locked(path: Path, locks: ExitStack) -> bool:
+    try:
+        locks.enter_context(FileLock(path, timeout=0))
+    except Timeout:
+        return False
+    return True
 
 
 def _restore(before: str | None) -> None:

@@ -1,6 +1,6 @@
 """Optional copies of metrics.jsonl for other viewers: TensorBoard, W&B (offline), trackio.
 
-The file stays the truth. A copy is made anew from its first line whenever a command opens it, so that resumed and
+The file stays the truth. A copy is written again from its first line whenever a command opens it, so that resumed and
 repeated steps cannot stand in it twice; training then goes on adding each step.
 """
 
@@ -10,16 +10,17 @@ import importlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError
-from r3l.runs.files import read_json, read_jsonl
+from r3l.runs.files import METRICS, read_json, read_jsonl
 
 PROJECT = "r3l"
 Metrics = Mapping[str, float]
 Log = Callable[[Metrics], None]  # one step's metrics, with "step" among them
+Opener = Callable[[Path, Path, Mapping[str, Any]], AbstractContextManager[Log]]  # folder, run_dir, configuration
 
 
 @contextmanager
@@ -34,10 +35,10 @@ def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any])
         logs = [stack.enter_context(_opener(name)(_emptied(run_dir / name), run_dir, config)) for name in names]
 
         def log(metrics: Metrics) -> None:
-            for one in logs:
-                one(metrics)
+            for write in logs:
+                write(metrics)
 
-        for line in read_jsonl(run_dir / "metrics.jsonl") if logs else []:
+        for line in read_jsonl(run_dir / METRICS) if logs else []:
             log(line)
         yield log
 
@@ -49,7 +50,7 @@ def export(run_dir: Path, names: Sequence[str]) -> None:
         pass
 
 
-def _opener(name: str) -> Any:
+def _opener(name: str) -> Opener:
     if name not in LOGGERS:
         raise ConfigError(f"there is no logger {name!r}; known: {', '.join(LOGGERS)}")
     return LOGGERS[name]
@@ -108,4 +109,4 @@ def _name(run_dir: Path) -> str:
     return "/".join(run_dir.resolve().parts[-5:])
 
 
-LOGGERS = {"tensorboard": _tensorboard, "wandb": _wandb, "trackio": _trackio}
+LOGGERS: Mapping[str, Opener] = {"tensorboard": _tensorboard, "wandb": _wandb, "trackio": _trackio}

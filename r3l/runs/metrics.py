@@ -73,6 +73,7 @@ _DECLARED = (
     Metric("loss/sft", "loss", STEP, "mean -log p of imitated tokens, before its coefficient"),
     Metric("loss/kl", "nats/token", STEP, "KL to the start model, before its coefficient"),
     Metric("clip_fraction", "share", STEP, "policy tokens whose importance ratio is clipped"),
+    Metric("microbatch/*", "-", STEP, "part of the loss or clip fraction as verl has it: a mean over micro-batches"),
     Metric("grad_norm", "norm", STEP, "of the gradient, before clipping"),
     Metric("kl_to_start", "nats/token", STEP, "k3 against the start model, every `train.kl_metric_every` steps"),
     Metric("logprob_mismatch/mean", "nats", STEP, "a token's log-prob in training against sampling: mean difference"),
@@ -170,7 +171,8 @@ METRICS: Mapping[str, Metric] = {
 
 def declared(name: str) -> Metric | None:
     """The declaration of a metric: its own, or that of the family it is a member of."""
-    return METRICS.get(name) or METRICS.get(f"{name.rpartition('/')[0]}/*")
+    family = next((m for m in METRICS.values() if m.name.endswith("/*") and name.startswith(m.name[:-1])), None)
+    return METRICS.get(name, family)
 
 
 def is_total(name: str) -> bool:

@@ -18,8 +18,8 @@ from safetensors import SafetensorError, safe_open
 from r3l.config import ClusterConfig, Run
 from r3l.core.errors import ConfigError
 from r3l.local import checkpoint
-from r3l.runs import gpu_locks as gpus
 from r3l.runs.files import write_json_atomic
+from r3l.runs.gpu_locks import visible_gpus
 from r3l.trinity import slurm
 from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Environment, Ray
@@ -41,9 +41,9 @@ class Verl:
         plan = f"model {self.run.model!r} trains on {nodes} x {each} GPUs (nodes x GPUs, configs/models)"
         change = "or plan other nodes, GPUs and engines in `cluster` there"
         if address := os.environ.get(ADDRESS):
-            found = environment.gpus_of(address)
-            if found < nodes * each:
-                raise ConfigError(f"{plan}, but the Ray cluster at {ADDRESS}={address} has {found}; add some, {change}")
+            gpus = environment.gpus_of(address)
+            if gpus < nodes * each:
+                raise ConfigError(f"{plan}, but the Ray cluster at {ADDRESS}={address} has {gpus}; add some, {change}")
             return
         if slurm.nodes() != nodes:
             here = f"a Slurm job with {slurm.nodes()}" if slurm.inside() else "one machine"
@@ -52,9 +52,9 @@ class Verl:
                 f"Slurm job of {nodes} (`r3l cell ... --profile slurm` asks for them), or start Ray on {nodes} and set "
                 f"{ADDRESS}, {change}"
             )
-        if len(gpus.visible()) < each:
+        if len(visible_gpus()) < each:
             raise ConfigError(
-                f"{plan}, but {len(gpus.visible())} are visible here (`r3l doctor --tier paper` shows them); run it "
+                f"{plan}, but {len(visible_gpus())} are visible here (`r3l doctor --tier paper` shows them); run it "
                 f"where there are as many, {change}. Without a GPU there are the tiers nano and smol"
             )
 

@@ -8,32 +8,33 @@ from typing import Any, cast
 
 from r3l.config import Run
 from r3l.core.paths import STORED
-from r3l.report import benchmarks as benchmarks
-from r3l.workflow import plan as workflow
-from r3l.workflow import resources, status
-from r3l.workflow.resources import Asked, Rule
+from r3l.runs.places import benchmark_evaluations
+from r3l.workflow import plan, resources, status
+from r3l.workflow.resources import JobKind, ResourceRequest
+from r3l.workflow.task_sets import task_set_files
 
 STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
 RUN_LABELS = {name: f"{{{name}}}" for name in ("method", "seed", "model", "tier")}  # in snakemake's own report
+ForJob = Callable[[Any], int | str | None]  # of the wildcards of a job
 
 
 class Jobs:
     """Answers to what the rules ask. Raises ConfigError where configuration or profile cannot be used.
 
-    ``given`` is what Snakemake merged of configs/workflow.yaml and --config, ``defaults`` are its default resources.
+    ``content`` is what Snakemake merged of configs/workflow.yaml and --config, ``defaults`` are its default resources.
     """
 
-    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        stated = {name: str(value.raw) for name, value in defaults.items()}
-        resources.check_profile(stated)
-        self.config = workflow.load(given)
-        self.tables = workflow.tables()
-        self.options = workflow.options(self.config)
-        self._runs_of = {name: workflow.runs(self.config, table) for name, table in self.tables.items()}
+    def __init__(self, content: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        profile = {name: str(value.raw) for name, value in defaults.items()}
+        resources.check_profile(profile)
+        self.config = plan.load(content)
+        self.tables = plan.tables()
+        self.options = plan.options(self.config)
+        self._runs_of = {name: plan.runs(self.config, table) for name, table in self.tables.items()}
         self._runs = {path: run for runs in self._runs_of.values() for path, run in runs.items()}
         self._times = status.learnt_times(STORED.glob("*/*/*/*/seed*"))
         self._resources = resources.load()
-        self._gres = stated.get("gpu_gres")
+        self._gres = profile.get("gpu_gres")
 
     def run(self, wildcards: Any) -> Run:
         """The run of a job."""
@@ -51,32 +52,32 @@ class Jobs:
         """Longest first, so that no long run is left for the end."""
         return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
 
-    def threads(self, rule: Rule) -> Callable[[Any], int]:
-        """CPUs of a job of ``rule``."""
-        return lambda wildcards: self._asked(rule, wildcards).cpus
+    def threads(self, kind: JobKind) -> Callable[[Any], int]:
+        """CPUs of a job of ``kind``."""
+        return lambda wildcards: self._request(kind, wildcards).cpus
 
-    def requests(self, rule: Rule) -> dict[str, Callable[[Any], int | str | None]]:
-        """Everything else that a job of ``rule`` asks for, by the name that Snakemake has for it."""
+    def requests(self, kind: JobKind) -> dict[str, ForJob]:
+        """Everything else that a job of ``kind`` asks for, by the name that Snakemake has for it."""
 
-        def ask(name: str) -> Callable[[Any], int | str | None]:
-            return lambda wildcards: resources.requested(self._asked(rule, wildcards), self._gres)[name]
+        def of_job(name: str) -> ForJob:
+            return lambda wildcards: resources.snakemake_resources(self._request(kind, wildcards), self._gres)[name]
 
-        return {name: ask(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
+        return {name: of_job(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
 
     def evaluations(self, table: str) -> list[str]:
         """The evaluation files of the runs of ``table``; of one of question sets those that there are."""
         if self.tables[table].kind == "benchmarks":
-            return [str(path) for path in benchmarks.find(Path("results"))]
+            return [str(path) for path in benchmark_evaluations(Path("results"))]
         return [f"results/{run}/evaluation.json" for run in self._runs_of[table]]
 
     def rows(self, table: str) -> str:
         """The methods of ``table``, by commas."""
         return ",".join(self.config.rows(self.tables[table]))
 
-    def _asked(self, rule: Rule, wildcards: Any) -> Asked:
-        return resources.asked(self._resources, rule, self.run(wildcards))
+    def _request(self, kind: JobKind, wildcards: Any) -> ResourceRequest:
+        return resources.requested_resources(self._resources, kind, self.run(wildcards))
 
 
 def task_sets(wildcards: Any) -> list[str]:
     """The committed files that an environment's task sets depend on."""
-    return workflow.task_set_files(cast(str, wildcards.env))
+    return task_set_files(cast(str, wildcards.env))

@@ -1,4 +1,4 @@
-"""What the Snakefile asks of the package: which runs there are, and the small steps between its rules."""
+"""The plan of a grid of runs: configs/workflow.yaml, the tables of configs/tables, and the runs that they need."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from r3l.config import EnvConfig, EnvTierConfig, Run, Strict, TierConfig, environment_of, names, resolve, validate
+from r3l.config import EnvConfig, Run, Strict, names, resolve, validate
 from r3l.config import load as load_config
-from r3l.core.errors import ConfigError, DataError
-from r3l.core.paths import CONFIGS, ENVS, PUBLISHED
-from r3l.runs.files import read_json
+from r3l.core.errors import ConfigError
+from r3l.core.paths import CONFIGS, PUBLISHED
 
 WORKFLOW = CONFIGS / "workflow.yaml"
 NEEDED = {  # by the kind of a table
@@ -41,8 +40,8 @@ class WorkflowConfig(Strict):
 
     def columns(self, table: TableConfig) -> list[str]:
         """The environments of ``table`` that the tier has."""
-        chosen = table.envs or self.envs
-        return [env for env in chosen if env in self.envs or has_tier(env, self.tier)]
+        envs = table.envs or self.envs
+        return [env for env in envs if env in self.envs or has_tier(env, self.tier)]
 
     def models_of(self, table: TableConfig) -> list[str | None]:
         """The start models of ``table``; None: the tier's or the environment's."""
@@ -94,11 +93,11 @@ class TableConfig(Strict):
     sources: dict[str, str]
 
 
-def content(tier: str | None = None) -> dict[str, Any]:
+def workflow_content(tier: str | None = None) -> dict[str, Any]:
     """configs/workflow.yaml as it stands, or that of a tier: its own file, else the same runs there."""
     own = WORKFLOW.with_stem(f"{WORKFLOW.stem}_{tier}")
-    found: dict[str, Any] = yaml.safe_load((own if own.is_file() else WORKFLOW).read_text(encoding="utf-8"))
-    return found | ({"tier": tier} if tier else {})
+    content: dict[str, Any] = yaml.safe_load((own if own.is_file() else WORKFLOW).read_text(encoding="utf-8"))
+    return content | ({"tier": tier} if tier else {})
 
 
 def has_tier(env: str, tier: str) -> bool:
@@ -106,10 +105,12 @@ def has_tier(env: str, tier: str) -> bool:
     return tier in load_config("envs", env, EnvConfig).tiers
 
 
-def load(given: Mapping[str, Any] | None = None) -> WorkflowConfig:
-    """The workflow's configuration: ``given`` (what Snakemake merged), else configs/workflow.yaml."""
+def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
+    """The workflow's configuration: ``content`` (what Snakemake merged), else configs/workflow.yaml."""
     config = validate(
-        WorkflowConfig, dict(content() if given is None else given), "configs/workflow.yaml (with --config)"
+        WorkflowConfig,
+        dict(workflow_content() if content is None else content),
+        "configs/workflow.yaml (with --config)",
     )
     for key in ("envs", "methods", "models", "seeds"):
         values = getattr(config, key) or []
@@ -120,12 +121,12 @@ def load(given: Mapping[str, Any] | None = None) -> WorkflowConfig:
 
 def tables() -> dict[str, TableConfig]:
     """Every table by its name. Raises ConfigError where one lacks what its kind needs."""
-    found = {name: load_config("tables", name, TableConfig) for name in names("tables")}
-    for name, table in found.items():
+    configs = {name: load_config("tables", name, TableConfig) for name in names("tables")}
+    for name, table in configs.items():
         for key in NEEDED[table.kind]:
             if not getattr(table, key):
                 raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: kind {table.kind!r} needs it")
-    return found
+    return configs
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
@@ -137,14 +138,14 @@ def grid(
     config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str], models: Sequence[str | None] = ()
 ) -> dict[str, Run]:
     """Every run of ``methods`` in ``envs`` with ``models`` (none: the configured one), with the rest of ``config``."""
-    found = [
+    planned = [
         resolve(config.tier, env, method, seed, model, list(config.set))
         for env in envs
         for model in models or [config.model]
         for method in methods
         for seed in config.seeds
     ]
-    return {f"{run.cell}/seed{run.seed}": run for run in found}
+    return {f"{run.cell}/seed{run.seed}": run for run in planned}
 
 
 def options(config: WorkflowConfig) -> str:
@@ -152,59 +153,6 @@ def options(config: WorkflowConfig) -> str:
     return shlex.join([part for text in config.set for part in ("--set", text)])
 
 
-def task_set_files(env: str) -> list[str]:
-    """Committed files and definitions of an environment's task sets: when they change, its runs are stale."""
-    package = environment_of(env).name
-    found = [
-        *(ENVS / package / "task_sets").glob("*.json"),
-        *(CONFIGS / "task_sets").glob(f"{package}_*.yaml"),
-    ]
-    return sorted(os.path.relpath(path) for path in found)
-
-
 def published_files() -> list[str]:
     """The published numbers: when they change, tables are stale."""
     return sorted(os.path.relpath(path) for path in PUBLISHED.glob("*.csv"))
-
-
-def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
-    """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
-    manifest = run_dir / "manifest.json"
-    if not manifest.is_file():
-        return None
-    found = read_json(manifest).get("fingerprint")
-    if found == fingerprint:
-        return None
-    target = run_dir.with_name(f"{run_dir.name}.{found}")
-    number = 1
-    while target.exists():
-        number += 1
-        target = run_dir.with_name(f"{run_dir.name}.{found}.{number}")
-    run_dir.rename(target)
-    return target
-
-
-def env_settings(tier: str, env: str) -> EnvTierConfig:
-    """What an environment uses in a tier. Raises ConfigError where either is unknown or they do not go together."""
-    load_config("tiers", tier, TierConfig)
-    config = load_config("envs", env, EnvConfig)
-    if tier not in config.tiers:
-        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
-    return config.tiers[tier]
-
-
-def check_task_sets(tier: str, env: str) -> dict[str, Any]:
-    """Describe an environment's task sets in a tier. Raises DataError where hashes differ or tasks overlap."""
-    from r3l.runs.manifest import describe_task_set
-
-    settings = env_settings(tier, env)
-    used = {"train": settings.train_task_set, "test": settings.test_task_set}
-    tasks = {split: environment_of(env).tasks(name) for split, name in used.items()}
-    both = {t.id for t in tasks["train"]} & {t.id for t in tasks["test"]}
-    if both:
-        raise DataError(
-            f"task sets {used['train']} and {used['test']} share {len(both)} tasks, e.g. {min(both)}; "
-            "training tasks must not be tested: correct the task sets"
-        )
-    task_sets = {split: describe_task_set(env, name) for split, name in used.items()}
-    return {"schema": 1, "tier": tier, "env": env, "task_sets": task_sets}

@@ -19,13 +19,13 @@ PLACEHOLDERS = {  # in profiles/slurm/config.yaml: where to look up what belongs
     "slurm_partition": "sinfo --summarize",
     "qos": "sacctmgr show associations user=$USER format=account,partition,qos",
 }
-Rule = Literal["train", "evaluate"]
+JobKind = Literal["train", "evaluate"]
 
 
-class Line(Strict):
+class JobResources(Strict):
     """What the jobs of these names ask for; a name that is left out is any."""
 
-    rule: Rule | None = None
+    rule: JobKind | None = None
     tier: str | None = None
     env: str | None = None
     model: str | None = None
@@ -36,12 +36,12 @@ class Line(Strict):
     nodes: int | None = Field(None, ge=1)
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
 
-    def holds(self, names: Mapping[str, str]) -> bool:
-        """Whether this line is about a job of these names."""
+    def matches(self, names: Mapping[str, str]) -> bool:
+        """Whether this is about a job of these names."""
         return all(getattr(self, key) in (None, name) for key, name in names.items())
 
 
-class Asked(Strict):
+class ResourceRequest(Strict):
     """What one job asks for."""
 
     mem_mb: int
@@ -52,9 +52,9 @@ class Asked(Strict):
 
 
 class ResourceConfig(Strict):
-    """configs/resources.yaml: lines, of which the later ones are laid over the earlier."""
+    """configs/resources.yaml: of the entries that match a job the later ones are laid over the earlier."""
 
-    jobs: list[Line] = Field(min_length=1)
+    jobs: list[JobResources] = Field(min_length=1)
     sources: dict[str, str]
 
 
@@ -63,37 +63,37 @@ def load() -> ResourceConfig:
     return validate(ResourceConfig, yaml.safe_load(FILE.read_text(encoding="utf-8")), "configs/resources.yaml")
 
 
-def asked(config: ResourceConfig, rule: Rule, run: Run) -> Asked:
-    """What a job of ``rule`` for ``run`` asks for. Raises ConfigError where no line says so.
+def requested_resources(config: ResourceConfig, kind: JobKind, run: Run) -> ResourceRequest:
+    """What a job of ``kind`` for ``run`` asks for. Raises ConfigError where no entry says so.
 
-    GPUs and nodes of a training on the trinity engine are those that configs/models plans, whatever the lines say: its
-    configuration is made for them.
+    GPUs and nodes of a training on the trinity engine are those that configs/models plans, whatever the entries say:
+    its configuration is made for them.
     """
     model, method = Path(run.model).name, variant(run.method)[0]
-    names = {"rule": rule, "tier": run.tier, "env": run.env, "model": model, "method": method}
-    found: dict[str, Any] = {"cpus": run.threads}
-    for line in config.jobs:
-        if line.holds(names):
-            found |= line.model_dump(exclude=set(names), exclude_none=True)
-    if rule == "train" and (planned := gpu_cluster(run)):
-        found |= {"nodes": planned.nodes, "gpu": planned.nodes * planned.gpus_per_node}
-    job = validate(Asked, found, f"configs/resources.yaml, {rule} of {run.cell}")
-    if job.gpu % job.nodes:
+    names = {"rule": kind, "tier": run.tier, "env": run.env, "model": model, "method": method}
+    values: dict[str, Any] = {"cpus": run.threads}
+    for entry in config.jobs:
+        if entry.matches(names):
+            values |= entry.model_dump(exclude=set(names), exclude_none=True)
+    if kind == "train" and (planned := gpu_cluster(run)):
+        values |= {"nodes": planned.nodes, "gpu": planned.nodes * planned.gpus_per_node}
+    request = validate(ResourceRequest, values, f"configs/resources.yaml, {kind} of {run.cell}")
+    if request.gpu % request.nodes:
         raise ConfigError(
-            f"configs/resources.yaml, {rule} of {run.cell}: key 'gpu' has value {job.gpu}, which cannot be shared "
-            f"equally by {job.nodes} nodes; make it a multiple"
+            f"configs/resources.yaml, {kind} of {run.cell}: key 'gpu' has value {request.gpu}, which cannot be shared "
+            f"equally by {request.nodes} nodes; make it a multiple"
         )
-    return job
+    return request
 
 
-def requested(job: Asked, gres: str | None) -> dict[str, int | str | None]:
-    """Snakemake resources of a job; ``gres``: ask for GPUs of this name on every node, not for a number of GPUs."""
+def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str, int | str | None]:
+    """Snakemake's words for a request; ``gres``: ask for GPUs of this name on every node, not for a number of GPUs."""
     return {
-        "mem_mb": job.mem_mb,
-        "runtime": job.runtime,
-        "nodes": job.nodes,
-        "gpu": None if gres or not job.gpu else job.gpu,
-        "gres": f"{gres}:{job.gpu // job.nodes}" if gres and job.gpu else None,
+        "mem_mb": request.mem_mb,
+        "runtime": request.runtime,
+        "nodes": request.nodes,
+        "gpu": None if gres or not request.gpu else request.gpu,
+        "gres": f"{gres}:{request.gpu // request.nodes}" if gres and request.gpu else None,
     }
 
 

@@ -5,46 +5,61 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from statistics import mean
-from typing import Any, Literal
+from typing import Any
 
 from filelock import FileLock, Timeout
 from rich.table import Table
 
 from r3l.config import Run
-from r3l.runs.files import FAILED, read_json, read_jsonl
+from r3l.runs.files import FAILED, METRICS, read_json, read_jsonl
+from r3l.runs.manifest import recorded_fingerprint
 from r3l.runs.metrics import step_seconds
 
-State = Literal["done", "trained", "running", "failed", "stopped", "other", "missing"]
-STATES: dict[State, str] = {
-    "done": "trained and evaluated",
-    "trained": "not evaluated yet",
-    "running": "a process is at work",
-    "failed": "ended by an error; the same command goes on",
-    "stopped": "killed between; the same command goes on",
-    "other": "the directory holds a run of another configuration",
-    "missing": "not begun",
+
+class State(StrEnum):
+    """What has become of a run."""
+
+    DONE = "done"
+    TRAINED = "trained"
+    RUNNING = "running"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    OTHER = "other"
+    MISSING = "missing"
+
+
+MEANINGS = {
+    State.DONE: "trained and evaluated",
+    State.TRAINED: "not evaluated yet",
+    State.RUNNING: "a process is at work",
+    State.FAILED: "ended by an error; the same command goes on",
+    State.STOPPED: "killed between; the same command goes on",
+    State.OTHER: "the directory holds a run of another configuration",
+    State.MISSING: "not begun",
 }
 Key = tuple[str, str, str]  # tier, environment, method
 
 
 @dataclass(frozen=True)
 class Status:
-    """A run of the grid. ``steps`` done of ``planned``; ``left``: expected seconds on one core, None: unknown."""
+    """A run of the grid. ``steps`` done of ``planned``; ``seconds_left``: expected, on one core;
+    None: unknown."""
 
     run: Run
     path: Path
     state: State
     steps: int
     planned: int
-    left: float | None
+    seconds_left: float | None
     error: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The row that ``r3l status --json`` prints."""
         row = {"env": self.run.env, "method": self.run.method, "seed": self.run.seed, "path": str(self.path)}
-        return row | {k: getattr(self, k) for k in ("state", "steps", "planned", "left", "error")}
+        return row | {k: getattr(self, k) for k in ("state", "steps", "planned", "seconds_left", "error")}
 
 
 def survey(runs: Mapping[str, Run], results: Path, known: Iterable[Path] = ()) -> list[Status]:
@@ -57,25 +72,28 @@ def survey(runs: Mapping[str, Run], results: Path, known: Iterable[Path] = ()) -
 def _status(run: Run, folder: Path, times: Mapping[Key, float]) -> Status:
     state, error = _state(run, folder)
     planned = run.train.steps if run.method != "zero_shot" else 0
-    lines = [] if state in ("missing", "other") else read_jsonl(folder / "metrics.jsonl")
-    whole = _seconds(lines) / len(lines) * planned if lines else expected_seconds(run, times)
-    left = 0.0 if state == "done" else None if whole is None else whole * (1 - len(lines) / max(planned, 1))
-    return Status(run, folder, state, len(lines), planned, left, error)
+    rows = [] if state in (State.MISSING, State.OTHER) else read_jsonl(folder / METRICS)
+    seconds = _seconds(rows) / len(rows) * planned if rows else expected_seconds(run, times)
+    if state is State.DONE:
+        seconds_left: float | None = 0.0
+    else:
+        seconds_left = None if seconds is None else seconds * (1 - len(rows) / max(planned, 1))
+    return Status(run, folder, state, len(rows), planned, seconds_left, error)
 
 
 def _state(run: Run, folder: Path) -> tuple[State, str]:
-    manifest = folder / "manifest.json"
     if _locked(folder):
-        return "running", ""
-    if not manifest.is_file():
-        return ("failed", _error(folder)) if (folder / FAILED).is_file() else ("missing", "")
-    if read_json(manifest)["fingerprint"] != run.fingerprint():
-        return "other", ""
+        return State.RUNNING, ""
+    fingerprint = recorded_fingerprint(folder)
+    if fingerprint is None:
+        return (State.FAILED, _error(folder)) if (folder / FAILED).is_file() else (State.MISSING, "")
+    if fingerprint != run.fingerprint():
+        return State.OTHER, ""
     if (folder / "evaluation.json").is_file():
-        return "done", ""
+        return State.DONE, ""
     if (folder / FAILED).is_file():
-        return "failed", _error(folder)
-    return ("trained" if (folder / "result.json").is_file() else "stopped"), ""
+        return State.FAILED, _error(folder)
+    return (State.TRAINED if (folder / "result.json").is_file() else State.STOPPED), ""
 
 
 def _error(folder: Path) -> str:
@@ -96,14 +114,13 @@ def _locked(folder: Path) -> bool:
 
 def learnt_times(folders: Iterable[Path]) -> dict[Key, float]:
     """Mean seconds of a finished training by (tier, environment, method)."""
-    found: dict[Key, list[float]] = defaultdict(list)
+    seconds: dict[Key, list[float]] = defaultdict(list)
     for folder in folders:
         if (folder / "result.json").is_file():
             result = read_json(folder / "result.json")
-            found[result["tier"], result["env"], result["method"]].append(
-                _seconds(read_jsonl(folder / "metrics.jsonl"))
-            )
-    return {key: mean(seconds) for key, seconds in found.items()}
+            key = result["tier"], result["env"], result["method"]
+            seconds[key].append(_seconds(read_jsonl(folder / METRICS)))
+    return {key: mean(values) for key, values in seconds.items()}
 
 
 def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
@@ -114,48 +131,49 @@ def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
     return mean(others) if others else None
 
 
-def _seconds(lines: Sequence[Mapping[str, float]]) -> float:
-    return sum(map(step_seconds, lines))
+def _seconds(rows: Iterable[Mapping[str, float]]) -> float:
+    return sum(map(step_seconds, rows))
 
 
-def render(found: Sequence[Status]) -> Table:
+def render(statuses: Sequence[Status]) -> Table:
     """Methods by environments, a mark a seed; what is left below."""
-    envs = list(dict.fromkeys(s.run.env for s in found))
-    shown = Table(title=f"{_count(found, 'done')} of {len(found)} runs done", caption=summary(found))
-    shown.add_column("method")
+    envs = list(dict.fromkeys(s.run.env for s in statuses))
+    table = Table(title=f"{_count(statuses, State.DONE)} of {len(statuses)} runs done", caption=summary(statuses))
+    table.add_column("method")
     for env in envs:
-        shown.add_column(env)
-    for method in dict.fromkeys(s.run.method for s in found):
-        cells = [[s for s in found if (s.run.method, s.run.env) == (method, env)] for env in envs]
-        shown.add_row(method, *(_cell(statuses) for statuses in cells))
-    return shown
+        table.add_column(env)
+    for method in dict.fromkeys(s.run.method for s in statuses):
+        cells = [[s for s in statuses if (s.run.method, s.run.env) == (method, env)] for env in envs]
+        table.add_row(method, *(_cell(statuses) for statuses in cells))
+    return table
 
 
 def _cell(statuses: Sequence[Status]) -> str:
     """``3 of 5``, then what the others do."""
     if not statuses:
         return ""
-    others = Counter(_phrase(s) for s in statuses if s.state != "done")
+    others = Counter(_phrase(s) for s in statuses if s.state != State.DONE)
     text = ", ".join(f"{n} {phrase}" if n > 1 else phrase for phrase, n in others.items())
-    return f"{_count(statuses, 'done')} of {len(statuses)}" + (f"; {text}" if text else "")
+    return f"{_count(statuses, State.DONE)} of {len(statuses)}" + (f"; {text}" if text else "")
 
 
 def _phrase(status: Status) -> str:
-    if status.state in ("running", "stopped", "failed") and status.planned:
+    if status.state in (State.RUNNING, State.STOPPED, State.FAILED) and status.planned:
         return f"{status.state} at {status.steps}/{status.planned}"
     return status.state
 
 
-def summary(found: Sequence[Status]) -> str:
+def summary(statuses: Sequence[Status]) -> str:
     """What the states mean and how much work is left."""
-    states = [f"{_count(found, s)} {s} ({meaning})" for s, meaning in STATES.items() if _count(found, s)]
-    unknown = sum(s.left is None for s in found)
-    left = sum(s.left or 0 for s in found)
-    time = f"about {left / 60:.0f} minutes of one core left" if left else "nothing left" if not unknown else ""
+    counts = {state: _count(statuses, state) for state in State}
+    states = [f"{n} {state} ({MEANINGS[state]})" for state, n in counts.items() if n]
+    unknown = sum(s.seconds_left is None for s in statuses)
+    minutes = sum(s.seconds_left or 0 for s in statuses) / 60
+    time = f"about {minutes:.0f} minutes of one core left" if minutes else "nothing left" if not unknown else ""
     if unknown:
         time += f"{'; ' if time else ''}{unknown} runs of unknown length"
     return f"{'; '.join(states)}. Training: {time}"
 
 
-def _count(found: Sequence[Status], state: State) -> int:
-    return sum(s.state == state for s in found)
+def _count(statuses: Sequence[Status], state: State) -> int:
+    return sum(s.state == state for s in statuses)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from r3l import cli, config
 from r3l.core import paths
 from r3l.core.paths import CONFIGS, STORED
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
     code, text, err = run(monkeypatch, capsys, *command)
     assert (code, err) == (0, "")
     opponents = [row["against"] for row in json.loads(text)["rows"]]
-    assert opponents == [m for m in workflow.tables()["table1"].methods if m != "r3l"] and len(opponents) == 11
+    assert opponents == [m for m in plan.tables()["table1"].methods if m != "r3l"] and len(opponents) == 11
 
 
 def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):

@@ -13,7 +13,7 @@ from r3l.config import resolve
 from r3l.core.paths import ROOT
 from r3l.local.engine import train
 from r3l.runs.files import read_jsonl
-from r3l.workflow.resources import Asked
+from r3l.workflow.resources import ResourceRequest
 
 pytestmark = pytest.mark.slow
 
@@ -90,8 +90,8 @@ def test_a_placeholder_stops_everything_before_a_job_is_sent(slurm, tmp_path):
 @pytest.mark.parametrize(("gres", "wanted"), [(None, "TresPerJob=gres:gpu:2"), ("gpu", "TresPerNode=gres:gpu:2")])
 def test_both_ways_of_asking_for_gpus_get_them(slurm, tmp_path, gres, wanted):
     """The plugin's own sbatch line, for a node where other devices stand for GPUs."""
-    asked = Asked(mem_mb=100, runtime=5, gpu=2, nodes=1, cpus=1)
-    line = sbatch_line(asked, gres, workdir=tmp_path, log=tmp_path / "log", extra="-p main")
+    request = ResourceRequest(mem_mb=100, runtime=5, gpu=2, nodes=1, cpus=1)
+    line = sbatch_line(request, gres, workdir=tmp_path, log=tmp_path / "log", extra="-p main")
     job = slurm("sh", "-c", f"{line} --wrap 'echo $CUDA_VISIBLE_DEVICES; sleep 1'").strip()
     assert wanted in slurm("scontrol", "show", "job", job)
     until(lambda: (job, "COMPLETED") in [found[:2] for found in slurm.jobs()])

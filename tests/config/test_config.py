@@ -26,7 +26,7 @@ from r3l.core import paths
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
 from r3l.core.paths import CONFIGS
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 
 def test_every_file_fits_its_schema():
@@ -185,7 +185,7 @@ def test_a_method_without_code_is_an_error(tmp_path, monkeypatch):
         resolve("nano", "alfworld", "mine", 0)
 
 
-@pytest.mark.parametrize("table", workflow.tables().values(), ids=lambda t: t.table)
+@pytest.mark.parametrize("table", plan.tables().values(), ids=lambda t: t.table)
 def test_every_row_of_every_table_resolves(table):
     rows = [resolve("nano", "alfworld", name, 0) for name in table.methods]
     assert table.baseline in (table.methods if table.kind == "scores" else [""])

@@ -11,9 +11,9 @@ from r3l.core.errors import DataError
 from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply, evaluate_sets
 from r3l.report import benchmarks as benchmarks
 from r3l.report import make, records
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
-TABLE = workflow.tables()["zero_shot"]
+TABLE = plan.tables()["zero_shot"]
 
 
 class Forty:

@@ -5,7 +5,7 @@ import pytest
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.report import expected_cost
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 
 def cost(env, method, model="qwen2.5-1.5b", steps=100):
@@ -48,8 +48,8 @@ def test_a_method_that_trains_nothing_costs_no_training():
 
 
 def test_a_grid_is_the_sum_of_its_runs():
-    config = workflow.load(workflow.content("paper") | {"envs": ["alfworld"], "model": "qwen2.5-1.5b", "grid": "core"})
-    found = expected_cost.costs(workflow.runs(config, workflow.tables()["table1"]).values())
+    config = plan.load(plan.workflow_content("paper") | {"envs": ["alfworld"], "model": "qwen2.5-1.5b", "grid": "core"})
+    found = expected_cost.costs(plan.runs(config, plan.tables()["table1"]).values())
     assert len(found) == 9  # zero-shot, GRPO, R3L; three seeds
     by_hand = 3 * 740 * 16 / 3600 * (493.8 + 476.2)
     assert sum(one.gpu_hours for one in found) == pytest.approx(by_hand)

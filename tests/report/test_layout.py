@@ -12,9 +12,9 @@ from rich.console import Console
 
 from r3l.core.paths import ROOT
 from r3l.report import layout, make, records
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
-TABLES = workflow.tables()
+TABLES = plan.tables()
 
 
 def made(root, name="table1", methods=("zero_shot", "grpo", "r3l"), planned=3):

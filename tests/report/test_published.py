@@ -17,7 +17,7 @@ from r3l.envs.math.benchmarks import Prompt
 from r3l.report import audit, published
 from r3l.report.measures import MEASURES
 from r3l.report.tables import label_of
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 PAPER_TABLE_1 = ("table1", "llama")  # 28 cells a benchmark: four backbones, seven methods
 
@@ -219,7 +219,7 @@ def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
     assert reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", "nobody") is None
 
 
-@pytest.mark.parametrize("table", workflow.tables().values(), ids=lambda table: table.table)
+@pytest.mark.parametrize("table", plan.tables().values(), ids=lambda table: table.table)
 def test_what_a_table_calls_published_is_published(table, rows):
     labels = {row.label for name in table.published for row in published.of_table(name, rows)}
     methods = {variant(method)[0] for method in table.methods} | set(table.methods)

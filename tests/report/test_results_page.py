@@ -9,7 +9,7 @@ import pytest
 from r3l.core.paths import ROOT
 from r3l.report.grids import env_label
 from r3l.report.measures import MEASURES
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 PAGES = ("README.md", "docs/results.md")
 OURS = "nano tier, ours"
@@ -29,7 +29,7 @@ def tables(text):
 def measured():
     """(method, column) -> what the stored tables of scores print there for our runs."""
     found = {}
-    for name in (name for name, table in workflow.tables().items() if table.kind == "scores"):
+    for name in (name for name, table in plan.tables().items() if table.kind == "scores"):
         path = ROOT / "results" / "stored" / f"{name}_nano.md"
         if not path.is_file():
             continue

@@ -8,7 +8,7 @@ from r3l.core.paths import ROOT
 from r3l.report import budget, make, records
 from r3l.runs.files import read_json, read_jsonl
 from r3l.runs.metrics import base_success
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 STORED = ROOT / "results" / "stored"
 
@@ -33,8 +33,8 @@ def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
         rows = budget.table(runs)
         make.write(rows, budget.lay_out(rows), tmp_path / "made.csv")
     else:
-        table = workflow.tables()[name]
-        chosen = [record for record in runs if record["env"] in workflow.load().columns(table)]
+        table = plan.tables()[name]
+        chosen = [record for record in runs if record["env"] in plan.load().columns(table)]
         methods = [m for m in table.methods if any(m == record["method"] for record in chosen)]
         make.make(table, chosen, methods, 5, "nano").write(tmp_path / "made.csv")
     for found in tmp_path.iterdir():
@@ -62,25 +62,25 @@ def test_what_training_counted_agrees_with_itself(runs):
 @pytest.mark.parametrize("name", ["table1", "table2"])
 def test_every_method_of_a_table_has_a_measured_row(name):
     rows = [row for row in stored_rows(name) if row["env"] == "alfworld"]
-    assert {r["method"] for r in rows} == set(workflow.tables()[name].methods)
+    assert {r["method"] for r in rows} == set(plan.tables()[name].methods)
     assert all(int(r["seeds_done"]) >= 1 and r["mean"] for r in rows)
 
 
 def test_rltfs_methods_have_five_seeds_of_one_of_its_puzzles():
     done = {r["method"]: r["seeds_done"] for r in stored_rows("table_rltf") if r["env"] == "knights_knaves"}
-    assert {done[method] for method in workflow.tables()["table_rltf"].core} == {"5"}
+    assert {done[method] for method in plan.tables()["table_rltf"].core} == {"5"}
 
 
-@pytest.mark.parametrize("env", [*workflow.load().envs, "math"])
+@pytest.mark.parametrize("env", [*plan.load().envs, "math"])
 def test_every_method_has_five_seeds(env):
     table = "mathematics" if env == "math" else "table1"
     done = {row["method"]: row["seeds_done"] for row in stored_rows(table) if row["env"] == env}
     assert done.pop("constant", "0") == "0"
-    assert set(done) == set(workflow.tables()["table1"].methods) and set(done.values()) == {"5"}
+    assert set(done) == set(plan.tables()["table1"].methods) and set(done.values()) == {"5"}
 
 
 def test_stored_runs_are_of_the_present_configuration(runs):
     """Their fingerprints are those that the configs give today: nobody compares with numbers of another setting."""
     for record in runs:
-        run = workflow.resolve(record["tier"], record["env"], record["method"], record["seed"])
+        run = plan.resolve(record["tier"], record["env"], record["method"], record["seed"])
         assert run.fingerprint() == record["fingerprint"], record.path

@@ -9,17 +9,17 @@ import textwrap
 import pytest
 
 from r3l.core.errors import ConfigError
-from r3l.runs import gpu_locks as gpus
+from r3l.runs import gpu_locks
 
 RUN = """
     import sys
     from pathlib import Path
-    from r3l.runs import gpu_locks as gpus
-    gpus.PAUSE = 0.05
-    with gpus.reserved(int(sys.argv[1]), Path(sys.argv[2])) as chosen:
+    from r3l.runs import gpu_locks
+    gpu_locks.PAUSE = 0.05
+    with gpu_locks.reserved_gpus(int(sys.argv[1]), Path(sys.argv[2])) as gpus:
         import os
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == ",".join(chosen)
-        print(",".join(chosen), flush=True)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == ",".join(gpus)
+        print(",".join(gpus), flush=True)
         sys.stdin.read()
 """
 
@@ -27,18 +27,18 @@ RUN = """
 @pytest.fixture
 def start(tmp_path):
     """start(count) begins a run on a machine with GPUs 0 and 2; it ends when its standard input does."""
-    begun = []
+    started = []
 
     def start(count):
         environment = os.environ | {"CUDA_VISIBLE_DEVICES": "0,2", "PYTHONWARNINGS": "error"}
         command = [sys.executable, "-c", textwrap.dedent(RUN), str(count), str(tmp_path)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(command, env=environment, text=True, **pipes)
-        begun.append(process)
+        started.append(process)
         return process
 
     yield start
-    for process in begun:
+    for process in started:
         process.kill()
         process.communicate()
 
@@ -64,7 +64,7 @@ def test_more_than_there_are_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(ConfigError, match=r"3 GPUs are asked for in configs/resources.yaml .*, but 2 are visible"):
-        gpus.reserved(3, tmp_path).__enter__()
+        gpu_locks.reserved_gpus(3, tmp_path).__enter__()
 
 
 @pytest.mark.parametrize(("count", "ids", "job"), [(0, "0,2", None), (1, "", None), (1, "0,2", "17")])
@@ -73,7 +73,7 @@ def test_nothing_changes_where_nothing_is_to_be_shared_out(monkeypatch, tmp_path
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     if job:
         monkeypatch.setenv("SLURM_JOB_ID", job)
-    with gpus.reserved(count, tmp_path):
+    with gpu_locks.reserved_gpus(count, tmp_path):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == ids
     assert not list(tmp_path.iterdir())
 
@@ -81,6 +81,6 @@ def test_nothing_changes_where_nothing_is_to_be_shared_out(monkeypatch, tmp_path
 def test_the_environment_is_left_as_it_was(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with gpus.reserved(1, tmp_path) as chosen:
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == chosen[0] == "0"
+    with gpu_locks.reserved_gpus(1, tmp_path) as gpus:
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpus[0] == "0"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,2"

@@ -1,4 +1,4 @@
-"""StopSignals to stop, with real signals to this process and to a command at work."""
+"""Stop signals, with real ones to this process and to a command at work."""
 
 import asyncio
 import json
@@ -30,20 +30,20 @@ def wait(loop, received, coroutine):
         return loop.run_until_complete(task)
 
 
-async def sleep_and_tell(seconds=60.0):
+async def sleep_and_answer(seconds=60.0):
     await asyncio.sleep(seconds)
     return "done"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_an_order_wakes_a_loop_that_waits(loop, number):
+def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
     with stop_signals() as received:
         threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
         began = time.monotonic()
-        with pytest.raises(Preempted) as told:
-            wait(loop, received, sleep_and_tell())
+        with pytest.raises(Preempted) as stopped:
+            wait(loop, received, sleep_and_answer())
     assert time.monotonic() - began < 5
-    assert told.value.code == EXIT_CODE == 75 and told.value.order == number.name
+    assert stopped.value.code == EXIT_CODE == 75 and stopped.value.signal_name == number.name
 
 
 def test_what_is_not_played_is_finished_first(loop):
@@ -59,14 +59,14 @@ def test_what_is_not_played_is_finished_first(loop):
         assert not begun
 
 
-def test_without_an_order_nothing_changes(loop):
+def test_without_a_stop_signal_nothing_changes(loop):
     before = signal.getsignal(signal.SIGTERM)
 
     async def cancelled():
         raise asyncio.CancelledError
 
     with stop_signals() as received:
-        assert wait(loop, received, sleep_and_tell(0)) == "done"
+        assert wait(loop, received, sleep_and_answer(0)) == "done"
         with pytest.raises(asyncio.CancelledError):
             wait(loop, received, cancelled())
     assert signal.getsignal(signal.SIGTERM) == before
@@ -85,9 +85,9 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     while not read_jsonl(stopped / PLAYED) and process.poll() is None:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGTERM)
-    _, told = process.communicate()
-    assert process.returncode == 75, told
-    assert told.splitlines()[-1] == "stopped by SIGTERM; the same command goes on from here"
+    _, stderr = process.communicate()
+    assert process.returncode == 75, stderr
+    assert stderr.splitlines()[-1] == "stopped by SIGTERM; the same command goes on from here"
     assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {path.name for path in stopped.iterdir()}
     assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8
     with (stopped / PLAYED).open("ab") as file:

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 from r3l.cli import app
 from r3l.core.errors import ConfigError
 from r3l.report import make
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 
 def paper(table):
-    config = workflow.load(workflow.content("paper"))
-    return config, workflow.tables()[table]
+    config = plan.load(plan.workflow_content("paper"))
+    return config, plan.tables()[table]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def paper(table):
 )
 def test_the_runs_of_a_table(table, runs):
     config, chosen = paper(table)
-    found = workflow.runs(config, chosen)
+    found = plan.runs(config, chosen)
     assert len(found) == runs
     assert all(path.startswith("paper/") for path in found)
 
@@ -53,13 +53,13 @@ def test_measures_have_rows_for_what_is_planned_too():
 
 
 def test_a_tier_without_a_file_of_its_own_has_the_runs_of_the_workflow():
-    assert workflow.content("nano") == workflow.content() | {"tier": "nano"}
-    assert workflow.load(workflow.content("nano")).models_of(workflow.tables()["table2"]) == [None]
+    assert plan.workflow_content("nano") == plan.workflow_content() | {"tier": "nano"}
+    assert plan.load(plan.workflow_content("nano")).models_of(plan.tables()["table2"]) == [None]
 
 
 def test_a_model_twice_is_an_error():
     with pytest.raises(ConfigError, match="models names something twice"):
-        workflow.load(workflow.content("paper") | {"models": ["qwen3-4b", "qwen3-4b"]})
+        plan.load(plan.workflow_content("paper") | {"models": ["qwen3-4b", "qwen3-4b"]})
 
 
 def test_tasksets_are_written_with_the_configuration(tmp_path):

@@ -14,8 +14,8 @@ from r3l.config import ClusterConfig, resolve
 from r3l.core.errors import CheckpointError, ConfigError, EngineError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local import checkpoint
-from r3l.runs import gpu_locks as gpus
 from r3l.runs.files import read_jsonl, sha256_of
+from r3l.runs.gpu_locks import VISIBLE
 from r3l.trinity import slurm
 from r3l.trinity.engine import train
 from r3l.trinity.verl import Verl
@@ -42,7 +42,7 @@ def machine(tmp_path, monkeypatch):
     program(folder / "trinity", f'#!/bin/sh\nexec {sys.executable} {STANDIN} "$@"\n')
     program(folder / "ray", '#!/bin/sh\necho "$@"\n[ "$1" = status ] || exec sleep 600\n')
     monkeypatch.setenv("R3L_TRINITY", str(folder.parent))
-    monkeypatch.setenv(gpus.VISIBLE, "0,1,2,3,4,5,6,7")
+    monkeypatch.setenv(VISIBLE, "0,1,2,3,4,5,6,7")
     for name in ("RAY_ADDRESS", "SLURM_JOB_ID", "STANDIN_FAILS_AT"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
@@ -77,7 +77,7 @@ def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
     assert evaluation["episodes"] == len(read_jsonl(run_dir / "episodes.jsonl")) > 0
 
     (machine / "environment/bin/trinity").write_text("#!/bin/sh\nexit 1\n")
-    os.environ[gpus.VISIBLE] = ""  # monkeypatch puts it back
+    os.environ[VISIBLE] = ""  # monkeypatch puts it back
     assert train(run, run_dir) == result  # finished: neither Trinity nor a GPU is needed
 
 
@@ -148,10 +148,10 @@ def test_weights_whose_writing_was_cut_off_do_not_end_a_run(machine):
 
 
 def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):
-    monkeypatch.setenv(gpus.VISIBLE, "0,1")
+    monkeypatch.setenv(VISIBLE, "0,1")
     with pytest.raises(ConfigError, match="'qwen2.5-1.5b' trains on 1 x 8 GPUs .*, but 2 are visible here"):
         train(run_of(), machine / "run")
-    monkeypatch.setenv(gpus.VISIBLE, "0,1,2,3,4,5,6,7")
+    monkeypatch.setenv(VISIBLE, "0,1,2,3,4,5,6,7")
     with pytest.raises(ConfigError, match="on 2 x 8 GPUs .*, and this is one machine: start it in a Slurm job"):
         train(run_of(model="qwen3-4b"), machine / "run")
     monkeypatch.setenv("SLURM_JOB_ID", "1")
@@ -163,7 +163,7 @@ def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):
 
 def test_a_cluster_of_ones_own_is_asked_for_its_gpus(machine, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    monkeypatch.setenv(gpus.VISIBLE, "")
+    monkeypatch.setenv(VISIBLE, "")
     count = machine / "environment/bin/python"
     program(count, "#!/bin/sh\nexit 1\n")
     with pytest.raises(ConfigError, match="no Ray cluster answers at RAY_ADDRESS=10.0.0.1:6379"):

@@ -15,7 +15,8 @@ import yaml
 
 from r3l.core.errors import ConfigError
 from r3l.core.paths import ROOT
-from r3l.workflow import plan as workflow
+from r3l.runs.manifest import set_aside
+from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
 
@@ -31,7 +32,7 @@ def jobs(text):
     return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", text, flags=re.M)}
 
 
-TABLE1 = workflow.tables()["table1"]
+TABLE1 = plan.tables()["table1"]
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_every_table_is_a_target_in_three_forms(folder):
 
 def test_the_table_of_question_sets_is_made_of_the_evaluations_there_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    planned = Jobs(workflow.content(), {})
+    planned = Jobs(plan.workflow_content(), {})
     assert planned.evaluations("zero_shot") == []
     found = tmp_path / "results" / "evaluations" / "math" / "m" / "standard-tags" / "seed0" / "evaluation.json"
     found.parent.mkdir(parents=True)
@@ -107,20 +108,18 @@ def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
         "reason": "r",
     }
     lacking = {k: v for k, v in whole.items() if k != key}
-    table = workflow.TableConfig(table="t", title="T", kind=kind, sources={}, **lacking)
-    monkeypatch.setattr(workflow, "load_config", lambda *_: table)
-    monkeypatch.setattr(workflow, "names", lambda _: ["t"])
+    table = plan.TableConfig(table="t", title="T", kind=kind, sources={}, **lacking)
+    monkeypatch.setattr(plan, "load_config", lambda *_: table)
+    monkeypatch.setattr(plan, "names", lambda _: ["t"])
     with pytest.raises(ConfigError, match=rf"configs/tables/t\.yaml: key '{key}' is missing: kind '{kind}' needs it"):
-        workflow.tables()
+        plan.tables()
 
 
 def test_every_figure_is_a_target(folder):
     code, text = snakemake(folder, *(f"results/figures/{name}.pdf" for name in ("pivot", "ablations", "alpha")))
     assert code == 0 and jobs(text)["figure"] == 3, text
     # the ablations and values of alpha that R3L is compared with are trained: a figure has the runs of its table
-    needed = {
-        method for name in ("table1", "table2", "alpha") for method in workflow.load().rows(workflow.tables()[name])
-    }
+    needed = {method for name in ("table1", "table2", "alpha") for method in plan.load().rows(plan.tables()[name])}
     assert jobs(text)["train"] == 3 * len(needed)
 
 
@@ -181,18 +180,18 @@ def test_a_placeholder_in_a_profile_stops_before_any_job(folder):
 
 
 def content(**changes):
-    return yaml.safe_load(workflow.WORKFLOW.read_text()) | changes
+    return yaml.safe_load(plan.WORKFLOW.read_text()) | changes
 
 
 def test_runs_are_cells_by_seeds():
-    found = workflow.runs(workflow.load(content(seeds=[0, 5], methods=["grpo"], envs=["alfworld", "webshop"])), TABLE1)
+    found = plan.runs(plan.load(content(seeds=[0, 5], methods=["grpo"], envs=["alfworld", "webshop"])), TABLE1)
     cells = ("nano/alfworld/nano/grpo", "nano/webshop/nano_webshop/grpo")  # an environment may have its own start model
     assert list(found) == [f"{cell}/seed{seed}" for cell in cells for seed in (0, 5)]
 
 
 def test_only_meaning_changes_the_fingerprint():
     def prints(**changes):
-        return [run.fingerprint() for run in workflow.runs(workflow.load(content(**changes)), TABLE1).values()]
+        return [run.fingerprint() for run in plan.runs(plan.load(content(**changes)), TABLE1).values()]
 
     assert prints() == prints(set=["workers=7"])
     assert prints() != prints(set=["train.steps=7"])
@@ -200,13 +199,13 @@ def test_only_meaning_changes_the_fingerprint():
 
 
 def test_options_are_quoted_for_the_shell():
-    config = workflow.load(content(set=["model=a b"]))
-    assert workflow.options(config) == "--set 'model=a b'"
+    config = plan.load(content(set=["model=a b"]))
+    assert plan.options(config) == "--set 'model=a b'"
 
 
 def test_unknown_keys_are_errors():
     with pytest.raises(ConfigError, match="did you mean 'methods'"):
-        workflow.load(content(method=["grpo"]))
+        plan.load(content(method=["grpo"]))
 
 
 def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path):
@@ -214,10 +213,10 @@ def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path)
         run_dir = tmp_path / "seed0"
         run_dir.mkdir()
         (run_dir / "manifest.json").write_text(json.dumps({"fingerprint": "old"}))
-        assert workflow.set_aside(run_dir, "old") is None
-        assert workflow.set_aside(run_dir, "new") == tmp_path / expected
+        assert set_aside(run_dir, "old") is None
+        assert set_aside(run_dir, "new") == tmp_path / expected
         assert not run_dir.exists() and (tmp_path / expected / "manifest.json").is_file()
 
 
 def test_nothing_is_set_aside_where_nothing_is(tmp_path):
-    assert workflow.set_aside(tmp_path / "seed0", "new") is None
+    assert set_aside(tmp_path / "seed0", "new") is None

@@ -10,7 +10,15 @@ from cluster.plugin import sbatch_line
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.workflow.jobs import Jobs
-from r3l.workflow.resources import Asked, Line, ResourceConfig, asked, check_profile, load, requested
+from r3l.workflow.resources import (
+    JobResources,
+    ResourceConfig,
+    ResourceRequest,
+    check_profile,
+    load,
+    requested_resources,
+    snakemake_resources,
+)
 
 RUN = resolve("nano", "alfworld", "r3l@alpha=5", 0)
 LINES = [
@@ -23,13 +31,15 @@ LINES = [
 
 
 def config(*lines):
-    return ResourceConfig(jobs=[Line(**line) for line in lines], sources={})
+    return ResourceConfig(jobs=[JobResources(**line) for line in lines], sources={})
 
 
 def test_later_lines_are_laid_over_earlier_ones():
-    assert asked(config(*LINES), "train", RUN) == Asked(mem_mb=3000, runtime=120, gpu=2, nodes=1, cpus=6)
-    assert asked(config(*LINES), "evaluate", RUN).runtime == 30
-    assert asked(config(*LINES), "train", resolve("nano", "webshop", "grpo", 0)).model_dump() == {
+    assert requested_resources(config(*LINES), "train", RUN) == ResourceRequest(
+        mem_mb=3000, runtime=120, gpu=2, nodes=1, cpus=6
+    )
+    assert requested_resources(config(*LINES), "evaluate", RUN).runtime == 30
+    assert requested_resources(config(*LINES), "train", resolve("nano", "webshop", "grpo", 0)).model_dump() == {
         "mem_mb": 3000,
         "runtime": 120,
         "gpu": 4,
@@ -40,18 +50,18 @@ def test_later_lines_are_laid_over_earlier_ones():
 
 def test_a_key_that_nobody_states_is_an_error():
     with pytest.raises(ConfigError, match=r"resources.yaml, train of nano/alfworld/nano/r3l@alpha=5: key 'nodes' is"):
-        asked(config({"mem_mb": 1, "runtime": 1, "gpu": 0}), "train", RUN)
+        requested_resources(config({"mem_mb": 1, "runtime": 1, "gpu": 0}), "train", RUN)
 
 
 def test_nodes_share_the_gpus_equally():
     lines = [{"mem_mb": 1, "runtime": 1, "gpu": 9, "nodes": 2}]
     with pytest.raises(ConfigError, match="key 'gpu' has value 9, which cannot be shared equally by 2 nodes"):
-        asked(config(*lines), "train", RUN)
+        requested_resources(config(*lines), "train", RUN)
 
 
 def test_the_committed_file_covers_every_tier():
     lines = load().jobs
-    assert asked(load(), "train", RUN).gpu == 0
+    assert requested_resources(load(), "train", RUN).gpu == 0
     assert {line.tier: line.gpu for line in lines if line.rule is None} == {None: 0, "smol": 1, "paper": 1}
 
 
@@ -61,15 +71,15 @@ def test_the_committed_file_covers_every_tier():
 )
 def test_the_paper_tier_trains_on_the_gpus_that_its_models_plan(method, model, nodes, gpu):
     run = resolve("paper", "alfworld", method, 0, model)
-    job = asked(load(), "train", run)
+    job = requested_resources(load(), "train", run)
     assert (job.nodes, job.gpu) == (nodes, gpu)
-    assert asked(load(), "evaluate", run).gpu == 1  # a local model on one card
+    assert requested_resources(load(), "evaluate", run).gpu == 1  # a local model on one card
     on_one_card = resolve("smol", "alfworld", "r3l", 0, "qwen2.5-1.5b")
-    assert asked(load(), "train", on_one_card).gpu == 1  # another engine: the lines count
+    assert requested_resources(load(), "train", on_one_card).gpu == 1  # another engine: the lines count
 
 
 def test_a_job_of_two_nodes_in_both_ways_of_asking():
-    job = Asked(mem_mb=800000, runtime=1440, gpu=16, nodes=2, cpus=64)
+    job = ResourceRequest(mem_mb=800000, runtime=1440, gpu=16, nodes=2, cpus=64)
     by_number, by_name = sbatch_line(job, None), sbatch_line(job, "gpu:h200")
     for line in (by_number, by_name):
         for expected in (" -t 1440 ", " --mem 800000 ", " --nodes=2 ", " --cpus-per-task=64 "):
@@ -79,8 +89,8 @@ def test_a_job_of_two_nodes_in_both_ways_of_asking():
 
 
 def test_a_job_without_a_gpu_asks_for_none():
-    job = Asked(mem_mb=3000, runtime=120, gpu=0, nodes=1, cpus=1)
-    assert requested(job, "gpu")["gres"] is None
+    job = ResourceRequest(mem_mb=3000, runtime=120, gpu=0, nodes=1, cpus=1)
+    assert snakemake_resources(job, "gpu")["gres"] is None
     for gres in (None, "gpu"):
         assert "gpu" not in sbatch_line(job, gres) and "--ntasks=1 " in sbatch_line(job, gres)
 
@@ -95,6 +105,6 @@ def test_a_placeholder_is_named_with_what_shows_the_right_value(name):
 def test_the_profile_says_how_gpus_are_asked_for():
     jobs = Jobs(None, {"gpu_gres": SimpleNamespace(raw="gpu")})
     wildcards = {"tier": "nano", "env": "alfworld", "model": "nano", "method": "r3l", "seed": 0}
-    asked_for = {name: ask(wildcards) for name, ask in jobs.requests("train").items()}
-    assert asked_for == {"mem_mb": 3000, "runtime": 120, "nodes": 1, "gpu": None, "gres": None}
+    request = {name: ask(wildcards) for name, ask in jobs.requests("train").items()}
+    assert request == {"mem_mb": 3000, "runtime": 120, "nodes": 1, "gpu": None, "gres": None}
     assert jobs.threads("train")(wildcards) == 1

@@ -7,8 +7,7 @@ from filelock import FileLock
 
 from r3l.core.errors import RunDirectoryError
 from r3l.runs.files import locked
-from r3l.workflow import plan as workflow
-from r3l.workflow import status
+from r3l.workflow import plan, status
 
 STEPS = {"seconds/collect": 3.0, "seconds/train": 1.0}
 
@@ -16,9 +15,9 @@ STEPS = {"seconds/collect": 3.0, "seconds/train": 1.0}
 @pytest.fixture
 def runs():
     """Six seeds of GRPO on ALFWorld."""
-    content = workflow.content() | {"envs": ["alfworld"], "methods": ["grpo"], "seeds": list(range(6))}
-    config = workflow.load(content)
-    return workflow.grid(config, config.envs, ["grpo"])
+    content = plan.workflow_content() | {"envs": ["alfworld"], "methods": ["grpo"], "seeds": list(range(6))}
+    config = plan.load(content)
+    return plan.grid(config, config.envs, ["grpo"])
 
 
 def write(results, path, run, steps, *files):
@@ -47,7 +46,7 @@ def test_every_state_is_told_apart(runs, tmp_path):
     assert [s.state for s in found] == ["done", "trained", "running", "failed", "other", "missing"]
     assert [s.steps for s in found] == [planned, planned, planned // 2, 2, 0, 0]
     # 4 s a step; the missing and the other run take as long as those that are done
-    left = [s.left for s in found]
+    left = [s.seconds_left for s in found]
     assert left == pytest.approx([0, 0, 4 * (planned - planned // 2), 4 * (planned - 2), 4 * planned, 4 * planned])
     assert "ZeroDivisionError" in found[3].error
     assert status.render(found).title == "1 of 6 runs done"
@@ -65,5 +64,5 @@ def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
 
 def test_without_any_finished_run_the_time_is_unknown(runs, tmp_path):
     found = status.survey(runs, tmp_path)
-    assert {s.left for s in found} == {None}
+    assert {s.seconds_left for s in found} == {None}
     assert "6 runs of unknown length" in status.summary(found)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from r3l.config import names
 from r3l.report.figures.palette import ABLATIONS, METHODS, look, tint
-from r3l.workflow import plan as workflow
+from r3l.workflow import plan
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
 BLIND = {
@@ -33,7 +33,7 @@ def lab(colour, matrix):
 
 @pytest.mark.parametrize("matrix", [np.eye(3), *BLIND.values()], ids=["normal", *BLIND])
 def test_methods_of_table_1_differ_in_line_or_clearly_in_colour(matrix):
-    for one, other in combinations(map(look, workflow.tables()["table1"].methods), 2):
+    for one, other in combinations(map(look, plan.tables()["table1"].methods), 2):
         apart = np.linalg.norm(lab(one.colour, matrix) - lab(other.colour, matrix))
         assert one.dash != other.dash or apart > 10, (one, other, apart)
 
@@ -51,7 +51,7 @@ def test_an_ablation_is_a_tint_of_its_method():
 
 
 def test_variants_differ_from_their_method_and_from_each_other():
-    found = [look(name) for name in ("r3l", *(m for m in workflow.tables()["alpha"].methods if m != "r3l"))]
+    found = [look(name) for name in ("r3l", *(m for m in plan.tables()["alpha"].methods if m != "r3l"))]
     assert len({(seen.colour, seen.dash) for seen in found}) == len(found) == 5
 
 

@@ -1,0 +1,26 @@
+"""Where runs and evaluations lie under a results folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from r3l.core.errors import DataError
+
+BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets
+
+
+def evaluations(results: Path, may_be_none: bool = False) -> list[Path]:
+    """Every evaluation.json of a run under ``results`` (tier/env/model/method/seedN).
+
+    Raises DataError when there is none, unless that ``may_be_none``.
+    """
+    paths = [path for path in results.glob("*/*/*/*/seed*/evaluation.json") if path.parent.name[4:].isdigit()]
+    runs = sorted(path for path in paths if path.relative_to(results).parts[0] != BENCHMARKS)
+    if not runs and not may_be_none:
+        raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
+    return runs
+
+
+def benchmark_evaluations(results: Path) -> list[Path]:
+    """Every evaluation.json of question sets under ``results`` (evaluations/ENV/MODEL/BENCHMARK/seedN)."""
+    return sorted((results / BENCHMARKS).glob("*/*/*/seed*/evaluation.json"))
