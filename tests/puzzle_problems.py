@@ -10,7 +10,7 @@ SIZES = ("nano", "rltf")
 
 
 @lru_cache(maxsize=4096)
-def made(name, size, index):
+def generated(name, size, index):
     """Problem ``index`` of a task_set's set; a journey through JSON does not change its data."""
     kind = PUZZLES[name]
     problem = kind.generate(index, kind.difficulty.model_validate(dict(definition(f"{name}_{size}").difficulty)))

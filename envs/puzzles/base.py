@@ -45,7 +45,7 @@ class Difficulty(Strict):
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem: its text, a right answer, the ``data`` to judge answers by, and the stratum it is reported in."""
+    """One problem: its text, a right answer, the ``data`` to grade answers by, and the stratum it is reported in."""
 
     text: str
     answer: str
@@ -89,7 +89,7 @@ class Puzzle(ABC):
         """Whether ``answer`` is right. Never raises on any text; one that cannot be read is not right."""
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """The verdict of RLTF's released verifier, defects included; ours where RLTF has no such puzzle."""
+        """Whether RLTF's released verifier accepts it, defects included; ours where RLTF has no such puzzle."""
         return self.verify(data, answer)
 
     @abstractmethod
@@ -97,8 +97,8 @@ class Puzzle(ABC):
         """What is wrong with ``answer``, from the problem alone: never the right answer. Never raises on any text."""
 
     @abstractmethod
-    def constants(self, data: Data) -> dict[str, str]:
-        """Answers, by name of the policy, that take no reasoning: the same for every problem but for its words."""
+    def constant_answers(self, data: Data) -> dict[str, str]:
+        """Answers, by name, that take no reasoning: the same for every problem but for its words."""
 
     @abstractmethod
     def work(self, data: Data) -> Work:
@@ -110,23 +110,23 @@ class Puzzle(ABC):
 
     def steps(self, data: Data) -> list[str]:
         """The worked solution as lines, the answer last."""
-        found = self.work(data)
-        return [*found.lines, found.answer]
+        work = self.work(data)
+        return [*work.lines, work.answer]
 
     def attempt(self, data: Data, rng: np.random.Generator, skill: float, after: int = 0) -> Attempt:
         """A solver that with probability 1 - ``skill`` misreads something once and works on with it.
 
         An attempt is right iff ``first_wrong`` is None. The first ``after`` lines are right ones, as in a retry; where
         no mistake is left to make after them, so is the rest. The same generator state gives the same mistake: an
-        address without a variant (r3l.core.seeds) makes it a habit.
+        address without a variant (r3l.core.seeds) makes it a systematic one.
         """
         careful = self.work(data)
         if rng.random() >= skill:
             for misread in self.misreadings(data, rng):
-                found = self.work(misread)
-                line = first_difference(careful.lines, found.lines)
-                if line is not None and line >= after and not self.verify(data, found.answer):
-                    return Attempt(found.lines, found.answer, line)
+                work = self.work(misread)
+                line = first_difference(careful.lines, work.lines)
+                if line is not None and line >= after and not self.verify(data, work.answer):
+                    return Attempt(work.lines, work.answer, line)
             if not after:
                 raise DataError(f"{self.name}: no misreading of {dict(data)} leads to a wrong answer")
         return Attempt(careful.lines, careful.answer, None)
@@ -154,8 +154,8 @@ def shuffled(items: list[Any], rng: np.random.Generator) -> list[Any]:
 
 def item(generator: str, seed: int, index: int, **parameters: Any) -> dict[str, Any]:
     """Item ``index`` of ``reasoning_gym.create_dataset(generator, seed=seed, **parameters)``."""
-    found: dict[str, Any] = _dataset(generator, seed, tuple(sorted(parameters.items())))[index]
-    return found
+    generated: dict[str, Any] = _dataset(generator, seed, tuple(sorted(parameters.items())))[index]
+    return generated
 
 
 @lru_cache(maxsize=64)

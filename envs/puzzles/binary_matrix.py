@@ -9,7 +9,6 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -36,9 +35,9 @@ class BinaryMatrix(Puzzle):
 
     def generate(self, index: int, difficulty: BinaryMatrixDifficulty) -> Problem:
         """See Puzzle."""
-        found = item(self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero"))
-        data = {"matrix": found["metadata"]["matrix"], "style": difficulty.style}
-        text = found["question"]
+        generated = item(self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero"))
+        data = {"matrix": generated["metadata"]["matrix"], "style": difficulty.style}
+        text = generated["question"]
         if difficulty.style == "compact":
             text = f"Matrix {_write(data, data['matrix'])} : distance of each cell to the nearest 0 ?"
         size = len(data["matrix"])
@@ -59,15 +58,15 @@ class BinaryMatrix(Puzzle):
 
     def critique(self, data: Data, answer: str) -> str:
         """Which cells are wrong, or that the shape is."""
-        gold, found = distances(data["matrix"]), read(answer)
-        if found is None or [len(row) for row in found] != [len(row) for row in gold]:
+        gold, matrix = distances(data["matrix"]), read(answer)
+        if matrix is None or [len(row) for row in matrix] != [len(row) for row in gold]:
             return f"the answer must have {len(gold)} rows of {len(gold)} numbers"
         wrong = [
-            f"({r}, {c})" for r, row in enumerate(found, 1) for c, v in enumerate(row, 1) if v != gold[r - 1][c - 1]
+            f"({r}, {c})" for r, row in enumerate(matrix, 1) for c, v in enumerate(row, 1) if v != gold[r - 1][c - 1]
         ]
         return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
 
-    def constants(self, data: Data) -> dict[str, str]:
+    def constant_answers(self, data: Data) -> dict[str, str]:
         """One number everywhere, or the matrix itself: right where every one is beside a zero."""
         size = range(len(data["matrix"]))
         same = {f"all {value}": _write(data, [[value for _ in size] for _ in size]) for value in (0, 1)}
@@ -75,10 +74,10 @@ class BinaryMatrix(Puzzle):
 
     def work(self, data: Data) -> Work:
         """Row by row."""
-        found = distances(data["matrix"])
-        pairs = zip(data["matrix"], found, strict=True)
+        solution = distances(data["matrix"])
+        pairs = zip(data["matrix"], solution, strict=True)
         lines = [f"row {k}: {_row(ones)} gives {_row(row)}" for k, (ones, row) in enumerate(pairs, 1)]
-        return Work(lines, _write(data, found))
+        return Work(lines, _write(data, solution))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
         """One cell taken for the other digit; a zero remains."""
@@ -129,13 +128,13 @@ def _python_list(answer: str) -> Matrix | None:
         return None
 
 
-def _as_matrix(found: Any) -> Matrix | None:
-    rows = [list(row) for row in found] if isinstance(found, list | tuple) and all(map(_is_row, found)) else None
+def _as_matrix(value: object) -> Matrix | None:
+    rows = [list(row) for row in value] if isinstance(value, list | tuple) and all(map(_is_row, value)) else None
     return rows or None
 
 
-def _is_row(found: Any) -> bool:
-    return isinstance(found, list | tuple) and all(type(cell) is int for cell in found)
+def _is_row(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(type(cell) is int for cell in value)
 
 
 def _write(data: Data, matrix: Sequence[Sequence[int]]) -> str:

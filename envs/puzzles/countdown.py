@@ -41,13 +41,13 @@ class Countdown(Puzzle):
 
     def generate(self, index: int, difficulty: CountdownDifficulty) -> Problem:
         """See Puzzle."""
-        found = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
-        about = found["metadata"]
-        data = {key: about[key] for key in ("numbers", "target", "expression")} | {"style": difficulty.style}
-        text = found["question"]
+        generated = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
+        metadata = generated["metadata"]
+        data = {key: metadata[key] for key in ("numbers", "target", "expression")} | {"style": difficulty.style}
+        text = generated["question"]
         if difficulty.style == "compact":
             text = f"Numbers {' '.join(map(str, data['numbers']))} : make {data['target']}"
-        return Problem(text, found["answer"], data, f"{len(data['numbers'])} numbers")
+        return Problem(text, generated["answer"], data, f"{len(data['numbers'])} numbers")
 
     def key(self, data: Data) -> str:
         """The numbers, in any order, and the target."""
@@ -59,20 +59,20 @@ class Countdown(Puzzle):
 
     def critique(self, data: Data, answer: str) -> str:
         """Which numbers are used wrongly, else what the expression is worth."""
-        found = parse(answer) if len(answer) <= MAX_ANSWER else None
-        if found is None:
+        expression = parse(answer) if len(answer) <= MAX_ANSWER else None
+        if expression is None:
             return "the answer is not one expression of whole numbers, operators and brackets"
-        used, given = Counter(numbers(found)), Counter[int](data["numbers"])
+        used, given = Counter(numbers(expression)), Counter[int](data["numbers"])
         wrong = [
             f"{n} used {used[n]} times, given {given[n]} times" for n in sorted(used | given) if used[n] != given[n]
         ]
         if wrong:
             return f"numbers used wrongly: {'; '.join(wrong)}"
-        if (value := worth(found)) is None:
+        if (value := worth(expression)) is None:
             return "the expression divides by zero"
         return CORRECT if value == data["target"] else f"the expression is worth {value}, not {data['target']}"
 
-    def constants(self, data: Data) -> dict[str, str]:
+    def constant_answers(self, data: Data) -> dict[str, str]:
         """All numbers with one operator between them."""
         return {name: f" {sign} ".join(map(str, data["numbers"])) for name, sign in (("sum", "+"), ("product", "*"))}
 
@@ -98,7 +98,7 @@ class Countdown(Puzzle):
 
 def _other_targets(data: Data) -> list[Data]:
     total = sum(data["numbers"])
-    makable = {total - 2 * sum(chosen) for chosen in _subsets(data["numbers"])}
+    makable = {total - 2 * sum(subset) for subset in _subsets(data["numbers"])}
     return [{**data, "target": target} for target in sorted(makable) if 0 < target != data["target"]]
 
 
@@ -115,10 +115,10 @@ def _other_numbers(data: Data) -> list[Data]:
 
 def _parsed(data: Data) -> Expression:
     """The generator's expression, which can always be read."""
-    found = parse(data["expression"])
-    if found is None:
+    expression = parse(data["expression"])
+    if expression is None:
         raise DataError(f"countdown: {data['expression']!r} is no expression")
-    return found
+    return expression
 
 
 def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -> Work:
@@ -130,13 +130,13 @@ def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -
     lines.append(f"{total} - {target} = {total - target}, half {(total - target) // 2}")
     lines.append(f"take off {' and '.join(map(str, off)) or 'nothing'}")
     rest = Counter(given) - Counter(off)
-    kept = [number for number in given if _take(rest, number)]
-    return Work(lines, " - ".join([" + ".join(map(str, kept)), *map(str, off)]))
+    added = [number for number in given if _take(rest, number)]
+    return Work(lines, " - ".join([" + ".join(map(str, added)), *map(str, off)]))
 
 
 def _to_take_off(given: Sequence[int], target: int) -> tuple[int, ...] | None:
     """The fewest numbers whose change of sign turns the sum into ``target``; None where none do."""
-    return next((chosen for chosen in _subsets(given) if sum(given) - 2 * sum(chosen) == target), None)
+    return next((subset for subset in _subsets(given) if sum(given) - 2 * sum(subset) == target), None)
 
 
 def _subsets(given: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -154,9 +154,9 @@ def _evaluate(expression: Expression, lines: list[str]) -> Fraction:
     if isinstance(expression, Number):
         return Fraction(expression.value)
     left, right = _evaluate(expression.left, lines), _evaluate(expression.right, lines)
-    found = apply(expression.operator, left, right)
-    lines.append(f"{left} {expression.operator} {right} = {found}")
-    return found
+    value = apply(expression.operator, left, right)
+    lines.append(f"{left} {expression.operator} {right} = {value}")
+    return value
 
 
 def _swaps(expression: Expression) -> list[Expression]:

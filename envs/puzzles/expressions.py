@@ -37,10 +37,10 @@ def parse(text: str) -> Expression | None:
     if not tokens:
         return None
     try:
-        found, rest = _sum(tokens, 1)
+        expression, rest = _sum(tokens, 1)
     except (ValueError, IndexError):
         return None
-    return found if not rest else None
+    return expression if not rest else None
 
 
 def numbers(expression: Expression) -> list[int]:
@@ -76,15 +76,15 @@ def apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
 
 def _tokens(text: str) -> list[str]:
     """The tokens of a text; none where something else stands in it or there are too many."""
-    found: list[str] = []
+    tokens: list[str] = []
     place, text = 0, text.strip()
-    while place < len(text) and len(found) <= MAX_TOKENS:
+    while place < len(text) and len(tokens) <= MAX_TOKENS:
         match = _TOKENS.match(text, place)
         if match is None:
             return []
-        found.append(match[1] or match[2])
+        tokens.append(match[1] or match[2])
         place = match.end()
-    return found if len(found) <= MAX_TOKENS else []
+    return tokens if len(tokens) <= MAX_TOKENS else []
 
 
 def _sum(tokens: list[str], rank: int) -> tuple[Expression, list[str]]:

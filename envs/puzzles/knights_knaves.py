@@ -19,7 +19,7 @@ from pydantic import Field
 from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, shuffled
 
 Roles = tuple[bool, ...]  # by person: True for one who tells the truth
-MOST_PEOPLE = 5  # of the constant policies: RLTF's problems have five people
+MOST_PEOPLE = 5  # of the constant answers: RLTF's problems have five people
 _LETTERS = "PQRST"  # compact names; an A would be an article to the released verifier
 _WORDS = {"and": " and ", "or": " or ", "<=>": " iff "}
 _PART = re.compile(r"(\w+) (?:is )?(?:an? )?(\w+)")
@@ -45,18 +45,18 @@ class KnightsKnaves(Puzzle):
         """See Puzzle."""
         people = difficulty.min_people + index % (difficulty.max_people - difficulty.min_people + 1)
         limits = {"depth_constraint": difficulty.depth, "width_constraint": difficulty.width}
-        found = item(self.name, difficulty.seed, index, n_people=people, **limits)
-        about, compact = found["metadata"], difficulty.style == "compact"
-        terms = about["knight_knave_terms"]
+        generated = item(self.name, difficulty.seed, index, n_people=people, **limits)
+        metadata, compact = generated["metadata"], difficulty.style == "compact"
+        terms = metadata["knight_knave_terms"]
         data = {
-            "names": list(_LETTERS[:people]) if compact else [str(name) for name in about["names"]],
+            "names": list(_LETTERS[:people]) if compact else [str(name) for name in metadata["names"]],
             "roles": ["knight", "knave"] if compact else [str(terms["knight"]), str(terms["knave"])],
             "style": difficulty.style,
-            "statements": _as_lists(about["statements"]),
+            "statements": _as_lists(metadata["statements"]),
         }
-        text, gold = found["question"], found["answer"]
+        text, gold = generated["question"], generated["answer"]
         if compact:
-            text, gold = _compact_text(data), render(data, about["solution"])
+            text, gold = _compact_text(data), render(data, metadata["solution"])
         return Problem(text, gold, data, f"{people} people")
 
     def key(self, data: Data) -> str:
@@ -89,7 +89,7 @@ class KnightsKnaves(Puzzle):
             for k in wrong
         )
 
-    def constants(self, data: Data) -> dict[str, str]:
+    def constant_answers(self, data: Data) -> dict[str, str]:
         """Every fixed sequence of roles, as T and F, cut to the number of people."""
         patterns = itertools.product([True, False], repeat=MOST_PEOPLE)
         return {
@@ -102,7 +102,7 @@ class KnightsKnaves(Puzzle):
         tried: Roles = ()
         for number, tried in enumerate(_assignments(data)):
             careful = number < data.get("careful_until", 0)
-            wrong = _contradicting({**data, "statements": data["said"]} if careful else data, tried)
+            wrong = _contradicting({**data, "statements": data["original_statements"]} if careful else data, tried)
             checks = ["yes"] * len(tried) if not wrong else ["yes"] * wrong[0] + ["no"]
             roles = " ".join(f"{name} {_word(data, role)}" for name, role in zip(data["names"], tried, strict=True))
             lines.append(f"{roles}: {' '.join(checks)}")
@@ -115,15 +115,21 @@ class KnightsKnaves(Puzzle):
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
         """One word of one statement the other way round, or one statement negated: from some trial on, else always.
 
-        ``careful_until``: trials before this one go by the statements as ``said``.
+        ``careful_until``: trials before this one go by the ``original_statements``.
         """
-        said = data["statements"]
-        variants = [(speaker, variant) for speaker, s in enumerate(said) for variant in [*_flips(s), ["not", s]]]
+        original = data["statements"]
+        variants = [(speaker, variant) for speaker, s in enumerate(original) for variant in [*_flips(s), ["not", s]]]
         trials = len(self.work(data).lines)
         for most in (trials, 1):
             for speaker, variant in shuffled(variants, rng):
-                taken = [*said[:speaker], variant, *said[speaker + 1 :]]
-                yield {**data, "statements": taken, "said": said, "careful_until": int(rng.integers(most))}
+                misread = [*original[:speaker], variant, *original[speaker + 1 :]]
+                careful_until = int(rng.integers(most))
+                yield {
+                    **data,
+                    "statements": misread,
+                    "original_statements": original,
+                    "careful_until": careful_until,
+                }
 
 
 def solve(data: Data) -> Roles:
@@ -160,13 +166,13 @@ def read(data: Data, answer: str) -> Roles | None:
     if len(answer) > MAX_ANSWER:
         return None
     parts = [" ".join(part.split()) for part in _BETWEEN.split(answer.strip().removesuffix("."))]
-    found: dict[str, bool] = {}
+    roles: dict[str, bool] = {}
     for part in filter(None, parts):
         match = _PART.fullmatch(part)
-        if match is None or match[1] in found or match[1] not in data["names"] or match[2] not in data["roles"]:
+        if match is None or match[1] in roles or match[1] not in data["names"] or match[2] not in data["roles"]:
             return None
-        found[match[1]] = match[2] == data["roles"][0]
-    return tuple(found[name] for name in data["names"]) if len(found) == len(data["names"]) else None
+        roles[match[1]] = match[2] == data["roles"][0]
+    return tuple(roles[name] for name in data["names"]) if len(roles) == len(data["names"]) else None
 
 
 def _assignments(data: Data) -> Iterator[Roles]:
@@ -175,7 +181,7 @@ def _assignments(data: Data) -> Iterator[Roles]:
 
 def _contradicting(data: Data, roles: Sequence[bool]) -> list[int]:
     """Who says something true and is no truth-teller, or something false and is one."""
-    return [k for k, said in enumerate(data["statements"]) if holds(said, roles) != roles[k]]
+    return [k for k, statement in enumerate(data["statements"]) if holds(statement, roles) != roles[k]]
 
 
 def _word(data: Data, role: bool) -> str:
@@ -215,15 +221,18 @@ def _flips(statement: Any) -> list[Any]:
 
 
 def _compact_text(data: Data) -> str:
-    said = [f"{name}: {_say(data, _plain(s))}." for name, s in zip(data["names"], data["statements"], strict=True)]
-    return " ".join(said) + " Who is knight, who is knave?"
+    pairs = zip(data["names"], data["statements"], strict=True)
+    return (
+        " ".join(f"{name}: {_say(data, _plain(statement))}." for name, statement in pairs)
+        + " Who is knight, who is knave?"
+    )
 
 
 def _say(data: Data, statement: Any) -> str:
     kind, *parts = statement
     if kind in ("telling-truth", "lying"):
         return f"{data['names'][parts[0]]} {_word(data, kind == 'telling-truth')}"
-    said = [_say(data, part) if part[0] in ("telling-truth", "lying") else f"({_say(data, part)})" for part in parts]
+    phrases = [_say(data, part) if part[0] in ("telling-truth", "lying") else f"({_say(data, part)})" for part in parts]
     if kind == "not":
-        return f"not {said[0]}"
-    return f"if {said[0]} then {said[1]}" if kind == "->" else _WORDS[kind].join(said)
+        return f"not {phrases[0]}"
+    return f"if {phrases[0]} then {phrases[1]}" if kind == "->" else _WORDS[kind].join(phrases)

@@ -38,13 +38,13 @@ class ShortestPath(Puzzle):
     def generate(self, index: int, difficulty: ShortestPathDifficulty) -> Problem:
         """See Puzzle. The start is never the destination (in RLTF's own generator it is in 3.4 %)."""
         limits = range_of(difficulty, "min_rows", "max_rows", "min_cols", "max_cols", "p_blocked")
-        found = item(self.name, difficulty.seed, index, **limits)
-        grid = ["".join(row) for row in found["metadata"]["matrix"]]
-        text = found["question"]
+        generated = item(self.name, difficulty.seed, index, **limits)
+        grid = ["".join(row) for row in generated["metadata"]["matrix"]]
+        text = generated["question"]
         if difficulty.style == "compact":
             text = f"Grid {' / '.join(map(' '.join, grid))} : shortest path from * to # ?"
-        group = INFEASIBLE if found["answer"] == INFEASIBLE else "feasible"
-        return Problem(text, found["answer"], {"grid": grid, "style": difficulty.style}, group)
+        group = INFEASIBLE if generated["answer"] == INFEASIBLE else "feasible"
+        return Problem(text, generated["answer"], {"grid": grid, "style": difficulty.style}, group)
 
     def key(self, data: Data) -> str:
         """The grid."""
@@ -77,18 +77,18 @@ class ShortestPath(Puzzle):
         longer = len(moves) - len(shortest)
         return f"the path arrives but is {longer} {'step' if longer == 1 else 'steps'} too long" if longer else CORRECT
 
-    def constants(self, data: Data) -> dict[str, str]:
+    def constant_answers(self, data: Data) -> dict[str, str]:
         """The word for no way, and each single move."""
         return {text: text for text in (INFEASIBLE, *MOVES)}
 
     def work(self, data: Data) -> Work:
         """Breadth first, a line for the cells at each distance with the move that reached them; then back."""
-        found = search(data["grid"])
-        lines = [f"start {_place(found.start)} goal {_place(found.goal)}"]
-        for distance, cells in enumerate(found.waves, 1):
-            reached = ", ".join(f"{_place(cell)} {found.came[cell]}" for cell in cells) or "none"
+        searched = search(data["grid"])
+        lines = [f"start {_place(searched.start)} goal {_place(searched.goal)}"]
+        for distance, cells in enumerate(searched.waves, 1):
+            reached = ", ".join(f"{_place(cell)} {searched.came[cell]}" for cell in cells) or "none"
             lines.append(f"step {distance}: {reached}")
-        path = found.path()
+        path = searched.path()
         if path is None:
             return Work([*lines, "goal not reached"], INFEASIBLE)
         lines.append(f"back: {' '.join(reversed(path))}")

@@ -50,9 +50,9 @@ class Definition(Strict):
 def tasks(task_set: str) -> list[Task]:
     """The tasks of ``NAME/SPLIT``, sorted by id. Raises DataError where they are not those that were committed."""
     name, split = name_and_split(ENV, task_set, _splits)
-    found = regenerate(name, split)
-    check_hash(ENV, name, split, sha256_of(found))
-    return found
+    regenerated = regenerate(name, split)
+    check_hash(ENV, name, split, sha256_of(regenerated))
+    return regenerated
 
 
 def committed_hash(task_set: str) -> str:
@@ -62,10 +62,9 @@ def committed_hash(task_set: str) -> str:
 
 
 def constant_answer(task_set: str) -> ConstantAnswer:
-    """The best constant answer and its success by group, as committed (``r3l.envs.puzzles.constants``)."""
+    """The best constant answer and its success by group, as committed (``r3l.envs.puzzles.constant_answers``)."""
     name, split = name_and_split(ENV, task_set, _splits)
-    ((answer, success),) = committed(ENV, name)["splits"][split]["constant"].items()
-    return ConstantAnswer(answer, success)
+    return ConstantAnswer(**committed(ENV, name)["splits"][split]["constant_answer"])
 
 
 def sft_task(index: int, name: str) -> Task:
@@ -81,7 +80,7 @@ def regenerate(name: str, split: str) -> list[Task]:
 
 @lru_cache(maxsize=16)
 def definition(name: str) -> Definition:
-    """Read a task_set's definition. Raises ConfigError where it is unknown or malformed."""
+    """Read a task set's definition. Raises ConfigError where it is unknown or malformed."""
     return read_definition(Definition, ENV, name, "none")
 
 
@@ -101,12 +100,12 @@ class Allocation:
 
     @cached_property
     def puzzle(self) -> Puzzle:
-        """The task_set's puzzle."""
+        """The task set's puzzle."""
         return puzzle(self.wanted.puzzle)
 
     @cached_property
     def difficulty(self) -> Difficulty:
-        """The task_set's difficulty. Raises ConfigError."""
+        """The task set's difficulty. Raises ConfigError."""
         try:
             return self.puzzle.difficulty.model_validate(dict(self.wanted.difficulty))
         except ValidationError as error:

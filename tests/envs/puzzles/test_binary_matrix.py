@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzle_problems import made
+from puzzle_problems import generated
 
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.binary_matrix import distances
@@ -55,20 +55,20 @@ def test_what_the_released_verifier_lets_pass():
 def relaxed(matrix):
     """Distances by repeated relaxation of neighbours."""
     n = len(matrix)
-    found = [[0 if cell == 0 else 2 * n for cell in row] for row in matrix]
+    steps = [[0 if cell == 0 else 2 * n for cell in row] for row in matrix]
     for _ in range(2 * n):
         for r in range(n):
             for c in range(n):
                 beside = [(r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
-                near = [found[x][y] + 1 for x, y in beside if 0 <= x < n and 0 <= y < n]
-                found[r][c] = min([found[r][c], *near])
-    return found
+                near = [steps[x][y] + 1 for x, y in beside if 0 <= x < n and 0 <= y < n]
+                steps[r][c] = min([steps[r][c], *near])
+    return steps
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["nano", "rltf"]), st.integers(0, 24), st.integers(0, 6))
-def test_a_changed_cell_is_judged_and_found(index, size, place, value):
-    problem = made("binary_matrix", size, index)
+def test_a_changed_cell_is_graded_and_found(index, size, place, value):
+    problem = generated("binary_matrix", size, index)
     gold = relaxed(problem.data["matrix"])
     assert distances(problem.data["matrix"]) == gold and KIND.verify(problem.data, problem.answer)
     r, c = divmod(place % len(gold) ** 2, len(gold))
@@ -76,5 +76,5 @@ def test_a_changed_cell_is_judged_and_found(index, size, place, value):
     changed[r][c] = value
     answer = "\n".join(" ".join(map(str, row)) for row in changed)
     assert KIND.verify(problem.data, answer) == KIND.verify_released(problem.data, answer) == (changed == gold)
-    told = f"wrong at (row, column) ({r + 1}, {c + 1})" if changed != gold else CORRECT
-    assert KIND.critique(problem.data, answer) == told
+    critique = f"wrong at (row, column) ({r + 1}, {c + 1})" if changed != gold else CORRECT
+    assert KIND.critique(problem.data, answer) == critique

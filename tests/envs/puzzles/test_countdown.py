@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from puzzle_problems import made
+from puzzle_problems import generated
 
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.expressions import MAX_TOKENS, numbers, parse, worth
@@ -40,14 +40,14 @@ def test_answers_by_hand():
 
 
 def test_critiques_by_hand():
-    told = {
+    critiques = {
         "6 + 2 + 3": "the expression is worth 11, not 7",
         "6 / (2 + 3)": "the expression is worth 6/5, not 7",
         "6 + 2": "numbers used wrongly: 3 used 0 times, given 1 times",
         "6 + 2 + 2": "numbers used wrongly: 2 used 2 times, given 1 times; 3 used 0 times, given 1 times",
         "6 + 3 - 2 = 7": "the answer is not one expression of whole numbers, operators and brackets",
     }
-    assert {answer: KIND.critique(BY_HAND, answer) for answer in told} == told
+    assert {answer: KIND.critique(BY_HAND, answer) for answer in critiques} == critiques
     twos = {**BY_HAND, "numbers": [2, 2, 5]}
     assert KIND.critique(twos, "5 / (2 - 2)") == "the expression divides by zero"
 
@@ -104,6 +104,6 @@ def test_an_expression_is_worth_what_it_was_built_to_be(tree, off):
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["nano", "rltf"]))
 def test_the_generators_expression_verifies(index, size):
-    problem = made("countdown", size, index)
+    problem = generated("countdown", size, index)
     assert KIND.verify(problem.data, problem.answer) and KIND.critique(problem.data, problem.answer) == CORRECT
     assert not KIND.verify({**problem.data, "target": problem.data["target"] + 1}, problem.answer)

@@ -1,4 +1,4 @@
-"""What every puzzle promises: made by address, judged without harm, criticised without telling, solved with slips."""
+"""What every puzzle promises: made by address, graded without harm, criticised without telling, solved with errors."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 import reasoning_gym
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzle_problems import SIZES, made
+from puzzle_problems import SIZES, generated
 
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import generator
@@ -54,10 +54,10 @@ def kind(request):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_answers_are_wrong_and_harmless(kind, size, text):
-    data = made(kind.name, size, 3).data
+    data = generated(kind.name, size, 3).data
     assert not kind.verify(data, text) and kind.critique(data, text) != CORRECT
     assert len(kind.critique(data, text)) < 5000
-    if kind.name != "shortest_path" or made(kind.name, size, 3).group == "feasible":
+    if kind.name != "shortest_path" or generated(kind.name, size, 3).group == "feasible":
         assert not kind.verify_released(data, text)
 
 
@@ -65,7 +65,7 @@ def test_hostile_answers_are_wrong_and_harmless(kind, size, text):
 @given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("0123456789 ,[]()/+-*\nPQknightave")), max_size=80))
 def test_no_text_does_harm(text):
     for name in PUZZLES:
-        problem = made(name, "nano", 5)
+        problem = generated(name, "nano", 5)
         right = PUZZLES[name].verify(problem.data, text)
         assert (PUZZLES[name].critique(problem.data, text) == CORRECT) == right
         PUZZLES[name].verify_released(problem.data, text)
@@ -73,7 +73,7 @@ def test_no_text_does_harm(text):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_problems_belong_to_their_address(kind, size):
-    again = [made(kind.name, size, k) for k in (7, 0, 7)]
+    again = [generated(kind.name, size, k) for k in (7, 0, 7)]
     assert again[0] == again[2] != again[1]
 
 
@@ -86,7 +86,7 @@ def test_released_texts_are_reasoning_gyms(kind):
     }[kind.name]
     items = reasoning_gym.create_dataset(kind.name, seed=0, size=12, **parameters)
     for index in range(12):
-        problem, item = made(kind.name, "rltf", index), items[index]
+        problem, item = generated(kind.name, "rltf", index), items[index]
         assert (problem.text, problem.answer) == (item["question"], item["answer"])
         assert items.score_answer(problem.answer, item) == 1.0
 
@@ -94,7 +94,7 @@ def test_released_texts_are_reasoning_gyms(kind):
 def test_attempts_are_right_unless_they_say_where_not(kind):
     for size, count in (("nano", 120), ("rltf", 20)):
         for index in range(count):
-            problem = made(kind.name, size, index)
+            problem = generated(kind.name, size, index)
             careful = kind.work(problem.data)
             for skill in (0.0, 0.5, 1.0):
                 tried = kind.attempt(problem.data, generator("test", index), skill)
@@ -112,7 +112,7 @@ def test_attempts_are_right_unless_they_say_where_not(kind):
 def test_a_retry_errs_only_after_the_lines_it_keeps(kind):
     late = 0
     for index in range(60):
-        problem = made(kind.name, "nano", index)
+        problem = generated(kind.name, "nano", index)
         careful = kind.work(problem.data)
         for after in range(1, len(careful.lines) + 1):
             tried = kind.attempt(problem.data, generator("retry", index), 0, after)
@@ -124,7 +124,7 @@ def test_a_retry_errs_only_after_the_lines_it_keeps(kind):
 
 
 def test_the_first_wrong_line_is_where_lines_leave_the_worked_solution(kind):
-    problem = next(p for p in (made(kind.name, "nano", k) for k in range(20)) if len(kind.work(p.data).lines) > 1)
+    problem = next(p for p in (generated(kind.name, "nano", k) for k in range(20)) if len(kind.work(p.data).lines) > 1)
     lines = kind.work(problem.data).lines
     assert kind.first_wrong(problem.data, lines) is None
     assert kind.first_wrong(problem.data, [*lines[:-1], "something else"]) == len(lines) - 1
@@ -136,7 +136,7 @@ def test_the_first_wrong_line_is_where_lines_leave_the_worked_solution(kind):
 
 
 def test_skill_is_the_rate_of_right_attempts(kind):
-    data = made(kind.name, "nano", 1).data
+    data = generated(kind.name, "nano", 1).data
     right = sum(kind.attempt(data, generator("skill", k), 0.7).first_wrong is None for k in range(300))
     assert 180 < right < 240  # 210 expected, four standard deviations are 32
 
@@ -144,18 +144,23 @@ def test_skill_is_the_rate_of_right_attempts(kind):
 def test_critiques_never_state_the_gold_answer(kind):
     for size, count in (("nano", 120), ("rltf", 20)):
         for index in range(count):
-            problem = made(kind.name, size, index)
+            problem = generated(kind.name, size, index)
             wrong = [kind.attempt(problem.data, generator("leak", index), 0).answer, "", "right", "infeasible"]
-            for answer in [*wrong, *kind.constants(problem.data).values(), problem.answer[:-2], problem.answer + " x"]:
-                told = kind.critique(problem.data, answer)
-                assert told == CORRECT or problem.answer not in told, (problem, answer, told)
-                assert (told == CORRECT) == kind.verify(problem.data, answer)
+            for answer in [
+                *wrong,
+                *kind.constant_answers(problem.data).values(),
+                problem.answer[:-2],
+                problem.answer + " x",
+            ]:
+                critique = kind.critique(problem.data, answer)
+                assert critique == CORRECT or problem.answer not in critique, (problem, answer, critique)
+                assert (critique == CORRECT) == kind.verify(problem.data, answer)
 
 
 def test_worked_solutions_are_right_and_at_nano_short(kind):
     for size, count in (("nano", 120), ("rltf", 20)):
         for index in range(count):
-            problem = made(kind.name, size, index)
+            problem = generated(kind.name, size, index)
             steps = kind.steps(problem.data)
             assert kind.verify(problem.data, steps[-1])
             if size == "nano":

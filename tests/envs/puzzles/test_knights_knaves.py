@@ -4,7 +4,7 @@ import itertools
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzle_problems import made
+from puzzle_problems import generated
 from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
 from r3l.envs.puzzles.base import CORRECT
@@ -64,8 +64,8 @@ def test_every_connective_by_its_truth_table():
         "<=>": [True, False, False, True],
     }
     for connective, values in table.items():
-        found = [holds([connective, a, b], roles) for roles in itertools.product([True, False], repeat=2)]
-        assert found == values
+        truth = [holds([connective, a, b], roles) for roles in itertools.product([True, False], repeat=2)]
+        assert truth == values
     assert holds(["not", ["lying", 0]], [True]) and not holds(["lying", 0], [True])
 
 
@@ -89,13 +89,15 @@ def test_what_the_released_verifier_lets_pass():
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2000), st.sampled_from(["nano", "rltf"]))
 def test_exactly_the_brute_forced_solution_verifies(index, size):
-    problem = made("knights_knaves", size, index)
-    found = KnightsKnavesDataset.find_solution(problem.data["statements"])
-    assert len(found) == 1
+    problem = generated("knights_knaves", size, index)
+    solutions = KnightsKnavesDataset.find_solution(problem.data["statements"])
+    assert len(solutions) == 1
     for roles in itertools.product([True, False], repeat=len(problem.data["names"])):
         answer = render(problem.data, roles)
-        assert KIND.verify(problem.data, answer) == KIND.verify_released(problem.data, answer) == (roles == found[0])
-        assert (KIND.critique(problem.data, answer) == CORRECT) == (roles == found[0])
+        assert (
+            KIND.verify(problem.data, answer) == KIND.verify_released(problem.data, answer) == (roles == solutions[0])
+        )
+        assert (KIND.critique(problem.data, answer) == CORRECT) == (roles == solutions[0])
     assert KIND.verify(problem.data, problem.answer)
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzle_problems import made
+from puzzle_problems import generated
 
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.registry import PUZZLES
@@ -27,7 +27,7 @@ def test_answers_by_hand():
 
 
 def test_critiques_by_hand():
-    told = {
+    critiques = {
         "down down": "move 1 runs into a blocked cell",
         "right up": "move 2 leaves the grid",
         "right down": "the path ends in row 2, column 2, not at the goal",
@@ -36,7 +36,7 @@ def test_critiques_by_hand():
         "go right": "the answer is not a list of moves",
         "": "the answer is not a list of moves",
     }
-    assert {answer: KIND.critique(OPEN, answer) for answer in told} == told
+    assert {answer: KIND.critique(OPEN, answer) for answer in critiques} == critiques
     assert KIND.critique(CLOSED, "right down") == "move 1 runs into a blocked cell"
 
 
@@ -65,12 +65,12 @@ def moves_needed(grid):
     """Moves from the start to the goal by repeated relaxation, or None."""
     far = 10**6
     cells = {(r, c): mark for r, row in enumerate(grid) for c, mark in enumerate(row) if mark != "X"}
-    found = {cell: 0 if mark == "*" else far for cell, mark in cells.items()}
+    steps = {cell: 0 if mark == "*" else far for cell, mark in cells.items()}
     for _ in cells:
         for r, c in cells:
             beside = [(r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
-            found[r, c] = min(found[r, c], *(found.get(cell, far) + 1 for cell in beside))
-    needed = next(found[cell] for cell, mark in cells.items() if mark == "#")
+            steps[r, c] = min(steps[r, c], *(steps.get(cell, far) + 1 for cell in beside))
+    needed = next(steps[cell] for cell, mark in cells.items() if mark == "#")
     return needed if needed < far else None
 
 
@@ -86,8 +86,8 @@ def arrives(grid, moves):
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["nano", "rltf"]), st.data())
-def test_a_changed_path_is_judged_as_by_relaxation(index, size, data):
-    problem = made("shortest_path", size, index)
+def test_a_changed_path_is_graded_as_by_relaxation(index, size, data):
+    problem = generated("shortest_path", size, index)
     grid, needed = problem.data["grid"], moves_needed(problem.data["grid"])
     assert (problem.group == "infeasible") == (needed is None) and KIND.verify(problem.data, problem.answer)
     moves = [move for move in problem.answer.split() if move in MOVES]

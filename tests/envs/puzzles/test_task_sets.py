@@ -13,7 +13,7 @@ from r3l.envs.base.task_sets import committed, committed_path, sha256_of, split_
 from r3l.envs.puzzles import Puzzles, task_sets
 from r3l.envs.puzzles.base import item
 from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.puzzles.validate import build, prove
+from r3l.envs.puzzles.validate import build, validate
 
 NANO = [f"{name}_nano" for name in PUZZLES]
 GROUPS = {
@@ -26,14 +26,14 @@ GROUPS = {
 
 @pytest.mark.parametrize("name", NANO)
 def test_nano_panels_are_committed_grouped_and_apart(name):
-    found = {split: Puzzles().tasks(f"{name}/{split}") for split in ("train", "test")}
+    splits = {split: Puzzles().tasks(f"{name}/{split}") for split in ("train", "test")}
     kind = PUZZLES[name.removesuffix("_nano")]
-    for split, tasks in found.items():
+    for split, tasks in splits.items():
         assert Counter(task.group for task in tasks) == GROUPS[kind.name][split]
         assert [task.id for task in tasks] == sorted(task.id for task in tasks) == listed(name, split)
         assert sha256_of(tasks) == Puzzles().task_set_hash(f"{name}/{split}")
         assert all(set(task.payload) == {"puzzle", "data", "answer", "problem"} for task in tasks)
-    keys = [kind.key(task.payload["data"]) for tasks in found.values() for task in tasks]
+    keys = [kind.key(task.payload["data"]) for tasks in splits.values() for task in tasks]
     assert len(set(keys)) == len(keys) == 800
     spare = [task_sets.sft_task(k, name) for k in range(400)]
     assert not {kind.key(task.payload["data"]) for task in spare} & set(keys)
@@ -72,8 +72,8 @@ def test_training_sets_of_rltfs_size_are_those_committed(name):
 @pytest.mark.slow
 def test_without_leaving_out_repeats_half_the_test_matrices_would_be_trained_on():
     """As in RLTF's set, where 12,048 of 20,000 differ and 97 of the last 200 are in train."""
-    found = [item("binary_matrix", 0, k, min_n=3, max_n=5, p_zero=0.25)["metadata"]["matrix"] for k in range(20_000)]
-    texts = [json.dumps(matrix) for matrix in found]
+    matrices = [item("binary_matrix", 0, k, min_n=3, max_n=5, p_zero=0.25)["metadata"]["matrix"] for k in range(20_000)]
+    texts = [json.dumps(matrix) for matrix in matrices]
     train = set(texts[:19_800])
     assert len(set(texts)) == 11_968 and sum(text in train for text in texts[19_800:]) == 92
 
@@ -89,7 +89,7 @@ def copied(tmp_path, monkeypatch):
     return copy
 
 
-def test_building_proves_every_task_and_writes_the_committed_bytes(copied):
+def test_building_validates_every_task_and_writes_the_committed_bytes(copied):
     before = copied.read_bytes()
     copied.unlink()
     assert build("binary_matrix_nano") == copied and copied.read_bytes() == before
@@ -103,12 +103,12 @@ def test_other_tasks_than_the_committed_ones_are_refused(copied):
         task_sets.tasks("binary_matrix_nano/test")
 
 
-def test_a_task_with_a_wrong_answer_is_not_proved():
+def test_a_task_with_a_wrong_answer_is_not_valid():
     task = task_sets.regenerate("shortest_path_nano", "test")[0]
-    prove(task)
+    validate(task)
     wrong = dict(task.payload) | {"answer": "left left left left"}
     with pytest.raises(DataError, match=f"task {task.id}: its answer does not verify"):
-        prove(type(task)(task.id, task.env, task.split, task.group, wrong))
+        validate(type(task)(task.id, task.env, task.split, task.group, wrong))
 
 
 def test_unknown_panels_and_splits_are_named():
@@ -130,11 +130,11 @@ def test_a_group_that_never_comes_is_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"), [("p_zero", 2, "p_zero"), ("min_n", 5, "min_n is 5, more than max_n")]
+    ("key", "value", "message"), [("p_zero", 2, "p_zero"), ("min_n", 5, "min_n is 5, more than max_n")]
 )
-def test_a_wrong_difficulty_is_an_error(key, value, told):
+def test_a_wrong_difficulty_is_an_error(key, value, message):
     wrong = {"seed": 0, "style": "compact", "min_n": 3, "max_n": 4, "p_zero": 0.25} | {key: value}
-    with pytest.raises(ConfigError, match=rf"puzzles_binary_matrix_nano.yaml: difficulty: (?s:.*){told}"):
+    with pytest.raises(ConfigError, match=rf"puzzles_binary_matrix_nano.yaml: difficulty: (?s:.*){message}"):
         allocation(difficulty=wrong).split("test")
 
 

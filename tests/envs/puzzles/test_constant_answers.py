@@ -6,9 +6,10 @@ import pytest
 from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
 from r3l.core.task import Task
+from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import committed
 from r3l.envs.puzzles import task_sets
-from r3l.envs.puzzles.constants import baseline, of
+from r3l.envs.puzzles.constant_answers import constant_answers, scores_of
 from r3l.envs.puzzles.registry import PUZZLES
 
 
@@ -20,31 +21,30 @@ def path_task(grid):
 def test_shares_are_counted_over_all_and_by_group():
     # Two closed grids, one whose goal is to the right, one whose goal is two to the right.
     tasks = [path_task([row]) for row in ("*X#", "#X*", "*#O", "*O#")]
-    found = of(tasks)
-    assert (found["tasks"], found["groups"], found["best"]) == (4, {"feasible": 2, "infeasible": 2}, "infeasible")
-    assert found["policies"]["infeasible"] == {"all": 0.5, "feasible": 0.0, "infeasible": 1.0}
-    assert found["policies"]["right"] == {"all": 0.25, "feasible": 0.5, "infeasible": 0.0}
-    assert found["policies"]["left"] == {"all": 0.0, "feasible": 0.0, "infeasible": 0.0}
+    scores = scores_of(tasks)
+    assert (scores.groups, scores.best.answer) == ({"feasible": 2, "infeasible": 2}, "infeasible")
+    assert scores.success["infeasible"] == {"all": 0.5, "feasible": 0.0, "infeasible": 1.0}
+    assert scores.success["right"] == {"all": 0.25, "feasible": 0.5, "infeasible": 0.0}
+    assert scores.success["left"] == {"all": 0.0, "feasible": 0.0, "infeasible": 0.0}
 
 
 def test_always_infeasible_at_nano_scores_a_quarter_and_nothing_on_feasible_grids():
-    found = baseline("shortest_path_nano/test")
-    assert found["best"] == "infeasible"
-    assert found["policies"]["infeasible"] == {"all": 0.25, "feasible": 0.0, "infeasible": 1.0}
+    best = constant_answers("shortest_path_nano/test").best
+    assert best == ConstantAnswer("infeasible", {"all": 0.25, "feasible": 0.0, "infeasible": 1.0})
 
 
 def test_always_infeasible_at_rltfs_size_is_the_share_of_infeasible_grids():
     tasks = task_sets.tasks("shortest_path_rltf/test")
     count = sum(task.payload["answer"] == "infeasible" for task in tasks)
-    assert baseline("shortest_path_rltf/test")["policies"]["infeasible"]["all"] == count / 200 == 0.34
+    assert constant_answers("shortest_path_rltf/test").success["infeasible"]["all"] == count / 200 == 0.34
 
 
 def test_the_best_fixed_roles_are_the_most_frequent_solution():
     tasks = task_sets.tasks("knights_knaves_rltf/test")
     solutions = Counter(KnightsKnavesDataset.find_solution(t.payload["data"]["statements"])[0] for t in tasks)
-    found, most = baseline("knights_knaves_rltf/test"), solutions.most_common(1)[0][1]
-    assert found["policies"][found["best"]]["all"] == most / 200
-    assert len(found["policies"]) == 32 and sum(p["all"] for p in found["policies"].values()) == pytest.approx(1)
+    scores, most = constant_answers("knights_knaves_rltf/test"), solutions.most_common(1)[0][1]
+    assert scores.best.success["all"] == most / 200
+    assert len(scores.success) == 32 and sum(s["all"] for s in scores.success.values()) == pytest.approx(1)
 
 
 def test_copying_the_matrix_is_right_where_every_one_is_beside_a_zero():
@@ -55,19 +55,18 @@ def test_copying_the_matrix_is_right_where_every_one_is_beside_a_zero():
     tasks = task_sets.tasks("binary_matrix_nano/test")
     matrices = [task.payload["data"]["matrix"] for task in tasks]
     count = sum(all(m[r][c] == 0 or beside(m, r, c) for r in range(len(m)) for c in range(len(m))) for m in matrices)
-    found = baseline("binary_matrix_nano/test")
-    assert found["policies"]["copy"]["all"] == count / 200 == 0.07
-    assert found["policies"]["all 1"]["all"] == 0
+    success = constant_answers("binary_matrix_nano/test").success
+    assert success["copy"]["all"] == count / 200 == 0.07
+    assert success["all 1"]["all"] == 0
 
 
 def test_adding_all_numbers_is_right_where_the_target_is_their_sum():
     tasks = task_sets.tasks("countdown_nano/test")
     count = sum(sum(task.payload["data"]["numbers"]) == task.payload["data"]["target"] for task in tasks)
-    assert baseline("countdown_nano/test")["policies"]["sum"]["all"] == count / 200 == 0.295
+    assert constant_answers("countdown_nano/test").success["sum"]["all"] == count / 200 == 0.295
 
 
 @pytest.mark.parametrize("name", PUZZLES)
-def test_the_committed_file_has_the_best_constant(name):
-    found = baseline(f"{name}_nano/test")
-    stored = committed("puzzles", f"{name}_nano")["splits"]["test"]["constant"]
-    assert stored == {found["best"]: found["policies"][found["best"]]}
+def test_the_committed_file_has_the_best_constant_answer(name):
+    stored = committed("puzzles", f"{name}_nano")["splits"]["test"]["constant_answer"]
+    assert ConstantAnswer(**stored) == constant_answers(f"{name}_nano/test").best
