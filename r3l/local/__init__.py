@@ -1,1 +1,4 @@
-"""The single-process engine: sampler, trainer, checkpoints; torch and transformers on one device."""
+"""The engine of one process: sampler, trainer, checkpoints; torch and transformers on one device.
+
+May import core, config and runs.
+"""

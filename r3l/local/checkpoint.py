@@ -26,23 +26,23 @@ OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "tra
 
 def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
     """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it."""
-    where = locate(model)
-    if "/" not in where:  # asking the hub for a misspelt name would take a minute of retries
+    location = locate(model)
+    if "/" not in location:  # asking the hub for a misspelt name would take a minute of retries
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
             f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
             f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l sft NAME` builds "
             "what stands in configs/sft"
         )
-    described = find_model(model)
-    if described and described.packaged and not Path(where).is_dir():
-        raise CheckpointError(f"model {model!r} is not in {where} yet: r3l model fetch {model}")
+    config = find_model(model)
+    if config and config.packaged and not Path(location).is_dir():
+        raise CheckpointError(f"model {model!r} is not in {location} yet: r3l model fetch {model}")
     try:
-        tokenizer = load_tokenizer(where)
-        network = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)
+        tokenizer = load_tokenizer(location)
+        network = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"model {model!r} cannot be loaded from {where!r}: {str(error).splitlines()[0]}. Give a stored model's "
+            f"model {model!r} cannot be loaded from {location!r}: {str(error).splitlines()[0]}. Give a stored model's "
             f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
             f"`r3l sft` builds the nano model"
         ) from error
@@ -57,8 +57,8 @@ def name_of(step: int) -> str:
 
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint (incomplete ones never get their final name)."""
-    found = sorted(folder.glob("step-*")) if folder.is_dir() else []
-    return found[-1] if found else None
+    checkpoints = sorted(folder.glob("step-*")) if folder.is_dir() else []
+    return checkpoints[-1] if checkpoints else None
 
 
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
@@ -101,9 +101,9 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     """Put the optimiser, and a sampler that lags behind, back exactly as they were after ``step`` updates."""
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.master_weights.parameters):
-        entry = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
-        if entry:  # AdamW keeps its step count on the CPU, the moments beside the weights
-            on_device = {k: v if k == "step" else v.to(parameter.device) for k, v in entry.items()}
+        state = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
+        if state:  # AdamW keeps its step count on the CPU, the moments beside the weights
+            on_device = {k: v if k == "step" else v.to(parameter.device) for k, v in state.items()}
             trainer.optimizer.state[parameter] = on_device
     if trainer.sampler is not trainer.model:
         trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)  # tied weights stand once
