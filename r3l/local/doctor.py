@@ -22,7 +22,7 @@ def checks(config: TierConfig) -> Iterator[Check]:
     if model is None:
         return
     dialogs = config.train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
-    shape_factor = 4 if config.sampling.decoding == "compiled" else 1  # fixed shapes at their largest: r3l.local.kv_cache
+    shape_factor = 4 if config.sampling.decoding == "compiled" else 1  # fixed shapes at most: r3l.local.kv_cache
     plan = memory.in_turns(
         model.architecture,
         max(config.train.tokens_per_microbatch, config.sampling.max_context),
