@@ -144,7 +144,7 @@ class Trainer:
         return mismatch
 
     def probe_memory(self, longest: int) -> None:
-        """A forward and backward pass of the largest micro-batch there can be, so that memory runs out now or never.
+        """A forward and backward pass of the largest micro-batch there can be: too little memory shows before training.
 
         ``longest``: tokens of the longest row. Changes nothing.
         """
