@@ -120,13 +120,13 @@ def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
 
 
 def list_options(as_json: AsJson = False) -> None:
-    """Every option in one line: values, meaning, audit id, and the methods that have it.
+    """Every hyperparameter: allowed values, default, meaning, source, and the methods that have it.
 
     Example: `r3l options`
     """
-    from r3l.report import options
+    from r3l.config.options import method_options, run_options
 
-    print_rows({"options": options.options()}, as_json)
+    print_rows({"options": [vars(option) for option in (*method_options(), *run_options())]}, as_json)
 
 
 def envs(as_json: AsJson = False) -> None:

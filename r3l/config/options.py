@@ -1,0 +1,135 @@
+"""Every hyperparameter as it is declared: `r3l options` and docs/options.md.
+
+``python -m r3l.config.options`` prints that page; a test compares it with the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import NoneType
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from r3l.config.files import names
+from r3l.config.kinds import ClusterConfig, TierConfig, load_method
+from r3l.config.resolution import method_class
+from r3l.core.option import source_of
+
+CITED = re.compile(r"\b[AB]-\d+|(?:RLTF )?(?:audit|defect) \d[\d.]*\d?(?:(?:,| and) \d[\d.]*\d)*")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One declaration. ``methods``: those that have it; empty for an option of a tier or a model."""
+
+    option: str
+    values: str
+    default: str
+    meaning: str
+    source: str
+    methods: str = ""
+
+
+def method_options() -> list[Option]:
+    """The options of methods by name; one that methods declare differently stands there more than once."""
+    having: dict[Option, list[str]] = {}
+    for name in names("methods"):
+        config = load_method(name)
+        if config.extends is None:
+            for option in _options("", method_class(config.code or "").Settings):
+                having.setdefault(option, []).append(name)
+    rows = [replace(option, methods=", ".join(methods)) for option, methods in having.items()]
+    return sorted(rows, key=lambda row: (row.option, row.methods))
+
+
+def run_options() -> list[Option]:
+    """The options of tiers, with the keys that overrides have, and those of a model's cluster."""
+    return [*_options("", TierConfig), *_options("cluster.", ClusterConfig)]
+
+
+def _options(prefix: str, model: type[BaseModel]) -> Iterator[Option]:
+    for key, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _options(f"{prefix}{key}.", field.annotation)
+        elif isinstance(field.json_schema_extra, dict):
+            values, default = _values(field), _default(field)
+            yield Option(f"{prefix}{key}", values, default, field.description or "", source_of(field))
+
+
+LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def _values(field: FieldInfo) -> str:
+    limits = [
+        f"{sign} {getattr(limit, name):g}"
+        for limit in field.metadata
+        for name, sign in LIMITS.items()
+        if hasattr(limit, name)
+    ]
+    return " ".join([" | ".join(dict.fromkeys(_choices(field.annotation))), *limits])
+
+
+def _choices(annotation: Any) -> Iterator[str]:
+    """The words or types that a value may be, those inside a union or a tuple too."""
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        yield from annotation
+    elif parts := get_args(annotation):
+        for part in parts:
+            yield from [part] if isinstance(part, str) else _choices(part)
+    elif annotation is not ...:
+        yield "none" if annotation is NoneType else annotation.__name__
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return ""
+    return ", ".join(map(str, field.default)) if isinstance(field.default, tuple) else str(field.default)
+
+
+def page() -> str:
+    """docs/options.md."""
+    return f"""# Options
+
+Every hyperparameter as the code declares it (`r3l.core.option`): allowed values, default, meaning and the source of
+the default. Files of `configs/` hold only what differs, with its own source. `python -m r3l.config.options` prints this
+page.
+
+## Of methods
+
+Defaults are those of profile `paper`. Set one with a variant: `r3l train --method r3l@alpha=5`.
+
+{_table(method_options(), ("option", "methods", "values", "default", "meaning", "source"))}
+## Of a run
+
+Set one with `r3l train --set train.lr=1e-4`. Without a default, each tier states the value. `cluster` stands
+in `configs/models/`.
+
+{_table(run_options(), ("option", "values", "default", "meaning", "source"))}"""
+
+
+def _table(rows: list[Option], columns: tuple[str, ...]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for row in rows:
+        cells = [_cell(column, getattr(row, column)) for column in columns]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(column: str, text: str) -> str:
+    if column in ("meaning", "source"):
+        return CITED.sub(_link, text.replace("|", "\\|"))
+    return ", ".join(f"`{part}`" for part in re.split(r" \| |, ", text)) if text else ""
+
+
+def _link(cited: re.Match[str]) -> str:
+    anchor = f"#{cited[0].lower()}" if cited[0][1] == "-" else ""
+    return f"[{cited[0]}](audit.md{anchor})"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

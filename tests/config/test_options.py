@@ -1,0 +1,20 @@
+"""Hyperparameters are declared once; `r3l options` and docs/options.md follow."""
+
+from docs.pages import DOCS, text
+
+from r3l.config import names
+from r3l.config.options import method_options, page, run_options
+
+
+def test_the_page_of_the_docs_is_what_is_declared():
+    assert text(DOCS / "options.md") == page(), "python -m r3l.config.options > docs/options.md"
+
+
+def test_options_come_with_their_limits_defaults_and_methods():
+    (alpha,) = [option for option in method_options() if option.option == "alpha"]
+    assert (alpha.values, alpha.default, alpha.methods) == ("float > 0", "3.0", "r3l")
+    sizes = {option.methods: option.default for option in method_options() if option.option == "group_size"}
+    assert sizes.pop("reflect_grpo") == "4" and set(sizes.values()) == {"8"}
+    (steps,) = [option for option in run_options() if option.option == "train.sync_interval"]
+    assert steps.values == "int >= 1" and "released code" in steps.source
+    assert {name for option in method_options() for name in option.methods.split(", ")} <= set(names("methods"))
