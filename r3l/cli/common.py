@@ -15,7 +15,7 @@ from r3l.core.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from r3l.config import Run
+    from r3l.config import Run, Variant
 
 RESULTS = Path("results")
 
@@ -34,7 +34,7 @@ Results = Annotated[Path, typer.Option(help="Where runs lie: RESULTS/tier/env/mo
 def resolve_run(
     tier: str,
     env: str,
-    method: str,
+    method: str | Variant,
     seed: int,
     model: str | None,
     overrides: list[str] | None,

@@ -60,13 +60,11 @@ def train(
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
+    from r3l.config import variant
     from r3l.runs import manifest
 
-    chosen = {"profile": profile, "engine": engine if engine != tier_engine(tier) else None}
-    for key, value in chosen.items():
-        if value:
-            method += f"{',' if '@' in method else '@'}{key}={value}"
-    run = resolve_run(tier, env, method, seed, model, overrides, steps)
+    row = variant(method).changed(profile=profile, engine=None if engine == tier_engine(tier) else engine)
+    run = resolve_run(tier, env, row, seed, model, overrides, steps)
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
     if set_aside:
         manifest.set_aside(where, run.fingerprint())

@@ -4,28 +4,14 @@ Unknown keys, wrong types and missing files are ConfigErrors that name file, key
 value carries its source: each file has a ``sources`` map from key to where the value comes from.
 """
 
+from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
 from r3l.config.files import Strict, folders, hint, load, names, validate
-from r3l.config.kinds import (
-    PROFILES,
-    ArchitectureConfig,
-    ClusterConfig,
-    ComputeDtype,
-    Device,
-    EnvConfig,
-    EnvTierConfig,
-    MethodConfig,
-    ModelConfig,
-    OptimizerConfig,
-    PackagedConfig,
-    TierConfig,
-    TrainConfig,
-    environment_of,
-    find_model,
-    load_method,
-    model_label,
-)
+from r3l.config.method import MethodConfig, load_method
+from r3l.config.model import ArchitectureConfig, ClusterConfig, ModelConfig, PackagedConfig, find_model, model_label
+from r3l.config.profile import PROFILES
 from r3l.config.resolution import build_method, dialogue_of, gpu_cluster, resolve, trains
 from r3l.config.run import Run, hashed, locate, sft_folder, start_of, weights_of
+from r3l.config.tier import ComputeDtype, Device, OptimizerConfig, TierConfig, TrainConfig
 from r3l.config.variant import Variant, variant
 
 __all__ = [

@@ -41,21 +41,20 @@ def names(kind: str) -> list[str]:
 
 def load(kind: str, name: str, model: type[M]) -> M:
     """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`)."""
-    found = [folder / f"{name}.yaml" for folder in folders(kind) if (folder / f"{name}.yaml").is_file()]
-    if not found:
+    path = next((p for folder in folders(kind) if (p := folder / f"{name}.yaml").is_file()), None)
+    if path is None:
         raise ConfigError(f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{hint(name, names(kind))}")
-    path = found[0]
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
-    return validate(model, content, str(path))
+    return validate(model, values, str(path))
 
 
-def validate(model: type[M], content: Any, where: str) -> M:
-    """``content`` as ``model``; the ConfigError names ``where``, key, value and fix."""
+def validate(model: type[M], values: Any, where: str) -> M:
+    """``values`` as ``model``; the ConfigError names ``where``, key, value and fix."""
     try:
-        return model.model_validate(content)
+        return model.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{where}: " + "; ".join(explain(model, e) for e in error.errors())) from error
 

@@ -55,12 +55,12 @@ def training(
 def activations(a: ArchitectureConfig, tokens: int, dtype: str = "bfloat16") -> float:
     """Bytes of a forward and backward pass of ``tokens`` with gradient checkpointing, logits included.
 
-    2 t h (L + 4) for what is kept between layers, then the larger of 10 t V (logits without an entropy term) and
+    2 t h (L + 4) for what is stored between layers, then the larger of 10 t V (logits without an entropy term) and
     4 V h + 80 t h (one layer's backward pass); all that twice in float32.
     """
-    kept = 2 * tokens * a.hidden * (a.layers + 4)
+    stored = 2 * tokens * a.hidden * (a.layers + 4)
     peak = max(10 * tokens * a.vocabulary, 4 * a.vocabulary * a.hidden + 80 * tokens * a.hidden)
-    return float((kept + peak) * (BYTES[dtype] // 2))
+    return float((stored + peak) * (BYTES[dtype] // 2))
 
 
 def cache_per_token(a: ArchitectureConfig, dtype: str = "bfloat16") -> int:

@@ -16,8 +16,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from r3l.config.files import names
-from r3l.config.kinds import ClusterConfig, TierConfig, load_method
+from r3l.config.method import load_method
+from r3l.config.model import ClusterConfig
 from r3l.config.resolution import method_class
+from r3l.config.tier import TierConfig
 from r3l.core.option import source_of
 
 CITED = re.compile(r"\b[AB]-\d+|(?:RLTF )?(?:audit|defect) \d[\d.]*\d?(?:(?:,| and) \d[\d.]*\d)*")

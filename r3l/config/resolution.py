@@ -12,18 +12,13 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
+from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import explain, folders, load, validate
-from r3l.config.kinds import (
-    PROFILES,
-    ClusterConfig,
-    EnvConfig,
-    ProfileName,
-    TierConfig,
-    environment_of,
-    find_model,
-    load_method,
-)
+from r3l.config.method import load_method
+from r3l.config.model import ClusterConfig, find_model
+from r3l.config.profile import PROFILES, ProfileName
 from r3l.config.run import Run
+from r3l.config.tier import TierConfig
 from r3l.config.variant import Variant, check_override, variant
 from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
@@ -43,39 +38,41 @@ def resolve(
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. Order of precedence: tier, environment, model, method
     (settings, profile, tier), variant, overrides.
     """
-    t = load("tiers", tier, TierConfig)
-    e = load("envs", env, EnvConfig)
+    files = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     row = variant(method) if isinstance(method, str) else method
-    m = load_method(row.method)
-    if tier not in e.tiers:
-        raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
-    profile = _profile(row)
-    settings = m.settings_in(profile, tier)
-    env_settings = e.tiers[tier].model_dump()
-    env_settings["options"] |= e.profiles.get(profile, {})
-    model_name = model or e.tiers[tier].model or t.model
-    model_config = find_model(model_name)
-    changes = env_settings.pop("set") | (model_config.set if model_config else {})
-    changes |= {key: value for key, value in settings.items() if "." in key}
-    content = t.model_dump(exclude={"sources"}) | {
-        "env": env,
-        "method": row.name,
-        "method_label": m.label + (f" ({', '.join(row.changes)})" if row.changes else ""),
-        "profile": profile,
-        "engine": row.value("engine", t.engine),
-        "model": model_name,
-        "seed": seed,
-        "env_settings": env_settings,
-        "method_code": m.code,
-        "method_settings": {key: value for key, value in settings.items() if "." not in key},
-    }
-    content = _merged(content, _nested(changes, [*row.overrides(), *(overrides or ())]))
-    run = validate(Run, content, f"{tier}/{env}/{row.name}")
+    values = _of_files(*files, row, model) | {"env": env, "seed": seed}
+    values = _merged(values, _nested({}, [*row.overrides(), *(overrides or ())]))
+    run = validate(Run, values, f"{tier}/{env}/{row.name}")
     environment_of(env).check(run.env_settings.options)
     complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
     run = run.model_copy(update={"method_settings": dict(complete)})
     _check_samples(run)
     return run
+
+
+def _of_files(tier: TierConfig, env: EnvConfig, row: Variant, model: str | None) -> dict[str, Any]:
+    """What the files say of a run, before its variant and overrides."""
+    if tier.tier not in env.tiers:
+        raise ConfigError(
+            f"environment {env.env!r} has no tier {tier.tier!r}; add it under `tiers` in configs/envs/{env.env}.yaml"
+        )
+    method, profile, in_tier = load_method(row.method), _profile(row), env.tiers[tier.tier]
+    settings = method.settings_in(profile, tier.tier)
+    model_name = model or in_tier.model or tier.model
+    model_config = find_model(model_name)
+    of_run = {key: value for key, value in settings.items() if "." in key}
+    values = tier.model_dump(exclude={"sources"}) | {
+        "method": row.name,
+        "method_label": method.label + (f" ({', '.join(row.changes)})" if row.changes else ""),
+        "profile": profile,
+        "engine": row.value("engine", tier.engine),
+        "model": model_name,
+        "env_settings": in_tier.model_dump(exclude={"set"}),
+        "method_code": method.code,
+        "method_settings": {key: value for key, value in settings.items() if key not in of_run},
+    }
+    values["env_settings"]["options"] |= env.profiles.get(profile, {})
+    return _merged(values, _nested(in_tier.set | (model_config.set if model_config else {}) | of_run, []))
 
 
 def _profile(row: Variant) -> ProfileName:
@@ -100,10 +97,10 @@ def _nested(changes: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
     return cast(dict[str, Any], OmegaConf.to_container(config))
 
 
-def _merged(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``content`` with ``changes`` in it, dictionary by dictionary."""
-    return {**content} | {
-        key: _merged(content[key], value) if isinstance(value, dict) and isinstance(content.get(key), dict) else value
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with ``changes`` in it, dictionary by dictionary."""
+    return {**values} | {
+        key: _merged(values[key], value) if isinstance(value, dict) and isinstance(values.get(key), dict) else value
         for key, value in changes.items()
     }
 

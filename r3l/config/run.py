@@ -11,18 +11,10 @@ from typing import Any
 
 import yaml
 
+from r3l.config.environment import EnvTierConfig, environment_of
 from r3l.config.files import Strict
-from r3l.config.kinds import (
-    ComputeDtype,
-    Device,
-    Engine,
-    EnvTierConfig,
-    EvaluationConfig,
-    SamplingConfig,
-    TrainConfig,
-    environment_of,
-    find_model,
-)
+from r3l.config.model import find_model
+from r3l.config.tier import ComputeDtype, Device, Engine, EvaluationConfig, SamplingConfig, TrainConfig
 from r3l.core import paths
 from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError
@@ -72,23 +64,23 @@ class Run(Strict):
 
         A stored model enters with the hash of its weights and task sets with theirs: rebuilt, they are other runs.
         """
-        content = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
-        content |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
+        values = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
+        values |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
         package = environment_of(self.env)
         task_sets = (self.env_settings.train_task_set, self.env_settings.test_task_set)
-        content["task_sets"] = [package.task_set_hash(task_set) for task_set in task_sets]
+        values["task_sets"] = [package.task_set_hash(task_set) for task_set in task_sets]
         if self.env_settings.sft:
-            content["sft"] = recipe_of(self.env_settings.sft)
-        return hashlib.sha256(json.dumps(hashed(content), sort_keys=True).encode()).hexdigest()[:16]
+            values["sft"] = recipe_of(self.env_settings.sft)
+        return hashlib.sha256(json.dumps(hashed(values), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     """A dumped run, of a manifest say, less the keys that change no result."""
-    content = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
-    for part, keys in UNHASHED.items():
+    values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
+    for section, keys in UNHASHED.items():
         for key in keys:
-            content.get(part, {}).pop(key, None)
-    return content
+            values.get(section, {}).pop(key, None)
+    return values
 
 
 def locate(model: str) -> str:
@@ -97,13 +89,13 @@ def locate(model: str) -> str:
     a hub id)."""
     if (STORED_MODELS / model).is_dir():
         return str(STORED_MODELS / model)
-    described = find_model(model)
-    if described is None:
+    config = find_model(model)
+    if config is None:
         return model
-    if described.packaged:
+    if config.packaged:
         return str(cache_folder("models") / model)
-    own = Path(os.environ.get("R3L_MODELS", "")) / Path(described.hub).name
-    return str(own.absolute()) if os.environ.get("R3L_MODELS") and own.is_dir() else described.hub
+    local = Path(os.environ.get("R3L_MODELS", "")) / Path(config.hub).name
+    return str(local.absolute()) if os.environ.get("R3L_MODELS") and local.is_dir() else config.hub
 
 
 def sft_folder(model: str, name: str) -> Path:
@@ -120,9 +112,9 @@ def start_of(run: Run) -> str:
     if name is None:
         return run.model
     folder = sft_folder(run.model, name)
-    made = folder / "sft.json"
+    manifest = folder / "sft.json"
     phases = len(recipe_of(name)["phases"])
-    if not made.is_file() or len(json.loads(made.read_text(encoding="utf-8"))["loss"]) < phases:
+    if not manifest.is_file() or len(json.loads(manifest.read_text(encoding="utf-8"))["loss"]) < phases:
         raise ConfigError(
             f"{run.cell} starts from a supervised stage, whose model is not (whole) in {folder}: make it with r3l "
             f"sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
@@ -135,14 +127,14 @@ def recipe_of(name: str) -> dict[str, Any]:
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")
-    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {key: value for key, value in content.items() if key != "sources"}
+    recipe: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {key: value for key, value in recipe.items() if key != "sources"}
 
 
 def weights_of(model: str) -> str | None:
     """The sha256 of a stored or packaged model's weights as its manifest or config states it; None for others."""
-    described = find_model(model)
-    if described and described.packaged:
-        return described.packaged.sha256
+    config = find_model(model)
+    if config and config.packaged:
+        return config.packaged.sha256
     path = STORED_MODELS / model / "sft.json"
     return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None

@@ -19,9 +19,9 @@ from r3l.config import (
     resolve,
     validate,
 )
-from r3l.config.kinds import EvaluationConfig, SamplingConfig
 from r3l.config.resolution import method_class
 from r3l.config.schemas import schemas
+from r3l.config.tier import EvaluationConfig, SamplingConfig
 from r3l.core import paths
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of

@@ -1,0 +1,40 @@
+"""A file of configs/envs: the task sets of an environment in each tier, and its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from r3l.config.files import Strict, load
+from r3l.config.profile import ProfileName
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.registry import find_environment
+
+
+class EnvTierConfig(Strict):
+    """What an environment uses in one tier."""
+
+    train_task_set: str
+    test_task_set: str
+    max_turns: int = Field(ge=1)
+    model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
+    sft: str | None = Field(None, description="supervised stage before RL: a file of configs/sft")
+    options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
+    set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
+
+
+class EnvConfig(Strict):
+    """configs/envs/<name>.yaml."""
+
+    env: str
+    environment: str = Field("", description="what it is registered as in r3l.envs.registry; default: as `env`")
+    label: str
+    tiers: dict[str, EnvTierConfig]
+    profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
+    sources: dict[str, str]
+
+
+def environment_of(env: str) -> EnvironmentPackage[Any]:
+    """The environment that configs/envs/<env>.yaml is about. Raises ConfigError where either is unknown."""
+    return find_environment(load("envs", env, EnvConfig).environment or env)

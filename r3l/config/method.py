@@ -1,0 +1,61 @@
+"""A file of configs/methods: the code of a method, and what it sets otherwise than the code declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from r3l.config.files import Strict, load
+from r3l.config.profile import ProfileName
+from r3l.core.errors import ConfigError
+
+
+class MethodConfig(Strict):
+    """configs/methods/<name>.yaml.
+
+    ``code`` is module:Class. ``extends`` names a method whose file this one changes. ``settings`` are those of the
+    ``paper`` profile; ``profiles`` and ``tiers`` change them. A dotted key changes the run (``train.sync_interval``).
+    """
+
+    method: str
+    label: str
+    extends: str | None = None
+    code: str | None = None
+    settings: dict[str, Any] = {}
+    profiles: dict[ProfileName, dict[str, Any]] = {}
+    tiers: dict[str, dict[str, Any]] = {}
+    sources: dict[str, str]
+
+    def settings_in(self, profile: ProfileName, tier: str) -> dict[str, Any]:
+        """Settings under a profile and a tier, in this order of precedence."""
+        return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})
+
+
+def load_method(name: str) -> MethodConfig:
+    """configs/methods/<name>.yaml with what it extends filled in.
+
+    What the file sets holds in every profile and tier of the method it extends: an ablation stays one.
+    """
+    config = load("methods", name, MethodConfig)
+    if config.extends is None:
+        if config.code is None:
+            raise ConfigError(
+                f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method"
+            )
+        return config
+    base = load_method(config.extends)
+    return config.model_copy(
+        update={
+            "code": config.code or base.code,
+            "settings": base.settings | config.settings,
+            "sources": base.sources | config.sources,
+            "profiles": _inherit(base.profiles, config.profiles, config.settings),
+            "tiers": _inherit(base.tiers, config.tiers, config.settings),
+        }
+    )
+
+
+def _inherit(base: Mapping[Any, Any], ours: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, Any]:
+    """Profiles or tiers of a method and of the one that extends it; what the latter sets is left out of the former."""
+    unset = {name: {k: v for k, v in changes.items() if k not in settings} for name, changes in base.items()}
+    return {name: unset.get(name, {}) | ours.get(name, {}) for name in {*unset, *ours}}

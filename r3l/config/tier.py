@@ -1,0 +1,107 @@
+"""A file of configs/tiers: engine, model, and every number of training, sampling and evaluation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from r3l.config.files import Strict
+from r3l.core.option import REQUIRED, option
+from r3l.core.policy import Samples
+
+Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
+ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
+
+
+class OptimizerConfig(Strict):
+    """The optimiser step, of RL and of the supervised stage."""
+
+    lr: float = option(REQUIRED, "learning rate of AdamW", gt=0)
+    lr_warmup_steps: int = option(
+        0, "steps over which the learning rate grows to lr", "released code: none but for DAPO (audit 0.4, 4.4)", ge=0
+    )
+    betas: tuple[float, float] = option((0.9, 0.999), "AdamW's moments", "released code (audit 0.4)")
+    weight_decay: float = option(0.01, "of AdamW", "released code (audit 0.4)", ge=0)
+    grad_clip: float = option(1.0, "largest norm of a step's gradient", "released code (audit 4.1)", gt=0)
+    tokens_per_microbatch: int = option(
+        8192, "padded tokens of one forward and backward pass", "our choice: fits 2 GB with a nano model", ge=1
+    )
+    gradient_checkpointing: bool = option(
+        False, "compute activations again instead of keeping them", "our choice: a nano model needs no such thing"
+    )
+
+
+class TrainConfig(OptimizerConfig):
+    """Training by RL."""
+
+    steps: int = option(REQUIRED, "optimiser steps", ge=0)
+    tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1)
+    save_every: int = option(5, "steps from checkpoint to checkpoint", "our choice: little is played again", ge=1)
+    sync_interval: int = option(
+        1, "S: the sampling weights are renewed every S updates", "paper and released code: 1 (audit 0.3, 4.1)", ge=1
+    )
+    kl_metric_every: int = option(
+        0,
+        "measure the KL to the start model every so many steps; 0: never",
+        "our choice: no reference model where the objective has none (paper)",
+        ge=0,
+    )
+
+
+class SamplingConfig(Strict):
+    """Training rollouts."""
+
+    temperature: float = option(
+        1.0, "of sampling, and of the policy that training optimises", "paper and released code: 1.0 (audit 4.1)", gt=0
+    )
+    max_tokens: int = option(REQUIRED, "tokens of one response", ge=1)
+    feedback_max_tokens: int = option(REQUIRED, "tokens of one reflection or critique", ge=1)
+    max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1)
+    tokens_per_batch: int | None = option(
+        None,
+        "tokens of the dialogs that are sampled together, padding counted; none: all together",
+        "our choice: nano dialogs are short",
+        ge=1,
+    )
+    decoding: Literal["eager", "compiled"] = option(
+        "eager",
+        "compiled: torch.compile over caches of fixed shapes (CUDA graphs on a GPU); local engine",
+        "our choice: compiling takes minutes",
+    )
+
+
+class EvaluationConfig(Strict):
+    """The whole test task set, without reflection or guidance, from the last checkpoint (never a peak)."""
+
+    temperature: float = option(0.4, "of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0)
+    episodes_per_task: int = option(1, "rollouts of each test task", "released code: one (audit 3.1)", ge=1)
+    batch: int = option(REQUIRED, "episodes that advance together", ge=1)
+
+
+Engine = Literal["local", "trinity"]
+
+
+class TierConfig(Strict):
+    """configs/tiers/<name>.yaml."""
+
+    tier: str
+    label: str
+    engine: Engine
+    model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
+    prompts: Literal["released", "compact"]
+    samples: Samples = option(
+        "trajectory",
+        "one training sample: a dialog, or one response in its context",
+        "released code: a whole dialog (turns for thinking models, audit 1.11)",
+    )
+    train: TrainConfig
+    sampling: SamplingConfig
+    evaluation: EvaluationConfig
+    workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0)
+    threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1)
+    device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")
+    compute_dtype: ComputeDtype = option(
+        "float32", "of forward and backward passes on a GPU (r3l.local.precision)", "our choice: exact on any machine"
+    )
+    sources: dict[str, str]
