@@ -130,7 +130,7 @@ def _schedule(step: int, phase: SFTPhase) -> float:
 
 def _draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
     """About ``tokens_per_step`` tokens, drawn by address."""
-    rng = generator(config.seed, "sft", step)
+    rng = generator(config.seed, "warmstart", step)  # an address: the word stays, or other examples are drawn
     batch: list[SFTExample] = []
     shares = {"retry": config.retry_share, "review": config.review_share}
     for kind, share in {"episode": 1 - sum(shares.values()), **shares}.items():
