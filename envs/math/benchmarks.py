@@ -1,4 +1,4 @@
-"""The problem sets as a benchmark: prompts, the two protocols, and every rule's mark for a reply.
+"""The problem sets as a benchmark: prompts, the two protocols, and every rule's grade of a reply.
 
 ``standard``: one attempt; gold and answer are boxed before they are read, in a process that is killed at a deadline.
 ``r3l_released``: what the release calls accuracy: up to three attempts, each wrong one answered with "not correct" by
@@ -60,7 +60,7 @@ class MathBenchmark:
         self.temperature = TEMPERATURES[protocol]
         self._grader = Grader(graders)
 
-    def questions(self, name: str) -> list[BenchmarkItem]:
+    def items(self, name: str) -> list[BenchmarkItem]:
         """A set of ``r3l.envs.math.datasets``."""
         seen = datasets.contaminated(name)
         return [
@@ -68,29 +68,29 @@ class MathBenchmark:
             for p in datasets.load(name, self._data)
         ]
 
-    def opening(self, question: BenchmarkItem) -> list[Message]:
+    def opening(self, item: BenchmarkItem) -> list[Message]:
         """System and user message of the protocol."""
         if self.released:
-            asked = _text("released").substitute(problem=question.text)
-            return [Message("system", _text("released_system").template), Message("user", asked)]
+            request = _text("released").substitute(problem=item.text)
+            return [Message("system", _text("released_system").template), Message("user", request)]
         if self._prompt == "tags":
-            return [Message("system", _text("tags_system").template), Message("user", question.text)]
-        return [Message("user", _text("boxed").substitute(problem=question.text))]
+            return [Message("system", _text("tags_system").template), Message("user", item.text)]
+        return [Message("user", _text("boxed").substitute(problem=item.text))]
 
-    def judge(self, question: BenchmarkItem, replies: Sequence[Reply]) -> Grading:
-        """Marks ``strict`` and ``flexible`` of the last reply; r3l_released: the oracle's and the first reply's too."""
-        marks = self._marks(question, replies[-1].text)
+    def grade(self, item: BenchmarkItem, replies: Sequence[Reply]) -> Grading:
+        """``strict`` and ``flexible`` of the last reply; r3l_released: the oracle's and the first reply's too."""
+        grades = self._by_rule(item, replies[-1].text)
         if not self.released:
-            return Grading(marks)
+            return Grading(grades)
         answer = released_answer(replies[-1].text)
-        mark = self._consult(question, answer)
-        if mark.correct or len(replies) == ATTEMPTS or replies[-1].stop == "context":
-            first = self._marks(question, replies[0].text)["strict"] if len(replies) > 1 else marks["strict"]
-            return Grading({"oracle": mark, **marks, "first_attempt": first})
-        said = (
+        oracle = self._consult(item, answer)
+        if oracle.correct or len(replies) == ATTEMPTS or replies[-1].stop == "context":
+            first = self._by_rule(item, replies[0].text)["strict"] if len(replies) > 1 else grades["strict"]
+            return Grading({"oracle": oracle, **grades, "first_attempt": first})
+        feedback = (
             _text("released_format").template if answer is None else _text("released_wrong").substitute(answer=answer)
         )
-        return Grading({"oracle": mark, **marks}, Message("user", said))
+        return Grading({"oracle": oracle, **grades}, Message("user", feedback))
 
     def close(self) -> None:
         """End the grading processes."""
@@ -102,15 +102,15 @@ class MathBenchmark:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _marks(self, question: BenchmarkItem, text: str) -> dict[str, Grade]:
+    def _by_rule(self, item: BenchmarkItem, text: str) -> dict[str, Grade]:
         strict, flexible = extract(text, "strict"), extract(text, "flexible")
-        graded = {answer: self._grade(question.gold, answer) for answer in {strict, flexible}}
+        graded = {answer: self._grade(item.gold, answer) for answer in {strict, flexible}}
         return {"strict": graded[strict], "flexible": graded[flexible]}
 
-    def _consult(self, question: BenchmarkItem, answer: str | None) -> Grade:
+    def _consult(self, item: BenchmarkItem, answer: str | None) -> Grade:
         if answer is not None and self._oracle == "released":
-            return Grade(check_in_actor(question.gold, answer), "graded", answer)
-        return self._grade(question.gold, None if answer is None else boxed(answer) or answer)
+            return Grade(check_in_actor(item.gold, answer), "graded", answer)
+        return self._grade(item.gold, None if answer is None else boxed(answer) or answer)
 
     def _grade(self, gold: str, answer: str | None) -> Grade:
         verdict = self._grader.grade(gold, answer)
@@ -121,8 +121,8 @@ def released_answer(response: str) -> str | None:
     """The released rule: thinking is mandatory; the answer stands in its tags, else on a line ``Answer: ...``."""
     if not _THOUGHT.search(response):
         return None
-    found = _ANSWER.findall(response) or _ANSWER_LINE.findall(response)
-    return (found[-1].strip() or None) if found else None
+    answers = _ANSWER.findall(response) or _ANSWER_LINE.findall(response)
+    return (answers[-1].strip() or None) if answers else None
 
 
 def _one_of(option: str, value: str, known: Sequence[str]) -> None:

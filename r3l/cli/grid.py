@@ -44,7 +44,10 @@ def status(
     Example: `r3l status --grid full --seeds 0,1,2,3,4`
     """
     from r3l.config import TierConfig, load
-    from r3l.report import expected_cost, records
+    from r3l.report import expected_cost
+    from r3l.report.status import status_table
+    from r3l.report.table.terminal import to_terminal
+    from r3l.runs.places import find_runs
     from r3l.workflow import plan
     from r3l.workflow import status as surveys
 
@@ -52,9 +55,9 @@ def status(
     check_known("table", table, known)
     config = configured(tier=tier, grid=grid, envs=listed(env), seeds=numbers(seeds))
     runs = plan.runs(config, known[table])
-    found = surveys.survey(runs, results, [path.parent for path in records.find(STORED)])
+    found = surveys.survey(runs, results, [path.parent for path in find_runs(STORED)])
     content = {"table": table, "runs": [status.as_json() for status in found]}
-    print_shown(content, as_json, surveys.render(found))
+    print_shown(content, as_json, to_terminal(status_table(found)))
     if load("tiers", config.tier, TierConfig).engine == "trinity" and not as_json:
         left = [status.run for status in found if status.state != "done"]
         print(f"Left: {expected_cost.summary(expected_cost.costs(left), len(config.seeds))}")
@@ -82,7 +85,9 @@ def compare(
     """
     from r3l.report import compare as comparison
     from r3l.report import records
+    from r3l.report.table.terminal import to_terminal
     from r3l.runs.files import writable, write_json_atomic
+    from r3l.runs.places import find_runs
     from r3l.workflow import plan
 
     if results != RESULTS and not offline:
@@ -96,12 +101,12 @@ def compare(
         given = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, given, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
-    others = [p for p in records.find(stored or STORED) if _is_one_of(p, tier, config.envs, opponents)]
+    others = [p for p in find_runs(stored or STORED) if _is_one_of(p, tier, config.envs, opponents)]
     rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
     if out:
         with writable(out):
             write_json_atomic(out, rows)
-    print_shown({"rows": rows}, as_json, comparison.render(rows))
+    print_shown({"rows": rows}, as_json, to_terminal(comparison.comparison_table(rows)))
     for row in [] if as_json else rows:
         for warning in row["warnings"]:
             print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
@@ -116,10 +121,11 @@ def store(
 
     Example: `r3l store --results results`
     """
-    from r3l.report import records, stored
+    from r3l.evaluation import stored
+    from r3l.runs.places import find_runs
 
     target = out or STORED
-    written = stored.store([path.parent for path in records.find(results)], results, target)
+    written = stored.store([path.parent for path in find_runs(results)], results, target)
     files = [str(path) for path in written]
     print_result({"stored": files}, as_json, f"{len(files)} runs stored in {target}")
 
@@ -133,9 +139,10 @@ def verify(
 
     Example: `r3l verify results/nano/alfworld/nano/r3l/seed0`
     """
-    from r3l.report import records, stored
+    from r3l.evaluation import stored
+    from r3l.runs.places import find_runs
 
-    chosen = run_dirs or [path.parent for path in records.find(results or STORED)]
+    chosen = run_dirs or [path.parent for path in find_runs(results or STORED)]
     for run_dir in chosen:
         stored.verify(run_dir)
     print_result({"verified": len(chosen)}, as_json, f"{len(chosen)} runs: every number follows from the raw lines")

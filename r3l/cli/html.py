@@ -24,13 +24,14 @@ def report(
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
     from r3l.report import html, records
+    from r3l.runs.places import find_runs
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
         raise DataError(f"--figures {figures} is not a folder; draw figures with r3l figure, or leave the option out")
     shown = sorted((figures or results / "figures").glob("*.png"))
-    found = records.load(evaluations or records.find(results))
+    runs = records.load(evaluations or find_runs(results))
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    written = html.write(found, shown, planned, out)
-    summary = {"file": str(written), "runs": len(found), "figures": len(shown), "bytes": written.stat().st_size}
-    print_result(summary, as_json, f"{written}: {len(found)} runs, {len(shown)} figures, {summary['bytes']:,} bytes")
+    written = html.write(runs, shown, planned, out)
+    summary = {"file": str(written), "runs": len(runs), "figures": len(shown), "bytes": written.stat().st_size}
+    print_result(summary, as_json, f"{written}: {len(runs)} runs, {len(shown)} figures, {summary['bytes']:,} bytes")

@@ -96,6 +96,7 @@ def cost(
     Example: `r3l cost --model qwen2.5-1.5b --env alfworld --method grpo,r3l --seeds 0 --set train.steps=400`
     """
     from r3l.report import expected_cost
+    from r3l.report.table.terminal import to_terminal
     from r3l.workflow import plan
 
     known = plan.tables()
@@ -106,5 +107,5 @@ def cost(
     if not found:
         raise ConfigError(f"table {table!r} has no runs at tier {tier!r}; name another one, such as table1 or table2")
     count = len(config.seeds)
-    content = {"rows": expected_cost.rows(found, count), "summary": expected_cost.summary(found, count)}
-    print_shown(content, as_json, expected_cost.render(found, count, known[table].title))
+    content = {"rows": expected_cost.cost_rows(found, count), "summary": expected_cost.summary(found, count)}
+    print_shown(content, as_json, to_terminal(expected_cost.cost_table(found, count, known[table].title)))

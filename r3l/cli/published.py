@@ -27,21 +27,29 @@ def published(
 
     Example: `r3l published --ordering --results results/stored`
     """
-    from r3l.report import audit, tables
-    from r3l.report import ordering as stop_signals
+    from rich.console import Group
+
+    from r3l.report import ordering as orders
+    from r3l.report import published_checks as checks
+    from r3l.report.rows import write_csv
+    from r3l.report.table.terminal import to_terminal
 
     if ordering and (table or benchmark):
         raise ConfigError("--ordering compares whole environments; leave --table and --benchmark away")
-    rows = _ordering(results) if ordering else _audit(table, benchmark)
+    rows = _ordering(results) if ordering else _checks(table, benchmark)
     if out:
-        tables.write_csv(rows, out)
-    content = {"rows": rows} | ({} if ordering else {"summary": audit.summary(rows)})
-    print_shown(content, as_json, stop_signals.render(rows) if ordering else audit.render(rows))
+        write_csv(rows, out)
+    if ordering:
+        print_shown({"rows": rows}, as_json, to_terminal(orders.ordering_table(rows)))
+        return
+    shown = map(to_terminal, (checks.checks_table(rows), checks.summary_table(rows)))
+    sources = "\n".join(["Sources", *checks.sources(rows)])
+    print_shown({"rows": rows, "summary": checks.summary(rows)}, as_json, Group(*shown, sources))
 
 
-def _audit(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:
-    from r3l.report import audit
+def _checks(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:
     from r3l.report import published as data
+    from r3l.report.published_checks import check
 
     known = data.load()
     if table:
@@ -51,12 +59,13 @@ def _audit(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:
     chosen = [r for r in known if table in (None, r.table) and benchmark in (None, r.benchmark)]
     if not chosen:
         raise ConfigError(f"published table {table!r} has nothing on {benchmark!r}; leave one of both options away")
-    return audit.audit(chosen, known)
+    return check(chosen, known)
 
 
 def _ordering(results: Path) -> list[dict[str, Any]]:
     from r3l.report import ordering, records
     from r3l.report import published as data
+    from r3l.runs.places import find_runs
 
     reference = data.Reference(data.of_table("table1"))
-    return ordering.ordering(records.load(records.find(results)), reference)
+    return ordering.ordering(records.load(find_runs(results)), reference)

@@ -31,30 +31,33 @@ def table(
 
     Example: `r3l table table1 --tier paper`
     """
-    from r3l.report import benchmarks as benchmarks
-    from r3l.report import budget, layout, make, records
+    from r3l.report import budget, records, tables
+    from r3l.report.table.terminal import to_terminal
+    from r3l.runs.places import find_benchmark_runs, find_runs
     from r3l.workflow import plan
 
     known = plan.tables()
     check_known("table", name, {*known, "budget"})
     if name == "budget":
-        cost = budget.table(records.load(evaluations or records.find(results)))
-        printed = budget.lay_out(cost)
+        spent = budget.budget_rows(records.load(evaluations or find_runs(results)))
+        printed = budget.table(spent)
         if out:
-            make.write(cost, printed, out)
-        print_shown({"rows": cost}, as_json, layout.to_terminal(printed))
+            tables.write(spent, printed, out)
+        print_shown({"rows": spent}, as_json, to_terminal(printed))
         return
     config, chosen = plan.load(plan.workflow_content(tier)), known[name]
-    sat = (evaluations or benchmarks.find(results)) if chosen.kind == "benchmarks" else []
+    of_sets = chosen.kind == "benchmarks"
+    benchmark_runs = (evaluations or find_benchmark_runs(results)) if of_sets else []
+    runs = [] if of_sets else _belonging(chosen, config, evaluations, results, tier)
     benches = config.benches(chosen) if tier else []
-    found = [] if chosen.kind == "benchmarks" else _belonging(chosen, config, evaluations, results, tier)
-    run = {record["method"] for record in found}
+    run = {record["method"] for record in runs}
     wanted = [m for m in chosen.methods if m in run or m in config.rows(chosen)]
     planned = len(config.seeds) if seeds_planned is None else seeds_planned
-    made = make.make(chosen, found, rows.split(",") if rows else wanted, planned, config.tier, sat, benches)
+    methods = rows.split(",") if rows else wanted
+    built = tables.build(chosen, runs, methods, planned, config.tier, benchmark_runs, benches)
     if out:
-        made.write(out)
-    print_shown({"rows": made.rows}, as_json, made.render())
+        built.write(out)
+    print_shown({"rows": built.rows}, as_json, built.to_terminal())
 
 
 def _belonging(
@@ -62,17 +65,18 @@ def _belonging(
 ) -> list[Record]:
     """The runs of a table: the given ones, else what belongs into it of all that lies under ``results``."""
     from r3l.report import records
+    from r3l.runs.places import find_runs
 
     may_be_none = tier is not None or table.kind == "published"
-    found = records.load(evaluations or records.find(results, may_be_none))
-    found = [record for record in found if tier in (None, record["tier"])]
+    runs = records.load(evaluations or find_runs(results, may_be_none))
+    runs = [record for record in runs if tier in (None, record["tier"])]
     if table.kind == "published":
-        return found
+        return runs
     if not evaluations:
-        found = [record for record in found if record["env"] in config.columns(table)]
-    if not found and not may_be_none:
+        runs = [record for record in runs if record["env"] in config.columns(table)]
+    if not runs and not may_be_none:
         raise DataError(f"no run under {results} belongs to {table.table} ({', '.join(config.columns(table))})")
-    return found
+    return runs
 
 
 def figure(
@@ -89,21 +93,22 @@ def figure(
     Example: `r3l figure learning_curves --rows grpo,r3l --out results/figures`
     """
     from r3l.report import figures, records
+    from r3l.runs.places import find_runs
     from r3l.workflow import plan
 
     known = plan.tables()
     check_known("figure", name, figures.FIGURES)
     check_known("table", table or figures.FIGURES[name].table, known)
     chosen = known[table or figures.FIGURES[name].table]
-    found = records.load(evaluations or records.find(results))
+    runs = records.load(evaluations or find_runs(results))
     if not evaluations:  # of all that lies there, what belongs into this table
         config = plan.load()
         wanted = rows.split(",") if rows else [*chosen.methods, *config.rows(chosen)]
         envs = config.columns(chosen)
-        found = [record for record in found if record["env"] in envs and record["method"] in wanted]
+        runs = [record for record in runs if record["env"] in envs and record["method"] in wanted]
     elif rows:
-        found = [record for record in found if record["method"] in rows.split(",")]
-    written = figures.draw(name, found, out, chosen)
+        runs = [record for record in runs if record["method"] in rows.split(",")]
+    written = figures.draw(name, runs, out, chosen)
     paths = [str(path) for path in written]
     print_result({"figure": name, "files": paths}, as_json, "\n".join(paths))
 
@@ -114,9 +119,10 @@ def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
     Example: `r3l methods --json`
     """
     from r3l.report import options
+    from r3l.report.table.terminal import to_terminal
 
     rows = options.methods(tier)
-    print_shown({"methods": rows}, as_json, options.render_methods(rows))
+    print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
 
 
 def list_options(as_json: AsJson = False) -> None:

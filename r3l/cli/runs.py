@@ -141,7 +141,7 @@ def evaluate(
     temperature: Annotated[float | None, typer.Option(min=0, help="Default: the protocol's.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one reply. Default: the protocol's.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Replies at once: requests in flight, or rows of a batch.")] = 16,
-    out: Annotated[Path | None, typer.Option(help="Default: results/evaluations/ENV/MODEL/EXAM/seedN.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Default: results/evaluations/ENV/MODEL/SETTINGS/seedN.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a run on its test task set (last checkpoint, no reflection, no guidance), or a model on question sets.
@@ -163,12 +163,14 @@ def evaluate(
     from r3l.config import environment_of
     from r3l.envs.base.package import BenchmarkOptions
     from r3l.evaluation import benchmarks
+    from r3l.report.benchmarks import scores_table
+    from r3l.report.table.terminal import to_terminal
 
     options = BenchmarkOptions(protocol, prompt, oracle, data)
     with environment_of(env).benchmark(options) as benchmark, contextlib.ExitStack() as stack:
         names = sets.split(",")
         for name in names:
-            benchmark.questions(name)  # a wrong name is an error now, not after the model has loaded
+            benchmark.items(name)  # a wrong name is an error now, not after the model has loaded
         warmth = benchmark.temperature if temperature is None else temperature
         length = max_tokens or benchmark.max_tokens
         if server:
@@ -185,8 +187,8 @@ def evaluate(
     if as_json:
         print(json.dumps(found, sort_keys=True))
     else:
-        console().print(benchmarks.render(found))
-        print(f"every reply and mark: {where / 'items.jsonl'}")
+        console().print(to_terminal(scores_table(found)))
+        print(f"every reply and grade: {where / 'items.jsonl'}")
 
 
 def _evaluate_run(run_dir: Path, task_set: str | None, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 """Evaluate a model on sets of questions with known answers: one reply each, or a few with feedback.
 
-An environment brings the benchmark (questions, prompts, judgement), a server or a local model the replies. Every
+An environment brings the benchmark (questions, prompts, grading), a server or a local model the replies. Every
 question leaves one line in ``items.jsonl`` when it is done, so a killed evaluation goes on where it was; draws are
 addressed, so the order in which questions finish changes nothing.
 """
@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from rich.table import Table
-
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.seeds import Address
@@ -28,7 +26,7 @@ from r3l.runs.manifest import commit, versions
 from r3l.runs.progress import progress
 
 log = logging.getLogger(__name__)
-UNREAD = ("none", "unreadable", "too_long")  # statuses of a mark that count as parse failures
+UNREAD = ("none", "unreadable", "too_long")  # statuses of a grade that count as parse failures
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Grade:
-    """One rule's verdict on a question: the answer that it read, whether it is right, and how grading went."""
+    """By one rule: the answer that it read, whether it is right, and how grading went."""
 
     correct: bool
     status: str
@@ -63,9 +61,9 @@ class Grade:
 
 @dataclass(frozen=True)
 class Grading:
-    """Marks by rule, and what to say next; ``feedback`` is None when the question is done."""
+    """Grades by rule, and what to say next; ``feedback`` is None when the question is done."""
 
-    marks: Mapping[str, Grade]
+    grades: Mapping[str, Grade]
     feedback: Message | None = None
 
 
@@ -79,16 +77,16 @@ class Benchmark(AbstractContextManager["Benchmark"], Protocol):
     temperature: float
     max_tokens: int
 
-    def questions(self, name: str) -> list[BenchmarkItem]:
+    def items(self, name: str) -> list[BenchmarkItem]:
         """A set. Raises ConfigError for an unknown one, DataError where it cannot be read."""
         ...
 
-    def opening(self, question: BenchmarkItem) -> list[Message]:
+    def opening(self, item: BenchmarkItem) -> list[Message]:
         """The messages before the first reply."""
         ...
 
-    def judge(self, question: BenchmarkItem, replies: Sequence[Reply]) -> Grading:
-        """Judge the last of ``replies``. Called from several threads."""
+    def grade(self, item: BenchmarkItem, replies: Sequence[Reply]) -> Grading:
+        """Grade the last of ``replies``. Called from several threads."""
         ...
 
 
@@ -106,13 +104,13 @@ class Model(Protocol):
 
 
 @dataclass
-class _Sitting:
-    """A question in progress."""
+class _ItemRun:
+    """An item in progress."""
 
-    question: BenchmarkItem
+    item: BenchmarkItem
     dialog: list[Message]
     replies: list[Reply] = field(default_factory=list)
-    judgement: Grading | None = None
+    grading: Grading | None = None
 
 
 def evaluate_sets(
@@ -123,32 +121,32 @@ def evaluate_sets(
     Returns what evaluation.json holds; ``of`` is the size of a whole set. Raises RunDirectoryError where ``out`` is of
     other settings.
     """
-    whole = {name: benchmark.questions(name) for name in dict.fromkeys(sets)}
-    asked = {name: questions[:limit] for name, questions in whole.items()}
+    whole = {name: benchmark.items(name) for name in dict.fromkeys(sets)}
+    wanted = {name: items[:limit] for name, items in whole.items()}
     settings = {"model": model.name, "seed": seed, **benchmark.settings, **model.settings}
     with locked(out):
-        _own(out, settings)
-        done = _kept(out / "items.jsonl")
-        left = [q for questions in asked.values() for q in questions if done.get(q.id, {}).get("sha256") != q.sha256]
+        _claim(out, settings)
+        done = _finished(out / "items.jsonl")
+        left = [q for items in wanted.values() for q in items if done.get(q.id, {}).get("sha256") != q.sha256]
         with progress("evaluating", len(left)) as advance:
             correct = 0
-            for number, row in enumerate(_sit(benchmark, model, left, seed), start=1):
+            for number, row in enumerate(_rows(benchmark, model, left, seed), start=1):
                 append_jsonl(out / "items.jsonl", row)
                 done[row["id"]] = row
-                correct += bool(next(iter(row["marks"].values()))["correct"])
+                correct += bool(next(iter(row["grades"].values()))["correct"])
                 advance(f"right {correct / number:.3f}")
         evaluation = {
             "settings": settings,
             "sets": {
-                name: scores([done[q.id] for q in questions], questions) | {"of": len(whole[name])}
-                for name, questions in asked.items()
+                name: scores([done[q.id] for q in items], items) | {"of": len(whole[name])}
+                for name, items in wanted.items()
             },
         }
         write_json_atomic(out / "evaluation.json", evaluation)
     return evaluation
 
 
-def scores(rows: Sequence[Mapping[str, Any]], questions: Sequence[BenchmarkItem]) -> dict[str, Any]:
+def scores(rows: Sequence[Mapping[str, Any]], items: Sequence[BenchmarkItem]) -> dict[str, Any]:
     """Of one set: accuracy by rule with its Wilson interval, and beside it everything that was lost on the way.
 
     ``without_overlap``: the same accuracies on the items that are not known to stand in training data, where some do.
@@ -157,73 +155,34 @@ def scores(rows: Sequence[Mapping[str, Any]], questions: Sequence[BenchmarkItem]
         raise ConfigError("there is no question to score; raise --limit")
     replies = [reply for row in rows for reply in row["replies"]]
     tokens = [reply["tokens"] for reply in replies if reply["tokens"] is not None]
-    found: dict[str, Any] = {
+    score: dict[str, Any] = {
         "items": len(rows),
-        "rules": {rule: _rule(rows, rule) for rule in sorted(rows[0]["marks"])},
+        "rules": {rule: _rule(rows, rule) for rule in sorted(rows[0]["grades"])},
         "truncated": sum(reply["stop"] == "length" for reply in replies) / len(replies),
         "no_room": sum(reply["stop"] == "context" for reply in replies) / len(replies),
-        "constant": _constant(questions),
+        "constant_answer_baseline": _constant_answer(items),
         "attempts": len(replies) / len(rows),
         "tokens": sum(tokens) / len(tokens) if tokens else None,
     }
-    overlapping = {q.id for q in questions if q.overlaps}
+    overlapping = {item.id for item in items if item.overlaps}
     if overlapping:
         rest = [row for row in rows if row["id"] not in overlapping]
-        found["without_overlap"] = {
+        score["without_overlap"] = {
             "dropped": sorted(overlapping),
             "items": len(rest),
-            "rules": {rule: _accuracy(rest, rule) for rule in sorted(rows[0]["marks"])} if rest else {},
+            "rules": {rule: _accuracy(rest, rule) for rule in sorted(rows[0]["grades"])} if rest else {},
         }
-    return found
+    return score
 
 
-def render(evaluation: Mapping[str, Any]) -> Table:
-    """For a terminal: a line a set and rule, what was lost beside every score, overlaps on a line of their own."""
-    settings = evaluation["settings"]
-    title = f"{settings['model']}: " + ", ".join(f"{k} {v}" for k, v in settings.items() if k != "model")
-    table = Table(title=title)
-    for column in (
-        "set",
-        "items",
-        "rule",
-        "accuracy",
-        "95 %",
-        "no answer read",
-        "cut off",
-        "grader timeouts",
-        "attempts",
-    ):
-        table.add_column(column)
-    for name, found in evaluation["sets"].items():
-        for rule, score in found["rules"].items():
-            lost = (score["parse_failures"], found["truncated"], score["grader_timeouts"])
-            shares = [f"{share:.3f}" for share in lost]
-            table.add_row(name, str(found["items"]), rule, *_shown(score), *shares, f"{found['attempts']:.2f}")
-        constant = found["constant"]
-        table.add_row(name, str(found["items"]), f"always {constant['answer']}", f"{constant['accuracy']:.3f}")
-        rest = found.get("without_overlap", {"rules": {}})
-        for rule, score in rest["rules"].items():
-            table.add_row(
-                f"{name}, {len(rest['dropped'])} in known training data left out",
-                str(rest["items"]),
-                rule,
-                *_shown(score),
-            )
-    return table
-
-
-def _constant(questions: Sequence[BenchmarkItem]) -> dict[str, Any]:
+def _constant_answer(items: Sequence[BenchmarkItem]) -> dict[str, Any]:
     """The most frequent answer and what always giving it would score."""
-    ((answer, count),) = Counter(question.gold for question in questions).most_common(1)
-    return {"answer": answer, "accuracy": count / len(questions)}
-
-
-def _shown(score: Mapping[str, float]) -> tuple[str, str]:
-    return f"{score['accuracy']:.3f}", f"{score['low']:.3f} to {score['high']:.3f}"
+    ((answer, count),) = Counter(item.gold for item in items).most_common(1)
+    return {"answer": answer, "accuracy": count / len(items)}
 
 
 def _rule(rows: Sequence[Mapping[str, Any]], rule: str) -> dict[str, Any]:
-    statuses = Counter(row["marks"][rule]["status"] for row in rows)
+    statuses = Counter(row["grades"][rule]["status"] for row in rows)
     return _accuracy(rows, rule) | {
         "parse_failures": sum(statuses[status] for status in UNREAD) / len(rows),
         "grader_timeouts": statuses["timeout"] / len(rows),
@@ -232,11 +191,11 @@ def _rule(rows: Sequence[Mapping[str, Any]], rule: str) -> dict[str, Any]:
 
 
 def _accuracy(rows: Sequence[Mapping[str, Any]], rule: str) -> dict[str, Any]:
-    found = wilson_interval([row["marks"][rule]["correct"] for row in rows])
-    return {"accuracy": found.mean, "low": found.low, "high": found.high}
+    interval = wilson_interval([row["grades"][rule]["correct"] for row in rows])
+    return {"accuracy": interval.mean, "low": interval.low, "high": interval.high}
 
 
-def _own(out: Path, settings: Mapping[str, Any]) -> None:
+def _claim(out: Path, settings: Mapping[str, Any]) -> None:
     """Write the manifest, or compare with the one that is there: one folder is one model under one set of settings."""
     path = out / "manifest.json"
     if not path.is_file():
@@ -251,7 +210,7 @@ def _own(out: Path, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _kept(path: Path) -> dict[str, dict[str, Any]]:
+def _finished(path: Path) -> dict[str, dict[str, Any]]:
     """Lines of an earlier run by id; a torn last one is cut off, so that the next line starts a new one."""
     rows = read_jsonl(path)
     if path.is_file() and not path.read_bytes().endswith(b"\n"):
@@ -259,11 +218,11 @@ def _kept(path: Path) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in rows}
 
 
-def _sit(benchmark: Benchmark, model: Model, questions: Sequence[BenchmarkItem], seed: int) -> Iterator[dict[str, Any]]:
-    """Lines in the order in which questions are done; an error ends the rest, but loses no finished batch."""
-    batches = [questions[k : k + model.batch] for k in range(0, len(questions), model.batch)]
+def _rows(benchmark: Benchmark, model: Model, items: Sequence[BenchmarkItem], seed: int) -> Iterator[dict[str, Any]]:
+    """Lines in the order in which items are done; an error ends the rest, but loses no finished batch."""
+    batches = [items[k : k + model.batch] for k in range(0, len(items), model.batch)]
     with ThreadPoolExecutor(model.threads) as threads:
-        running = [threads.submit(_sit_batch, benchmark, model, batch, seed) for batch in batches]
+        running = [threads.submit(_batch, benchmark, model, batch, seed) for batch in batches]
         try:
             for future in as_completed(running):
                 yield from future.result()
@@ -272,29 +231,27 @@ def _sit(benchmark: Benchmark, model: Model, questions: Sequence[BenchmarkItem],
                 future.cancel()
 
 
-def _sit_batch(
-    benchmark: Benchmark, model: Model, questions: Sequence[BenchmarkItem], seed: int
-) -> list[dict[str, Any]]:
-    sittings = [_Sitting(q, benchmark.opening(q)) for q in questions]
-    live = sittings
+def _batch(benchmark: Benchmark, model: Model, items: Sequence[BenchmarkItem], seed: int) -> list[dict[str, Any]]:
+    runs = [_ItemRun(item, benchmark.opening(item)) for item in items]
+    live = runs
     while live:
-        addresses: list[Address] = [(seed, "exam", s.question.id, len(s.replies)) for s in live]
-        for sitting, reply in zip(live, model.respond([s.dialog for s in live], addresses), strict=True):
-            sitting.replies.append(reply)
-            sitting.judgement = benchmark.judge(sitting.question, sitting.replies)
-            if sitting.judgement.feedback:
-                sitting.dialog += [Message("assistant", reply.text), sitting.judgement.feedback]
-        live = [s for s in live if s.judgement and s.judgement.feedback]
-    return [_row(sitting) for sitting in sittings]
+        addresses: list[Address] = [(seed, "exam", run.item.id, len(run.replies)) for run in live]
+        for run, reply in zip(live, model.respond([run.dialog for run in live], addresses), strict=True):
+            run.replies.append(reply)
+            run.grading = benchmark.grade(run.item, run.replies)
+            if run.grading.feedback:
+                run.dialog += [Message("assistant", reply.text), run.grading.feedback]
+        live = [run for run in live if run.grading and run.grading.feedback]
+    return [_row(run) for run in runs]
 
 
-def _row(sitting: _Sitting) -> dict[str, Any]:
-    assert sitting.judgement is not None
+def _row(run: _ItemRun) -> dict[str, Any]:
+    assert run.grading is not None
     return {
-        "id": sitting.question.id,
-        "set": sitting.question.set,
-        "sha256": sitting.question.sha256,
-        "gold": sitting.question.gold,
-        "replies": [asdict(reply) for reply in sitting.replies],
-        "marks": {rule: asdict(mark) for rule, mark in sitting.judgement.marks.items()},
+        "id": run.item.id,
+        "set": run.item.set,
+        "sha256": run.item.sha256,
+        "gold": run.item.gold,
+        "replies": [asdict(reply) for reply in run.replies],
+        "grades": {rule: asdict(grade) for rule, grade in run.grading.grades.items()},
     }

@@ -43,8 +43,8 @@ class LocalModel:
 
     def respond(self, dialogs: Sequence[Sequence[Message]], addresses: Sequence[Address]) -> list[Reply]:
         """One reply each, sampled together."""
-        asked = [self._one(dialog, address) for dialog, address in zip(dialogs, addresses, strict=True)]
-        completions = asyncio.run(self._policy.barrier.gather(*asked))
+        replies = [self._one(dialog, address) for dialog, address in zip(dialogs, addresses, strict=True)]
+        completions = asyncio.run(self._policy.barrier.gather(*replies))
         return [Reply(c.text, c.stop_reason, len(c.response_ids)) for c in completions]
 
     async def _one(self, dialog: Sequence[Message], address: Address) -> Completion:

@@ -27,9 +27,8 @@ TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504)  # HTTP statuses that the s
 ATTEMPTS = 6  # of one request, about a minute of pauses in all
 CONNECT, REPLY = 10.0, 1800.0  # seconds; 4,096 tokens of a slow server under load take minutes
 _STOPS = {"stop": "end", "length": "length"}
-_NO_ROOM = re.compile(
-    r"context|too long|too many tokens", re.IGNORECASE
-)  # in a 400: vLLM, llama.cpp, OpenAI each have words
+# In the text of a 400: vLLM, llama.cpp and OpenAI each have their own words.
+_NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)
 
 
 class ServerError(R3LError, RuntimeError):
@@ -128,9 +127,9 @@ class Server:
         try:
             return self._retrying(self._once, method, path, content)
         except httpx2.HTTPStatusError as error:
-            status, said = error.response.status_code, error.response.text.strip().replace("\n", " ")[:300]
-            kind = DialogTooLongError if status in (400, 413) and _NO_ROOM.search(said) else ServerError
-            raise kind(f"{self._url}{path} answered {status}: {said}") from error
+            status, reason = error.response.status_code, error.response.text.strip().replace("\n", " ")[:300]
+            kind = DialogTooLongError if status in (400, 413) and _NO_ROOM.search(reason) else ServerError
+            raise kind(f"{self._url}{path} answered {status}: {reason}") from error
         except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise ServerError(
                 f"{self._url}{path} cannot be reached ({type(error).__name__}: {error}); start the server, or correct "

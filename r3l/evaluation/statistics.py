@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
 
 FEW = 10  # seeds, under which a percentile bootstrap covers much less than it claims
 LEVEL = 0.95
@@ -45,7 +47,7 @@ def t_interval(values_S: ArrayLike, level: float = LEVEL) -> Interval:
     mean = float(values.mean())
     if count == 1:
         return Interval(mean, None, None, 1, "n/a (1 seed)")
-    half = float(stats.t.ppf((1 + level) / 2, count - 1) * values.std(ddof=1) / np.sqrt(count))
+    half = float(stats.t.ppf((1 + level) / 2, count - 1) * stats.sem(values))
     return Interval(mean, mean - half, mean + half, count, f"t, {count} seeds")
 
 
@@ -58,10 +60,8 @@ def wilson_interval(successes_T: ArrayLike, level: float = LEVEL) -> Interval:
 
 def wilson_bounds(rate: float, count: float, level: float = LEVEL) -> tuple[float, float]:
     """Wilson's score interval of a ``rate`` seen in ``count`` trials (Wilson 1927; no continuity correction)."""
-    z = float(stats.norm.ppf((1 + level) / 2))
-    middle = (rate + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * float(np.sqrt(rate * (1 - rate) / count + z * z / (4 * count * count)))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = proportion_confint(rate * count, count, alpha=1 - level, method="wilson")
+    return float(low), float(high)
 
 
 def interval(scores_S_T: ArrayLike, level: float = LEVEL) -> Interval:
@@ -136,13 +136,7 @@ def rank_correlation(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjusted p-values of one family, in the given order."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted = [0.0] * len(p_values)
-    running = 0.0
-    for rank, index in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = running
-    return adjusted
+    return [float(p) for p in multipletests(p_values, method="holm")[1]] if p_values else []
 
 
 def _finite(values: ArrayLike, dimensions: int) -> Floats:

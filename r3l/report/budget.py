@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from r3l.report.layout import Blocks, Cell, Layout
+from r3l.report.printed import METHOD, Sections, in_sections
 from r3l.report.records import Record, by_method
+from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Table
 from r3l.runs.metrics import rates
 
-Row = dict[str, Any]
 SUMS = {  # column: keys of result.json's budget
     "rollouts": ("rollouts",),
     "env_steps": ("env_steps",),
@@ -26,7 +26,7 @@ SUMS = {  # column: keys of result.json's budget
 PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/collect", "seconds/train")
 
 
-def table(records: Sequence[Record]) -> list[Row]:
+def budget_rows(records: Sequence[Record]) -> list[LongRow]:
     """One row a (tier, env, model, method): budget and the rates that explain it.
 
     ``relative_generated`` is against the cheapest method of the same bench; rates are those of r3l.runs.metrics.
@@ -41,11 +41,11 @@ def table(records: Sequence[Record]) -> list[Row]:
     return rows
 
 
-def _bench(row: Row) -> tuple[str, str, str]:
+def _bench(row: LongRow) -> tuple[str, str, str]:
     return row["tier"], row["env"], row["model"]
 
 
-def _row(bench: tuple[str, str, str], seeds: list[Record]) -> Row:
+def _row(bench: tuple[str, str, str], seeds: list[Record]) -> LongRow:
     budgets = [record.result["budget"] for record in seeds]
     mean = {key: sum(b.get(key, 0) for b in budgets) / len(seeds) for key in sorted(set().union(*budgets))}
     seconds = {key: sum(m.get(key, 0.0) for s in seeds for m in s.metrics) / len(seeds) for key in PHASES}
@@ -81,12 +81,11 @@ NOTE = (
 )
 
 
-def lay_out(rows: Sequence[Row]) -> Layout:
-    """As it is printed: a block an environment and model, a line a method. Nothing is marked as best."""
-    blocks: Blocks = {}
+def table(rows: Sequence[LongRow]) -> Table:
+    """As it is printed: a section an environment and model, a line a method. Nothing is marked as best."""
+    sections: Sections = {}
     for row in rows:
         cells = {name: Cell("" if row[key] is None else f"{row[key]:,}") for name, key in COLUMNS.items()}
-        blocks.setdefault(f"{row['tier']}, {row['env']}, {row['model']}", {})[row["label"]] = cells
-    return Layout(
-        "Budget parity: training only, means over seeds", list(COLUMNS), dict.fromkeys(COLUMNS, ""), blocks, [NOTE]
-    )
+        sections.setdefault(f"{row['tier']}, {row['env']}, {row['model']}", {})[row["label"]] = cells
+    columns = [Column(METHOD, no_wrap=True), *(Column(name, right=True) for name in COLUMNS)]
+    return Table("Budget parity: training only, means over seeds", columns, in_sections(sections), [NOTE])

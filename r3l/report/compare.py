@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
-
 from r3l.config import hashed
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
 from r3l.report.records import Record, by_method, groups, scores_S_T
+from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table
+from r3l.report.table.model import table
 from r3l.runs.files import read_json
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
-Row = dict[str, Any]
 ALPHA = 0.05
 BUDGET = {
     "rollouts": "rollouts",
@@ -30,13 +30,13 @@ SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "env_settin
 INTERVAL = ("mean", "low", "high")
 
 
-def compare(records: Sequence[Record], method: str, against: Sequence[str], group: str = "all") -> list[Row]:
+def compare(records: Sequence[Record], method: str, against: Sequence[str], group: str = "all") -> list[LongRow]:
     """A row an environment and opponent: ``method`` minus opponent over the seeds that both have.
 
     ``group``: of the task_set's tasks (easy, hard, all). Raises DataError where there is no run of ``method``, and
     where an environment's task set has no such group.
     """
-    rows: list[Row] = []
+    rows: list[LongRow] = []
     for bench in sorted({record.bench for record in records if record["method"] == method}):
         runs = by_method([r for r in records if r.bench == bench], [method, *against])
         known = groups(runs[method])
@@ -55,7 +55,7 @@ def compare(records: Sequence[Record], method: str, against: Sequence[str], grou
     return rows
 
 
-def verdict(row: Row) -> str:
+def verdict(row: LongRow) -> str:
     """``better``, ``worse``, ``no difference shown``, or ``incomplete`` (under two common seeds)."""
     if row["p_holm"] is None:
         return f"incomplete ({row['seeds']} common seed{'' if row['seeds'] == 1 else 's'})"
@@ -64,15 +64,15 @@ def verdict(row: Row) -> str:
     return "better" if row["difference_mean"] > 0 else "worse"
 
 
-def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Row:
+def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> LongRow:
     first = ours[0]
-    named = {record["seed"]: record for record in theirs}
-    common = [record for record in ours if record["seed"] in named]
+    by_seed = {record["seed"]: record for record in theirs}
+    common = [record for record in ours if record["seed"] in by_seed]
     place = {key: first[key] for key in ("tier", "env", "model", "method")} | {"group": group, "against": other}
     place |= {"label": theirs[0]["method_label"] if theirs else other, "seeds": len(common)}
     if not common:
         return place | dict.fromkeys(_EMPTY) | {"verdict": "", "warnings": []}
-    paired = [named[record["seed"]] for record in common]
+    paired = [by_seed[record["seed"]] for record in common]
     a, b = scores_S_T(common, group), scores_S_T(paired, group)
     return {
         **place,
@@ -83,7 +83,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Ro
         "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
         "p_holm": None,
         **{f"budget_{name}": _ratio(common, paired, key) for name, key in BUDGET.items()},
-        "warnings": warnings(common[0], paired[0]),
+        "warnings": setting_warnings(common[0], paired[0]),
     }
 
 
@@ -94,16 +94,16 @@ _EMPTY = (
 )
 
 
-def warnings(ours: Record, theirs: Record) -> list[str]:
+def setting_warnings(ours: Record, theirs: Record) -> list[str]:
     """Settings beside the method in which the two runs differ: they would be compared too."""
     a, b = (hashed(read_json(record.path.parent / "manifest.json")["run"]) for record in (ours, theirs))
-    found = [
+    texts = [
         f"{section}.{key} is {_of(a, section, key)!r} here and {_of(b, section, key)!r} there"
         for section in SETTINGS
         for key in sorted(_keys(a.get(section)) | _keys(b.get(section)))  # a run may be older than a section
         if _of(a, section, key) != _of(b, section, key)
     ]
-    return [text.replace(".value is", " is") for text in found]
+    return [text.replace(".value is", " is") for text in texts]
 
 
 def _keys(section: Any) -> set[str]:
@@ -111,12 +111,12 @@ def _keys(section: Any) -> set[str]:
 
 
 def _of(run: dict[str, Any], section: str, key: str) -> Any:
-    found = run.get(section)
-    return found.get(key) if isinstance(found, dict) else found
+    value = run.get(section)
+    return value.get(key) if isinstance(value, dict) else value
 
 
-def _numbers(name: str, found: statistics.Interval) -> Row:
-    return {f"{name}_mean": found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+def _numbers(name: str, interval: statistics.Interval) -> LongRow:
+    return {f"{name}_mean": interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def _ratio(ours: Sequence[Record], theirs: Sequence[Record], key: str) -> float | None:
@@ -125,38 +125,39 @@ def _ratio(ours: Sequence[Record], theirs: Sequence[Record], key: str) -> float 
     return spent[0] / spent[1] if spent[1] else None
 
 
-def render(rows: Sequence[Row]) -> Table:
-    """For a terminal."""
+def comparison_table(rows: Sequence[LongRow]) -> Table:
+    """A line an environment and opponent; bold where a difference is shown."""
     tasks = "" if rows[0]["group"] == "all" else f", {rows[0]['group']} tasks"
-    shown = Table(
-        title=f"{rows[0]['method']} against stored runs, tier {rows[0]['tier']}{tasks}",
-        caption="test success of the last checkpoint, 95 % intervals over common seeds; difference: paired by seed and "
+    cells = [_cells(row) for row in rows]
+    return table(
+        f"{rows[0]['method']} against stored runs, tier {rows[0]['tier']}{tasks}",
+        [Column(name, right=name not in ("env", "against", "verdict")) for name in cells[0]],
+        cells,
+        "test success of the last checkpoint, 95 % intervals over common seeds; difference: paired by seed and "
         "task; P(>): probability that a seed of ours scores above one of theirs; p: paired t-test over seeds, "
         "Holm-corrected over this table; x: what training spent, ours / theirs",
     )
-    columns = ("env", "against", "seeds", "ours", "theirs", "difference", "P(>)", "p", "rollouts x", "tokens x")
-    for name in (*columns, "verdict"):
-        shown.add_column(name, justify="left" if name in ("env", "against", "verdict") else "right")
-    for row in rows:
-        shown.add_row(*_cells(row), style=None if row["p_holm"] is None or row["p_holm"] >= ALPHA else "bold")
-    return shown
 
 
-def _cells(row: Row) -> list[str]:
-    return [
-        row["env"],
-        row["label"],
-        str(row["seeds"]),
-        *(_plus_minus(row, name, sign) for name, sign in (("ours", ""), ("theirs", ""), ("difference", "+"))),
-        _short(row["probability_of_improvement"]),
-        _short(row["p_holm"]),
-        _short(row["budget_rollouts"]),
-        _short(row["budget_generated"]),
-        row["verdict"],
-    ]
+def _cells(row: LongRow) -> Row:
+    texts = {
+        "env": row["env"],
+        "against": row["label"],
+        "seeds": str(row["seeds"]),
+        "ours": _bounds(row, "ours"),
+        "theirs": _bounds(row, "theirs"),
+        "difference": _bounds(row, "difference", "+"),
+        "P(>)": _short(row["probability_of_improvement"]),
+        "p": _short(row["p_holm"]),
+        "rollouts x": _short(row["budget_rollouts"]),
+        "tokens x": _short(row["budget_generated"]),
+        "verdict": row["verdict"],
+    }
+    shown = row["p_holm"] is not None and row["p_holm"] < ALPHA
+    return {name: Cell(text, bold=shown) for name, text in texts.items()}
 
 
-def _plus_minus(row: Row, name: str, sign: str) -> str:
+def _bounds(row: LongRow, name: str, sign: str = "") -> str:
     mean, low, high = (row[f"{name}_{part}"] for part in INTERVAL)
     if mean is None:
         return "no run"

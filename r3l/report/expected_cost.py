@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.table import Table
-
 from r3l.config import Run, build_method, environment_of, find_model, load_method, model_label, resolve, variant
 from r3l.core.errors import ConfigError
 from r3l.report import published
+from r3l.report.labels import env_label
 from r3l.report.published import Reference
-from r3l.report.tables import benchmark_of
+from r3l.report.table import Cell, Column, Table
+from r3l.report.table.model import table
 
 GPUS = 16  # "two servers with 8 H20 each" (note of the published table)
 MODEL, METHOD = "qwen2.5-1.5b", "grpo"  # what is scaled where a number is missing
@@ -44,13 +44,13 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
     """The expected cost of every run. Raises ConfigError for a model whose size is not configured."""
     reference = Reference(published.of_table("cost"))
     known: dict[tuple[str, str, str, int], Cost] = {}  # seeds cost the same
-    found = []
+    run_costs = []
     for run in runs:
         key = (run.env, run.model, run.method, run.train.steps)
         if key not in known:
             known[key] = _cost(run, reference)
-        found.append(known[key])
-    return found
+        run_costs.append(known[key])
+    return run_costs
 
 
 def _cost(run: Run, reference: Reference) -> Cost:
@@ -74,7 +74,7 @@ def _published(reference: Reference, model: str, benchmark: str, label: str, pha
 
 
 def _benchmark(env: str) -> tuple[str, str]:
-    label = benchmark_of(env)
+    label = env_label(env)
     stands = "DAPO" if environment_of(env).name == "math" else "ALFWorld"
     return stands, "" if label == stands else f"as {stands}"
 
@@ -106,37 +106,40 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
     return (MODEL, scale), f"{base.label} x {scale:.1f} by parameters"
 
 
-def rows(found: Sequence[Cost], seeds: int) -> list[dict[str, Any]]:
+def cost_rows(run_costs: Sequence[Cost], seeds: int) -> list[dict[str, Any]]:
     """A row a cell, for JSON: one seed, and all of them."""
-    cells = dict.fromkeys(found)
+    cells = dict.fromkeys(run_costs)
     return [asdict(cell) | {"seeds": seeds, "gpu_hours_all_seeds": cell.gpu_hours * seeds} for cell in cells]
 
 
-def render(found: Sequence[Cost], seeds: int, title: str) -> Table:
+def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
     """GPU-hours of one seed: a line a model and method, a column an environment; totals below."""
-    envs = list(dict.fromkeys(cost.env for cost in found))
-    cells = {(cost.model, cost.method, cost.env): cost for cost in found}
-    shown = Table(title=f"{title}: H20-hours of one seed", caption=summary(found, seeds), show_footer=True)
-    shown.add_column("model")
-    shown.add_column("method", footer="all seeds of all")
-    for env in envs:
-        total = sum(cost.gpu_hours for cost in found if cost.env == env)
-        shown.add_column(benchmark_of(env), justify="right", footer=f"{total:,.0f}")
-    for model, method in dict.fromkeys((cost.model, cost.method) for cost in found):
-        shown.add_row(model, method, *(_text(cells[model, method, env]) for env in envs))
-    return shown
+    envs = list(dict.fromkeys(cost.env for cost in run_costs))
+    totals = {env: sum(cost.gpu_hours for cost in run_costs if cost.env == env) for env in envs}
+    cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
+    return table(
+        f"{title}: H20-hours of one seed",
+        [Column("model"), Column("method", footer="all seeds of all")]
+        + [Column(env_label(env), right=True, footer=f"{total:,.0f}") for env, total in totals.items()],
+        [
+            {"model": Cell(model), "method": Cell(method)}
+            | {env_label(env): Cell(_text(cells[model, method, env])) for env in envs}
+            for model, method in dict.fromkeys((cost.model, cost.method) for cost in run_costs)
+        ],
+        summary(run_costs, seeds),
+    )
 
 
 def _text(cost: Cost) -> str:
     return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}"
 
 
-def summary(found: Sequence[Cost], seeds: int) -> str:
+def summary(run_costs: Sequence[Cost], seeds: int) -> str:
     """The whole in a sentence or two."""
-    total = sum(cost.gpu_hours for cost in found)
-    own = sum(cost.gpu_hours for cost in found if not cost.basis)
+    total = sum(cost.gpu_hours for cost in run_costs)
+    own = sum(cost.gpu_hours for cost in run_costs if not cost.basis)
     return (
-        f"{len(found)} runs ({seeds} seeds a cell): {total:,.0f} H20-hours, {total / 8 / 24:,.0f} days of 8 such GPUs, "
-        f"by the paper's seconds a step; {own:,.0f} of them as published, the rest (~) estimated from the nearest "
-        "published number (docs/paper_tier.md)"
+        f"{len(run_costs)} runs ({seeds} seeds a cell): {total:,.0f} H20-hours, {total / 8 / 24:,.0f} days of 8 such "
+        f"GPUs, by the paper's seconds a step; {own:,.0f} of them as published, the rest (~) estimated from the "
+        "nearest published number (docs/paper_tier.md)"
     )

@@ -9,29 +9,21 @@ import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from r3l.core.errors import DataError
-from r3l.report import grids, make, trajectories
+from r3l.report import html_tables, tables, trajectories
+from r3l.report.labels import env_label
 from r3l.report.records import Record
-from r3l.runs.files import read_json, writable, write_text_atomic
+from r3l.report.rows import LongRow, write_text
+from r3l.report.table.html import TEMPLATES
+from r3l.runs.files import read_json
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
 
-EMBEDDED = (
-    2_500_000  # characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most
-)
-TEMPLATES = Environment(
-    loader=PackageLoader("r3l.report"),
-    autoescape=True,  # what runs say is text, never markup
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-Row = dict[str, Any]
+# Characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most.
+EMBEDDED = 2_500_000
 
 
 def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path) -> Path:
@@ -39,8 +31,7 @@ def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int
     page = TEMPLATES.get_template("report.html.jinja").render(
         style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned)
     )
-    with writable(out):
-        write_text_atomic(out, page)
+    write_text(page, out)
     return out
 
 
@@ -49,39 +40,39 @@ def _own(name: str) -> Markup:
     return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
 
 
-def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> Row:
+def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> LongRow:
     """What the template shows. Raises DataError for a figure that cannot be read."""
-    made = score_tables(records, seeds_planned)
+    score_rows = score_tables(records, seeds_planned)
     manifests = [_manifest(record) for record in records]
     return {
-        "about": about(records, manifests, [row for rows in made for row in rows]),
-        "tables": [grids.scores(rows) for rows in made],
+        "about": about(records, manifests, [row for rows in score_rows for row in rows]),
+        "tables": [html_tables.scores(rows) for rows in score_rows],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
         "runs": [_run(record, manifest) for record, manifest in zip(records, manifests, strict=True)],
-        "budget": grids.budgets(records),
-        "endings": grids.endings(records),
-        "settings": grids.settings(records, manifests),
-        "options": grids.all_options(),
+        "budget": html_tables.budgets(records),
+        "endings": html_tables.endings(records),
+        "settings": html_tables.settings(records, manifests),
+        "options": html_tables.all_options(),
         "viewer": viewer(records),
     }
 
 
-def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
+def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[LongRow]]:
     """The rows of every table of scores of whose methods at least half have run; the paper's tables first."""
-    config, made = plan.load(), []
+    config, score_rows = plan.load(), []
     for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
-        chosen = [record for record in records if record["env"] in config.columns(table)]
-        run = {record["method"] for record in chosen}
         if table.kind != "scores":
             continue
+        chosen = [record for record in records if record["env"] in config.columns(table)]
+        run = {record["method"] for record in chosen}
         planned = config.rows(table)
         methods = [m for m in table.methods if m in run or m in planned]
         if 2 * len(run & set(planned)) >= max(len(planned), 4):
-            made.append(make.make(table, chosen, methods, seeds_planned, config.tier).rows)
-    return made
+            score_rows.append(tables.build(table, chosen, methods, seeds_planned, config.tier).rows)
+    return score_rows
 
 
-def about(records: Sequence[Record], manifests: Sequence[Row | None], rows: Sequence[Row]) -> Row:
+def about(records: Sequence[Record], manifests: Sequence[LongRow | None], rows: Sequence[LongRow]) -> LongRow:
     """What these results are, and what they may be compared with."""
     known = [manifest for manifest in manifests if manifest is not None]
     ours = [row for row in rows if row["provenance"] == "ours"]
@@ -90,7 +81,7 @@ def about(records: Sequence[Record], manifests: Sequence[Row | None], rows: Sequ
         "runs": len(records),
         "seeds": sorted({record["seed"] for record in records}),
         "episodes": sum(record["episodes"] for record in records),
-        "benches": sorted({(grids.env_label(r["env"]), r["model"], _task_set(r)) for r in records}),
+        "benches": sorted({(env_label(r["env"]), r["model"], _task_set(r)) for r in records}),
         "warnings": sorted(
             {f"{r['env']}: {r['task_set']['warning']}" for r in records if r["task_set"].get("warning")}
         ),
@@ -107,18 +98,18 @@ def _task_set(record: Record) -> str:
     return f"{task_set['tasks']} tasks of {task_set['name']} ({task_set['sha256'][:12]})"
 
 
-def viewer(records: Sequence[Record]) -> list[Row]:
+def viewer(records: Sequence[Record]) -> list[LongRow]:
     """Runs that kept trajectories, in equal parts of EMBEDDED."""
-    kept = [record for record in records if (record.path.parent / FILE).is_file()]
-    found = [
+    logged = [record for record in records if (record.path.parent / FILE).is_file()]
+    runs = [
         {
             "id": run_id(record),
-            "label": f"{grids.env_label(record['env'])}, {record['method_label']}, seed {record['seed']}",
-            "data": trajectories.pack(record.path.parent, EMBEDDED // len(kept)),
+            "label": f"{env_label(record['env'])}, {record['method_label']}, seed {record['seed']}",
+            "data": trajectories.pack(record.path.parent, EMBEDDED // len(logged)),
         }
-        for record in kept
+        for record in logged
     ]
-    return [run for run in found if run["data"] is not None]
+    return [run for run in runs if run["data"] is not None]
 
 
 def run_id(record: Record) -> str:
@@ -126,12 +117,12 @@ def run_id(record: Record) -> str:
     return "/".join([*record.bench, record["method"], f"seed{record['seed']}"])
 
 
-def _manifest(record: Record) -> Row | None:
+def _manifest(record: Record) -> LongRow | None:
     path = record.path.parent / "manifest.json"
     return read_json(path) if path.is_file() else None
 
 
-def _run(record: Record, manifest: Row | None) -> Row:
+def _run(record: Record, manifest: LongRow | None) -> LongRow:
     return {
         "id": run_id(record),
         "success": record["groups"]["all"]["success"],

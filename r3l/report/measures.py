@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from r3l.core.errors import ConfigError
 from r3l.evaluation import statistics
 from r3l.report import verdict
+from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.records import Bench, Record, by_method
-from r3l.report.tables import benchmark_of, label_of, nowhere
+from r3l.report.rows import INTERVAL, LongRow, interval_columns
+from r3l.report.scores import nowhere
 from r3l.runs.files import read_json
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 
-Row = dict[str, Any]
 Unit = Literal["share", "turns", "tokens", "s"]
 Better = Literal["high", "low", ""]
 
@@ -94,14 +95,13 @@ MEASURES = {
     "rollout_seconds": Measure("rollout s a step", "s", "low", _seconds_per_step(COLLECT_SECONDS), OUR_MACHINE),
     "train_seconds": Measure("training s a step", "s", "low", _seconds_per_step(TRAIN_SECONDS), OUR_MACHINE),
 }
-NUMBERS = ("mean", "low", "high")
 COLUMNS = (
     *("table", "tier", "tier_label", "env", "model", "method", "label", "provenance", "measure", "unit"),
-    *(*NUMBERS, "interval", "seeds_done", "seeds_planned", *verdict.COLUMNS),
+    *(*INTERVAL, "seeds_done", "seeds_planned", *verdict.COLUMNS),
 )
 
 
-def table(
+def measure_rows(
     records: Sequence[Record],
     methods: Sequence[str],
     names: Sequence[str],
@@ -109,7 +109,7 @@ def table(
     title: str,
     reference: Reference,
     benches: Sequence[Bench] = (),
-) -> list[Row]:
+) -> list[LongRow]:
     """A row for every (tier, env, model), method and measure: mean over training seeds, with its t-interval.
 
     ``benches``: what is planned beside the records. Raises ConfigError for a measure that is none.
@@ -122,15 +122,15 @@ def table(
         for method, seeds in by_method(chosen, methods).items():
             place = {key: value for key, value in nowhere(bench).items() if key in COLUMNS}
             place |= {"tier_label": chosen[0]["label"]} if chosen else {}
-            common = {"table": title, **place, "method": method, "label": label_of(method), "provenance": "ours"}
+            common = {"table": title, **place, "method": method, "label": method_label(method), "provenance": "ours"}
             counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
             for name in names:
-                found = _row(seeds, name, seeds_planned, reference)
-                rows.append(dict.fromkeys(COLUMNS) | common | {"measure": name} | counts | found)
+                row = _row(seeds, name, seeds_planned, reference)
+                rows.append(dict.fromkeys(COLUMNS) | common | {"measure": name} | counts | row)
     return rows
 
 
-def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference) -> Row:
+def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference) -> LongRow:
     measure = MEASURES[name]
     unit = {"unit": measure.unit}
     if not seeds:
@@ -138,11 +138,10 @@ def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference)
     values = [value for record in seeds if (value := measure.of(record)) is not None]
     if not values:
         return unit | verdict.not_comparable("none")
-    found = statistics.t_interval(values)
-    numbers = {key: None if x is None else round(x, 4) for key, x in vars(found).items() if key in NUMBERS}
+    interval = statistics.t_interval(values)
     first = seeds[0]
     label = reference.label(first["method"], first["method_label"])
-    beside = reference.get(first["model"], benchmark_of(first["env"]), label, name)
+    beside = reference.get(first["model"], env_label(first["env"]), label, name)
     if reason := verdict.other_tier(first["tier"]):
         judged = verdict.not_comparable(reason)
     elif beside is None:
@@ -150,5 +149,5 @@ def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference)
     elif measure.caveat:
         judged = verdict.incomplete(beside, measure.caveat) | {"verdict": "not comparable"}
     else:
-        judged = verdict.compare(beside, found, len(values), planned)
-    return unit | numbers | {"interval": found.kind, "seeds_done": len(values)} | judged
+        judged = verdict.compare(beside, interval, len(values), planned)
+    return unit | interval_columns(interval) | {"seeds_done": len(values)} | judged

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
-from rich.table import Table
 
 from r3l.config import PROFILES, TierConfig, build_method, load, load_method, names, resolve
+from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Section, Table
 
-Row = dict[str, Any]
 
-
-def methods(tier: str, env: str = "alfworld") -> list[Row]:
+def methods(tier: str, env: str = "alfworld") -> list[LongRow]:
     """One row a method: label, code, the most rollouts of a task, and the settings of each profile.
 
     Settings are complete (defaults included); ``changed`` lists those in which a profile differs from ``paper``.
@@ -31,55 +30,57 @@ def methods(tier: str, env: str = "alfworld") -> list[Row]:
                 "extends": config.extends,
                 "rollouts": {profile: method.max_rollouts for profile, method in built.items()},
                 "settings": settings["paper"],
-                "changed": {p: _difference(settings["paper"], settings[p]) for p in PROFILES[1:]},
+                "changed": {p: changed(settings["paper"], settings[p]) for p in PROFILES[1:]},
                 "sources": config.sources,
             }
         )
     return rows
 
 
-def _difference(base: Row, other: Row) -> Row:
+def changed(base: LongRow, other: LongRow) -> LongRow:
+    """What ``other`` has otherwise than ``base``, or besides."""
     return {key: value for key, value in other.items() if base.get(key) != value}
 
 
-def render_methods(rows: list[Row]) -> Table:
-    """For a terminal."""
-    shown = Table(
-        title="Methods and options",
-        caption="rollouts: the most that one task can cost under paper / released_code / fair; the meaning of a "
-        "option: r3l options; where a value comes from: configs/methods",
-        show_lines=True,
-    )
-    for column in ("method", "rollouts", "settings (profile paper)", "released_code", "fair"):
-        shown.add_column(column)
+def methods_table(rows: list[LongRow]) -> Table:
+    """A column a profile; of a method that extends another, what differs from it."""
     parents = {row["method"]: row["settings"] for row in rows}
+    sections = []
     for row in rows:
-        own = _difference(parents[row["extends"]], row["settings"]) if row["extends"] else row["settings"]
-        head = f"as {row['extends']}, but\n" if row["extends"] else ""
-        shown.add_row(
-            row["method"],
-            " / ".join(str(row["rollouts"][p]) for p in PROFILES),
-            head + _lines(own),
-            *(_lines(row["changed"][p]) for p in PROFILES[1:]),
-        )
-    return shown
+        own = changed(parents[row["extends"]], row["settings"]) if row["extends"] else row["settings"]
+        texts = {
+            "method": row["method"],
+            "rollouts": " / ".join(str(row["rollouts"][profile]) for profile in PROFILES),
+            "settings (profile paper)": (f"as {row['extends']}, but\n" if row["extends"] else "") + lines(own),
+        } | {str(profile): lines(row["changed"][profile]) for profile in PROFILES[1:]}
+        sections.append(Section("", [{name: Cell(text) for name, text in texts.items()}]))
+    return Table(
+        "Methods and options",
+        list(map(Column, ("method", "rollouts", "settings (profile paper)", *map(str, PROFILES[1:])))),
+        sections,
+        [
+            "rollouts: the most that one task can cost under paper / released_code / fair; the meaning of an option: "
+            "r3l options; where a value comes from: configs/methods"
+        ],
+    )
 
 
-def _lines(settings: Row) -> str:
-    return "\n".join(f"{key}: {_short(value)}" for key, value in settings.items())
+def lines(settings: LongRow) -> str:
+    """A line a setting."""
+    return "\n".join(f"{key}: {_plain(value)}" for key, value in settings.items())
 
 
-def _short(value: Any) -> str:
-    return ", ".join(value) or "nothing" if isinstance(value, tuple | list) else str(value)
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) or "nothing" if isinstance(value, tuple | list) else str(value)
 
 
-def options() -> list[Row]:
+def options() -> list[LongRow]:
     """One row an option: its values, one line of meaning with the audit id, and the methods that have it."""
-    found: dict[str, tuple[FieldInfo, list[str]]] = {}
+    fields: dict[str, tuple[FieldInfo, list[str]]] = {}
     for name in names("methods"):
         settings = getattr(type(build_method(resolve("nano", "alfworld", name, 0))), "Settings", None)
         for key, field in settings.model_fields.items() if settings and not load_method(name).extends else ():
-            found.setdefault(key, (field, []))[1].append(name)
+            fields.setdefault(key, (field, []))[1].append(name)
     return [
         {
             "option": key,
@@ -87,14 +88,14 @@ def options() -> list[Row]:
             "meaning": field.description or "",
             "methods": ", ".join(of),
         }
-        for key, (field, of) in sorted(found.items())
+        for key, (field, of) in sorted(fields.items())
     ]
 
 
 def _values(annotation: Any) -> str:
-    options = get_args(annotation)
-    if options and all(isinstance(option, str) for option in options):
-        return " | ".join(options)
-    if options:
-        return " | ".join(dict.fromkeys(_values(o) if get_args(o) else getattr(o, "__name__", str(o)) for o in options))
+    choices = get_args(annotation)
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return " | ".join(choices)
+    if choices:
+        return " | ".join(dict.fromkeys(_values(c) if get_args(c) else getattr(c, "__name__", str(c)) for c in choices))
     return getattr(annotation, "__name__", str(annotation))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from r3l.config import EnvConfig, load
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
+from r3l.report.labels import env_label
 from r3l.report.published import Published, Reference
 from r3l.report.records import Record, by_method
+from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table
+from r3l.report.table.model import table
 
 BACKBONE = "Qwen2.5-1.5B-Instruct"  # the smallest model of the paper
-Row = dict[str, Any]
 
 
-def ordering(records: Sequence[Record], reference: Reference, backbone: str = BACKBONE) -> list[Row]:
+def ordering(records: Sequence[Record], reference: Reference, backbone: str = BACKBONE) -> list[LongRow]:
     """One row a (tier, env, model) with at least two methods that ``backbone`` has in ``reference``.
 
     Ours is the mean over seeds of the published metric: success, or reward where that was published. Raises DataError
@@ -38,9 +38,9 @@ def ordering(records: Sequence[Record], reference: Reference, backbone: str = BA
     return rows
 
 
-def _row(records: Sequence[Record], reference: Reference, backbone: str) -> Row | None:
+def _row(records: Sequence[Record], reference: Reference, backbone: str) -> LongRow | None:
     first = records[0]
-    benchmark = load("envs", first["env"], EnvConfig).label
+    benchmark = env_label(first["env"])
     ours: dict[str, list[float]] = {}
     theirs: dict[str, Published] = {}
     for seeds in by_method(records).values():
@@ -51,7 +51,7 @@ def _row(records: Sequence[Record], reference: Reference, backbone: str) -> Row 
     if len(ours) < 2:
         return None
     published_scores = [float(row.value) for row in theirs.values()]
-    found = statistics.rank_correlation(list(ours.values()), published_scores, np.random.default_rng(0))
+    tau = statistics.rank_correlation(list(ours.values()), published_scores, np.random.default_rng(0))
     return {
         **dict(zip(("tier", "env", "model"), first.bench, strict=True)),
         "metric": next(iter(theirs.values())).metric,
@@ -61,10 +61,10 @@ def _row(records: Sequence[Record], reference: Reference, backbone: str) -> Row 
         "seeds_most": max(len(values) for values in ours.values()),
         "our_order": _order({label: float(np.mean(values)) for label, values in ours.items()}),
         "paper_order": _order({label: float(row.value) for label, row in theirs.items()}),
-        "tau": round(found.mean, 3),
-        "low": None if found.low is None else round(found.low, 3),
-        "high": None if found.high is None else round(found.high, 3),
-        "interval": found.kind,
+        "tau": round(tau.mean, 3),
+        "low": None if tau.low is None else round(tau.low, 3),
+        "high": None if tau.high is None else round(tau.high, 3),
+        "interval": tau.kind,
     }
 
 
@@ -75,21 +75,28 @@ def _order(scores: dict[str, float]) -> str:
     return " > ".join(f"{' = '.join(same)} {scores[same[0]]:.3f}" for same in ranks)
 
 
-def render(rows: Sequence[Row]) -> Table:
-    """For a terminal."""
-    shown = Table(
-        title=f"Order of methods: ours, and the paper's for {rows[0]['backbone']}",
-        caption="tau-b: 1 the same order, 0 none in common, -1 the reverse, over methods that both have; with four "
+def ordering_table(rows: Sequence[LongRow]) -> Table:
+    """A line an environment."""
+    cells = [_cells(row) for row in rows]
+    return table(
+        f"Order of methods: ours, and the paper's for {rows[0]['backbone']}",
+        [Column(name, right=name in ("methods", "tau")) for name in cells[0]],
+        cells,
+        "tau-b: 1 the same order, 0 none in common, -1 the reverse, over methods that both have; with four "
         "methods even a random order reaches 1 once in 24 times. No model of the nano tier is one of the paper's, and "
         "its tasks are others: agreement supports the method, disagreement need not refute it. Published scores are "
         "single runs (sources: `r3l published`)",
     )
-    for column in ("environment", "methods", "seeds", "tau", "95 % interval", "ours", "paper"):
-        shown.add_column(column, justify="right" if column in ("methods", "tau") else "left")
-    for row in rows:
-        interval = row["interval"] if row["low"] is None else f"[{row['low']}, {row['high']}] {row['interval']}"
-        place = f"{row['tier']}/{row['env']}/{row['model']}, {row['metric']}"
-        seeds = "-".join(map(str, sorted({row["seeds_least"], row["seeds_most"]})))
-        stop_signals = row["our_order"], row["paper_order"]
-        shown.add_row(place, str(row["methods"]), seeds, f"{row['tau']:+.2f}", interval, *stop_signals)
-    return shown
+
+
+def _cells(row: LongRow) -> Row:
+    texts = {
+        "environment": f"{row['tier']}/{row['env']}/{row['model']}, {row['metric']}",
+        "methods": str(row["methods"]),
+        "seeds": "-".join(map(str, sorted({row["seeds_least"], row["seeds_most"]}))),
+        "tau": f"{row['tau']:+.2f}",
+        "95 % interval": ("" if row["low"] is None else f"[{row['low']}, {row['high']}] ") + row["interval"],
+        "ours": row["our_order"],
+        "paper": row["paper_order"],
+    }
+    return {name: Cell(text) for name, text in texts.items()}

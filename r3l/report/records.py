@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from r3l.core.errors import DataError
 from r3l.runs.files import read_json, read_jsonl
-from r3l.runs.places import evaluations
 
-find = evaluations
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
@@ -46,11 +44,11 @@ class Record:
 
     def task_scores(self, group: str, metric: str = "success") -> dict[str, float]:
         """Success (or reward) of each task of ``group`` (or all), averaged over its episodes."""
-        found: dict[str, list[float]] = defaultdict(list)
+        scores: dict[str, list[float]] = defaultdict(list)
         for episode in self.episodes:
             if group in ("all", episode["group"]):
-                found[episode["task"]].append(float(episode[metric]))
-        return {task: sum(scores) / len(scores) for task, scores in sorted(found.items())}
+                scores[episode["task"]].append(float(episode[metric]))
+        return {task: sum(values) / len(values) for task, values in sorted(scores.items())}
 
 
 def load(paths: Iterable[Path]) -> list[Record]:
@@ -106,6 +104,6 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
 
 def groups(records: Sequence[Record]) -> list[str]:
     """The groups of a bench in the order of the report."""
-    found = {name for record in records for name in record["groups"]}
-    known = [name for name in GROUP_ORDER[:-1] if name in found]
-    return [*known, *sorted(found - set(GROUP_ORDER)), "all"]
+    names = {name for record in records for name in record["groups"]}
+    known = [name for name in GROUP_ORDER[:-1] if name in names]
+    return [*known, *sorted(names - set(GROUP_ORDER)), "all"]

@@ -9,7 +9,7 @@ from r3l.core.errors import DataError
 BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets
 
 
-def evaluations(results: Path, may_be_none: bool = False) -> list[Path]:
+def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     """Every evaluation.json of a run under ``results`` (tier/env/model/method/seedN).
 
     Raises DataError when there is none, unless that ``may_be_none``.
@@ -21,6 +21,6 @@ def evaluations(results: Path, may_be_none: bool = False) -> list[Path]:
     return runs
 
 
-def benchmark_evaluations(results: Path) -> list[Path]:
+def find_benchmark_runs(results: Path) -> list[Path]:
     """Every evaluation.json of question sets under ``results`` (evaluations/ENV/MODEL/BENCHMARK/seedN)."""
     return sorted((results / BENCHMARKS).glob("*/*/*/seed*/evaluation.json"))

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from r3l.config import Run
 from r3l.core.paths import STORED
-from r3l.runs.places import benchmark_evaluations
+from r3l.runs.places import find_benchmark_runs
 from r3l.workflow import plan, resources, status
 from r3l.workflow.resources import JobKind, ResourceRequest
 from r3l.workflow.task_sets import task_set_files
@@ -67,7 +67,7 @@ class Jobs:
     def evaluations(self, table: str) -> list[str]:
         """The evaluation files of the runs of ``table``; of one of question sets those that there are."""
         if self.tables[table].kind == "benchmarks":
-            return [str(path) for path in benchmark_evaluations(Path("results"))]
+            return [str(path) for path in find_benchmark_runs(Path("results"))]
         return [f"results/{run}/evaluation.json" for run in self._runs_of[table]]
 
     def rows(self, table: str) -> str:

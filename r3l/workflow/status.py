@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,6 @@ from statistics import mean
 from typing import Any
 
 from filelock import FileLock, Timeout
-from rich.table import Table
 
 from r3l.config import Run
 from r3l.runs.files import FAILED, METRICS, read_json, read_jsonl
@@ -133,47 +132,3 @@ def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
 
 def _seconds(rows: Iterable[Mapping[str, float]]) -> float:
     return sum(map(step_seconds, rows))
-
-
-def render(statuses: Sequence[Status]) -> Table:
-    """Methods by environments, a mark a seed; what is left below."""
-    envs = list(dict.fromkeys(s.run.env for s in statuses))
-    table = Table(title=f"{_count(statuses, State.DONE)} of {len(statuses)} runs done", caption=summary(statuses))
-    table.add_column("method")
-    for env in envs:
-        table.add_column(env)
-    for method in dict.fromkeys(s.run.method for s in statuses):
-        cells = [[s for s in statuses if (s.run.method, s.run.env) == (method, env)] for env in envs]
-        table.add_row(method, *(_cell(statuses) for statuses in cells))
-    return table
-
-
-def _cell(statuses: Sequence[Status]) -> str:
-    """``3 of 5``, then what the others do."""
-    if not statuses:
-        return ""
-    others = Counter(_phrase(s) for s in statuses if s.state != State.DONE)
-    text = ", ".join(f"{n} {phrase}" if n > 1 else phrase for phrase, n in others.items())
-    return f"{_count(statuses, State.DONE)} of {len(statuses)}" + (f"; {text}" if text else "")
-
-
-def _phrase(status: Status) -> str:
-    if status.state in (State.RUNNING, State.STOPPED, State.FAILED) and status.planned:
-        return f"{status.state} at {status.steps}/{status.planned}"
-    return status.state
-
-
-def summary(statuses: Sequence[Status]) -> str:
-    """What the states mean and how much work is left."""
-    counts = {state: _count(statuses, state) for state in State}
-    states = [f"{n} {state} ({MEANINGS[state]})" for state, n in counts.items() if n]
-    unknown = sum(s.seconds_left is None for s in statuses)
-    minutes = sum(s.seconds_left or 0 for s in statuses) / 60
-    time = f"about {minutes:.0f} minutes of one core left" if minutes else "nothing left" if not unknown else ""
-    if unknown:
-        time += f"{'; ' if time else ''}{unknown} runs of unknown length"
-    return f"{'; '.join(states)}. Training: {time}"
-
-
-def _count(statuses: Sequence[Status], state: State) -> int:
-    return sum(s.state == state for s in statuses)

@@ -6,7 +6,8 @@ import pytest
 
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, EngineError, RunDirectoryError
-from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply, evaluate_sets, render, scores
+from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply, evaluate_sets, scores
+from r3l.report.benchmarks import scores_table
 
 
 class Sums:
@@ -16,16 +17,16 @@ class Sums:
         self.retries = retries
         self.settings = {"retries": retries}
 
-    def questions(self, name):
+    def items(self, name):
         return [BenchmarkItem(f"{name}/{k}", name, f"{k}+1", str(k + 1), f"hash{k}", overlaps=k == 2) for k in range(5)]
 
-    def opening(self, question):
-        return [Message("user", question.text)]
+    def opening(self, item):
+        return [Message("user", item.text)]
 
-    def judge(self, question, replies):
-        mark = Grade(replies[-1].text == question.gold, "graded" if replies[-1].text else "none", replies[-1].text)
-        again = not mark.correct and len(replies) <= self.retries
-        return Grading({"exact": mark}, Message("user", "Wrong.") if again else None)
+    def grade(self, item, replies):
+        grade = Grade(replies[-1].text == item.gold, "graded" if replies[-1].text else "none", replies[-1].text)
+        again = not grade.correct and len(replies) <= self.retries
+        return Grading({"exact": grade}, Message("user", "Wrong.") if again else None)
 
 
 class Adder:
@@ -61,7 +62,10 @@ def test_scores_by_hand(tmp_path, batch, threads):
         score = found["sets"][name]
         assert (score["items"], score["attempts"], score["truncated"]) == (5, 1, 0.4)
         assert score["tokens"] == pytest.approx((3 * 3 + 2 * 5) / 5)
-        assert score["constant"] == {"answer": "1", "accuracy": 0.2}  # each of the five golds is there once
+        assert score["constant_answer_baseline"] == {
+            "answer": "1",
+            "accuracy": 0.2,
+        }  # each of the five golds is there once
         rule = score["rules"]["exact"]
         assert (rule["accuracy"], rule["parse_failures"], rule["grader_timeouts"]) == (0.6, 0.4, 0)
         # Wilson by hand, z2 = 3.8415, n = 5, p = 0.6: (0.6 + 0.38415 -+ 1.96 * sqrt(0.048 + 0.038415)) / 1.7683
@@ -71,7 +75,7 @@ def test_scores_by_hand(tmp_path, batch, threads):
     rows = lines(tmp_path)
     assert sorted(row["id"] for row in rows) == sorted(f"{name}/{k}" for name in "ab" for k in range(5))
     assert json.loads((tmp_path / "evaluation.json").read_text()) == found
-    assert "0.600" in str(render(found).columns[3]._cells)
+    assert next(scores_table(found).cells())[3].text == "0.600"
 
 
 def test_feedback_goes_on_with_the_same_dialog(tmp_path):

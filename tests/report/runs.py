@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from r3l.report.table import Table
+
 
 def write_run(
     root: Path,
@@ -99,3 +101,8 @@ def write_three_seeds(root: Path) -> Path:
         write_run(root, "grpo", seed, [1, 1, 0, 0], [0, 0, 0, seed % 2])
         write_run(root, "r3l", seed, [1, 1, int(seed > 0), int(seed > 1)], [1, 0, 0, 0])
     return root
+
+
+def best(table: Table, section: str, column: str) -> set[str]:
+    """The names of the rows of ``section`` that are marked as best in ``column``."""
+    return {name for name, row in table.section(section).items() if row[column].bold}

@@ -9,8 +9,8 @@ import pytest
 from r3l.core.environment import Message
 from r3l.core.errors import DataError
 from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply, evaluate_sets
-from r3l.report import benchmarks as benchmarks
-from r3l.report import make, records
+from r3l.report import benchmarks, tables
+from r3l.runs.places import find_benchmark_runs, find_runs
 from r3l.workflow import plan
 
 TABLE = plan.tables()["zero_shot"]
@@ -23,13 +23,13 @@ class Forty:
         self.settings = {"protocol": "standard", "prompt": prompt}
         self.name, self.batch, self.threads, self.right = model, 40, 1, right
 
-    def questions(self, name):
+    def items(self, name):
         return [BenchmarkItem(f"{name}/{k}", name, str(k), "1", f"hash{k}") for k in range(40)]
 
-    def opening(self, question):
-        return [Message("user", question.text)]
+    def opening(self, item):
+        return [Message("user", item.text)]
 
-    def judge(self, question, replies):
+    def grade(self, item, replies):
         return Grading({"strict": Grade(replies[-1].text == "1", "graded" if replies[-1].text else "none")})
 
     def respond(self, dialogs, addresses):
@@ -59,9 +59,9 @@ def evaluate(root, prompt, right, model="Qwen/Qwen2.5-1.5B-Instruct", seed=0, li
 
 
 def amc23(root):
-    made = make.make(TABLE, [], [], 3, "nano", benchmarks.find(root))
-    rows = {(row["model"], row["label"]): row for row in made.rows if row["env"] == "AMC23"}
-    return rows, made.printed
+    built = tables.build(TABLE, [], [], 3, "nano", find_benchmark_runs(root))
+    rows = {(row["model"], row["label"]): row for row in built.rows if row["env"] == "AMC23"}
+    return rows, built.printed
 
 
 def test_a_whole_set_is_held_against_the_paper(tmp_path):
@@ -78,7 +78,7 @@ def test_a_whole_set_is_held_against_the_paper(tmp_path):
     assert (boxed["episodes"], boxed["parse_failure_rate"], boxed["truncation_rate"]) == (40, 0.025, 0.025)
     tags = rows["Qwen2.5-1.5B-Instruct", "zero-shot (<answer>)"]
     assert (tags["mean"], tags["verdict"]) == (0.5, "outside")
-    cells = printed.blocks["Qwen2.5-1.5B-Instruct, ours"]["zero-shot (boxed)"]
+    cells = printed.section("Qwen2.5-1.5B-Instruct, ours")["zero-shot (boxed)"]
     assert cells["AMC23"].text == "0.300 [0.181, 0.454]" and cells["GSM8K"].text == "0/1 seeds"
     assert any("Wilson" in note for note in printed.notes)
 
@@ -91,8 +91,8 @@ def test_part_of_a_set_gets_no_verdict_and_other_models_a_block_of_their_own(tmp
     assert (part["mean"], part["verdict"], part["verdict_reason"]) == (0.5, "not comparable", "10 of 40 questions")
     other = rows["SmolLM2-135M-Instruct", "zero-shot (boxed)"]
     assert (other["mean"], other["verdict_reason"]) == (0.05, "the paper has no such number")
-    assert list(printed.blocks["SmolLM2-135M-Instruct, ours"]) == ["zero-shot (boxed)"]
-    assert "AIME24" not in printed.columns
+    assert list(printed.section("SmolLM2-135M-Instruct, ours")) == ["zero-shot (boxed)"]
+    assert "AIME24" not in printed.names
 
 
 def test_several_seeds_are_the_unit(tmp_path):
@@ -113,5 +113,5 @@ def test_they_are_no_runs(tmp_path):
     """They lie as deep as runs do; `r3l store` and `r3l verify --results` took them for runs."""
     place = tmp_path / "evaluations" / "amc23" / "m" / "standard-boxed" / "seed0"
     evaluate_sets(Forty("boxed", "m", 1), Forty("boxed", "m", 1), ["amc23"], place, seed=0)
-    assert benchmarks.find(tmp_path) == [place / "evaluation.json"]
-    assert records.find(tmp_path, may_be_none=True) == []
+    assert find_benchmark_runs(tmp_path) == [place / "evaluation.json"]
+    assert find_runs(tmp_path, may_be_none=True) == []

@@ -8,10 +8,11 @@ from report.runs import write_run
 from r3l.core.errors import DataError
 from r3l.report import compare as comparison
 from r3l.report import records
+from r3l.runs.places import find_runs
 
 
 def compared(root, method, against, group="all"):
-    return comparison.compare(records.load(records.find(root)), method, against, group)
+    return comparison.compare(records.load(find_runs(root)), method, against, group)
 
 
 def test_differences_are_paired_by_seed(tmp_path):
@@ -28,8 +29,9 @@ def test_differences_are_paired_by_seed(tmp_path):
     assert row["p_value"] == pytest.approx(1 - 3.4641 / (2 + 12) ** 0.5, abs=1e-4)
     assert row["verdict"] == "no difference shown"
     assert row["budget_rollouts"] == 1.0
-    (shown,) = comparison.compare(records.load(records.find(tmp_path)), "grpo", ["mine"])
-    assert comparison._cells(shown)[6:8] == ["0.00", "0.07"]  # probability of improvement, p
+    (shown,) = comparison.compare(records.load(find_runs(tmp_path)), "grpo", ["mine"])
+    (cells,) = comparison.comparison_table([shown]).cells()
+    assert [cell.text for cell in cells[6:8]] == ["0.00", "0.07"]  # probability of improvement, p
 
 
 def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
@@ -40,7 +42,7 @@ def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
     better, equal = compared(tmp_path, "mine", ["grpo", "r3l"])
     assert better["p_holm"] == pytest.approx(min(1, 2 * better["p_value"]))
     assert (better["verdict"], equal["verdict"]) == ("better", "no difference shown")
-    assert comparison.compare(records.load(records.find(tmp_path)), "grpo", ["mine"])[0]["verdict"] == "worse"
+    assert comparison.compare(records.load(find_runs(tmp_path)), "grpo", ["mine"])[0]["verdict"] == "worse"
 
 
 def test_one_group_of_tasks_can_be_compared_alone(tmp_path):
@@ -51,7 +53,7 @@ def test_one_group_of_tasks_can_be_compared_alone(tmp_path):
     assert (hard["group"], hard["ours_mean"], hard["theirs_mean"], hard["difference_mean"]) == ("hard", 0.375, 0, 0.375)
     # seed differences 0.25, 0.5: half = t(0.975, 1) s / sqrt(2) = 12.7062 * 0.125
     assert hard["difference_high"] - 0.375 == pytest.approx(12.7062 * 0.125, abs=1e-4)
-    assert comparison.render([hard]).title.endswith(", hard tasks")
+    assert comparison.comparison_table([hard]).title.endswith(", hard tasks")
     assert compared(tmp_path, "mine", ["grpo"], "easy")[0]["difference_mean"] == 0
     with pytest.raises(DataError, match="--group is 'harder'; the tasks of alfworld are easy, hard, all"):
         compared(tmp_path, "mine", ["grpo"], "harder")
@@ -64,7 +66,7 @@ def test_too_few_seeds_are_incomplete_and_a_missing_opponent_is_shown(tmp_path):
     grpo, r3l = compared(tmp_path, "mine", ["grpo", "r3l"])
     assert (grpo["verdict"], r3l["verdict"]) == ("incomplete (1 common seed)", "incomplete (0 common seeds)")
     assert r3l["theirs_mean"] is None
-    comparison.render([grpo, r3l])
+    comparison.comparison_table([grpo, r3l])
     with pytest.raises(DataError, match="no evaluated run of 'yours'"):
         compared(tmp_path, "yours", ["grpo"])
 
@@ -79,7 +81,7 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     assert row["warnings"] == ["prompts is 'compact' here and 'released' there", "train.steps is 10 here and 5 there"]
 
 
-def test_a_run_from_before_a_setting_existed_is_compared_with_a_caution(tmp_path):
+def test_a_run_from_before_a_setting_existed_is_compared_with_a_warning(tmp_path):
     mine, _ = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
     manifest = json.loads((mine.parent / "manifest.json").read_text())
     prompts = manifest["run"].pop("prompts")

@@ -54,7 +54,7 @@ def test_a_grid_is_the_sum_of_its_runs():
     by_hand = 3 * 740 * 16 / 3600 * (493.8 + 476.2)
     assert sum(one.gpu_hours for one in found) == pytest.approx(by_hand)
     assert expected_cost.summary(found, 3).startswith(f"9 runs (3 seeds a cell): {by_hand:,.0f} H20-hours")
-    rows = expected_cost.rows(found, 3)
+    rows = expected_cost.cost_rows(found, 3)
     assert [row["method"] for row in rows] == ["zero_shot", "grpo", "r3l"]
     assert rows[1]["gpu_hours_all_seeds"] == pytest.approx(3 * rows[1]["gpu_hours"])
 

@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 from r3l.cli import app
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.core.paths import ROOT
-from r3l.report import grids, records
 from r3l.report import html as report
+from r3l.report import html_tables, records
 from r3l.report.trajectories import pack, unpack
 from r3l.runs.files import read_jsonl
+from r3l.runs.places import find_runs
 from r3l.runs.trajectory_log import FILE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -67,7 +68,7 @@ def made(three_seeds, tmp_path):
     }
     (three_seeds / RUN / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / "curves.png").write_bytes(PIXEL)
-    found = records.load(records.find(three_seeds))
+    found = records.load(find_runs(three_seeds))
     return report.write(found, [tmp_path / "curves.png"], 3, tmp_path / "report.html")
 
 
@@ -92,14 +93,14 @@ def test_what_runs_say_stays_text(made):
 
 def test_tables_hold_the_scores_worked_out_by_hand(three_seeds):
     """R3L on easy tasks: 2/4, 3/4, 4/4; mean 0.75, t(2) = 4.303 at 95 %, s = 0.25: 4.303 * 0.25 / sqrt(3) = 0.621."""
-    found = records.load(records.find(three_seeds))
+    found = records.load(find_runs(three_seeds))
     (rows,) = report.score_tables(found, 3)
-    grid = grids.scores(rows)
-    by_name = {(row[1].text, row[2].title): dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
+    table = html_tables.scores(rows)
+    by_name = {(row[1].text, row[2].title): dict(zip(table.names, row, strict=True)) for row in table.cells()}
     easy = by_name["easy", "r3l"]
     assert easy["success"].text == "0.750 ± 0.621" and easy["success"].value == 0.75
     assert easy["minus zero_shot"].text.startswith("+0.500 ±") and easy["seeds"].text == "3/3"
-    assert "paper" not in grid.columns  # nothing of this tier is comparable
+    assert "paper" not in table.names  # nothing of this tier is comparable
     (facts,) = [report.about(found, [None] * 9, rows)]
     assert facts["comparable"] == 0 and facts["not_comparable"] == [
         "nano tier: neither the paper's models nor its games"
@@ -114,22 +115,22 @@ def test_endings_and_reflections_are_counted_once(tmp_path):
     counts = {"critique/by_model": 20, "critique/invalid/length": 3, "critique/not_json": 2}
     counts |= {"reflection/valid": 8, "reflection/invalid/no_json": 2, "dropped/groups": 4, "stop/success": 0}
     (path.parent / "result.json").write_text(json.dumps(result | {"budget": result["budget"] | counts}))
-    test, training, reviews, dropped = grids.endings(records.load([path]))
-    shown = dict(zip(reviews.columns, reviews.rows[0], strict=True))
+    test, training, reflections, dropped = html_tables.endings(records.load([path]))
+    shown = dict(zip(reflections.names, next(reflections.cells()), strict=True))
     assert shown["critiques read"].title == "15 of 30" and shown["critiques read"].text == "50.0%"
     assert shown["critique unusable: length"].title == "3 of 30"
     assert shown["reflection unusable: no_json"].title == "2 of 30"
-    assert [cell.text for cell in dropped.rows[0][3:]] == ["4"]
-    assert test.rows == training.rows == []  # nothing counted, nothing shown
+    assert [cell.text for cell in next(dropped.cells())[3:]] == ["4"]
+    assert list(test.cells()) == list(training.cells()) == []  # nothing counted, nothing shown
 
 
-def test_switches_in_force_name_what_differs_from_paper(made):
+def test_options_in_force_name_what_differs_from_paper(made):
     text = made.read_text(encoding="utf-8")
     assert "released_code" in text and "alpha: 5.0" in text
 
 
 def test_the_same_runs_give_the_same_bytes(three_seeds, tmp_path):
-    found = records.load(records.find(three_seeds))
+    found = records.load(find_runs(three_seeds))
     first = report.write(found, [], 3, tmp_path / "a.html").read_bytes()
     assert report.write(found, [], 3, tmp_path / "b.html").read_bytes() == first
     assert b"trajectories.jsonl.gz); runs before this version have none" in first
@@ -162,7 +163,7 @@ def test_a_packed_attempt_reads_from_base_to_trained_retry(tmp_path):
 
 
 def test_errors_name_the_file_and_the_fix(three_seeds, tmp_path):
-    found = records.load(records.find(three_seeds))
+    found = records.load(find_runs(three_seeds))
     with pytest.raises(DataError, match=r"none\.png cannot be read .*r3l figure"):
         report.write(found, [tmp_path / "none.png"], 3, tmp_path / "report.html")
     (tmp_path / "file").write_text("")
@@ -180,7 +181,7 @@ def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
 
 def test_the_stored_runs_fit_into_five_megabytes(tmp_path):
     stored = ROOT / "results" / "stored"
-    found = records.load(records.find(stored))
+    found = records.load(find_runs(stored))
     out = report.write(found, sorted(stored.glob("*.png")), 3, tmp_path / "report.html")
     assert out.stat().st_size < 5_000_000
     page = Page(out)
@@ -204,7 +205,7 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     results = write_three_seeds(tmp_path / "results")
     explored.write(results / "nano/alfworld/nano/grpo/seed0")
     explored.write(results / RUN, steps=3)
-    out = report.write(records.load(records.find(results)), [], 3, tmp_path / "report.html")
+    out = report.write(records.load(find_runs(results)), [], 3, tmp_path / "report.html")
     shown = dom(out, f"run={quote(RUN, safe='')}&step=2&member=0")
     assert f'data-shown="{RUN} 2 1 0"' in shown and "data-broken" not in shown
     viewer = shown[shown.index('<table class="compare">') : shown.index('<section id="budget">')]

@@ -9,6 +9,7 @@ from report.runs import write_run
 
 from r3l.core.errors import ConfigError
 from r3l.report import measures, published, records
+from r3l.runs.places import find_runs
 
 NONE = published.Reference()
 PAPER = {"tier": "paper", "model": "Qwen2.5-1.5B-Instruct"}
@@ -30,9 +31,10 @@ def a_run(root, seed, budget, method="r3l", tasks=4, **place):
 
 
 def rows(root, names, methods=("r3l",), planned=2, reference=NONE):
-    found = records.load(records.find(root))
+    found = records.load(find_runs(root))
     return {
-        (row["method"], row["measure"]): row for row in measures.table(found, methods, names, planned, "T", reference)
+        (row["method"], row["measure"]): row
+        for row in measures.measure_rows(found, methods, names, planned, "T", reference)
     }
 
 

@@ -16,7 +16,7 @@ def rows():
     return {row["method"]: row for row in options.methods("nano")}
 
 
-def test_every_switch_is_one_line_with_its_audit_id():
+def test_every_option_is_one_line_with_its_audit_id():
     found = options.options()
     for row in found:
         assert row["meaning"] and "\n" not in row["meaning"] and row["methods"], row["option"]
@@ -42,6 +42,5 @@ def test_every_method_is_in_the_docs(rows):
 
 
 def test_an_ablation_is_shown_as_its_difference(rows):
-    shown = options.render_methods([rows["r3l"], rows["r3l_no_credit"]])
-    cells = list(shown.columns[2].cells)
-    assert cells[1] == "as r3l, but\ncredit: nothing"
+    _, ablation = options.methods_table([rows["r3l"], rows["r3l_no_credit"]]).cells()
+    assert ablation[2].text == "as r3l, but\ncredit: nothing"

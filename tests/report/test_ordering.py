@@ -9,6 +9,7 @@ from report.runs import write_run
 
 from r3l.core.errors import DataError
 from r3l.report import ordering, published, records
+from r3l.runs.places import find_runs
 
 LABELS = {"grpo": "GRPO", "opmd": "OPMD", "raft": "RAFT", "r3l": "R3L"}
 
@@ -21,7 +22,7 @@ def runs(root, wins, env="alfworld"):
             path = write_run(root, method, seed, bits[:5], bits[5:], env=env)
             content = json.loads(path.read_text()) | {"method_label": LABELS[method]}
             path.write_text(json.dumps(content))
-    return records.load(records.find(root))
+    return records.load(find_runs(root))
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from r3l.config import variant
 from r3l.core.errors import ConfigError, DataError
 from r3l.envs.math.benchmarks import Prompt
-from r3l.report import audit, published
+from r3l.report import published
+from r3l.report import published_checks as checks
+from r3l.report.labels import method_label
 from r3l.report.measures import MEASURES
-from r3l.report.tables import label_of
 from r3l.workflow import plan
 
 PAPER_TABLE_1 = ("table1", "llama")  # 28 cells a benchmark: four backbones, seven methods
@@ -29,7 +30,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def checked(rows):
-    return audit.audit(rows)
+    return checks.check(rows)
 
 
 def test_every_number_of_the_paper_is_there(rows):
@@ -72,7 +73,7 @@ def test_what_cannot_be_k_of_n_is_what_the_specification_counted(checked):
 
 
 def test_summary_over_all(checked):
-    assert audit.summary(checked) == {
+    assert checks.summary(checked) == {
         "cells": 818,
         "checked": 492,
         "impossible": 77,
@@ -84,7 +85,7 @@ def test_summary_over_all(checked):
 def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
     found = {
         quantity[1:3]: sorted({str(row.value) for row in same})
-        for quantity, same in audit.conflicts(rows).items()
+        for quantity, same in checks.conflicts(rows).items()
         if quantity[0] == "Qwen2.5-1.5B-Instruct"
     }
     assert found == {
@@ -107,20 +108,22 @@ def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
 
 def test_a_conflict_is_shown_with_every_value_and_its_tables(rows):
     chosen = [row for row in rows if row.table == "rebuttal_december"]
-    (row,) = audit.audit(chosen, rows)
+    (row,) = checks.check(chosen, rows)
     assert row["conflict"] == "0.720 (sync_interval, table1, table2); 0.747 (rebuttal_december); 0.780 (group_size)"
-    assert audit.audit(chosen)[0]["conflict"] is None  # nothing to contradict it among itself
+    assert checks.check(chosen)[0]["conflict"] is None  # nothing to contradict it among itself
 
 
 def test_counts_by_hand():
-    assert audit.is_count(Decimal("0.928"), 140)  # 130/140 = 0.92857..., truncated
-    assert audit.is_count(Decimal("0.929"), 140)  # the same, rounded
-    assert not audit.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
-    assert audit.is_count(Decimal("0.325"), 40) and not audit.is_count(Decimal("0.330"), 40)  # 13/40
+    assert checks.is_count(Decimal("0.928"), 140)  # 130/140 = 0.92857..., truncated
+    assert checks.is_count(Decimal("0.929"), 140)  # the same, rounded
+    assert not checks.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
+    assert checks.is_count(Decimal("0.325"), 40) and not checks.is_count(Decimal("0.330"), 40)  # 13/40
     assert (
-        audit.is_count(Decimal("0.43"), 100) and audit.is_count(Decimal("1.000"), 3) and audit.is_count(Decimal("0"), 3)
+        checks.is_count(Decimal("0.43"), 100)
+        and checks.is_count(Decimal("1.000"), 3)
+        and checks.is_count(Decimal("0"), 3)
     )
-    assert audit.nearest_count(Decimal("0.720"), 140) == 101  # 100.8
+    assert checks.nearest_count(Decimal("0.720"), 140) == 101  # 100.8
 
 
 def test_what_docs_tables_says_of_the_numbers(rows):
@@ -150,8 +153,8 @@ def test_what_docs_tables_says_of_the_numbers(rows):
 
 
 def test_standard_error_by_hand():
-    assert audit.standard_error(Decimal("0.5"), 100) == 0.05
-    assert audit.standard_error(Decimal("0.928"), 140) == pytest.approx(0.02185, abs=1e-5)
+    assert checks.standard_error(Decimal("0.5"), 100) == 0.05
+    assert checks.standard_error(Decimal("0.928"), 140) == pytest.approx(0.02185, abs=1e-5)
 
 
 def test_rewards_with_partial_credit_are_no_counts_but_have_an_upper_bound(checked):
@@ -165,7 +168,7 @@ def test_every_count_is_possible_however_it_is_printed(n, share, digits):
     k = round(share * n)
     for rounding in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN):
         printed = (Decimal(k) / n).quantize(Decimal(1).scaleb(-digits), rounding)
-        assert audit.is_count(printed, n)
+        assert checks.is_count(printed, n)
 
 
 @given(n=st.integers(1, 300), thousandths=st.integers(0, 1000))
@@ -174,7 +177,7 @@ def test_possible_means_some_count_is_printed_so(n, thousandths):
     for k in range(n + 1):
         lower, rest = divmod(1000 * k, n)
         printable |= {lower, lower + (2 * rest >= n)} | ({lower} if 2 * rest == n else set())
-    assert audit.is_count(Decimal(thousandths).scaleb(-3), n) == (thousandths in printable)
+    assert checks.is_count(Decimal(thousandths).scaleb(-3), n) == (thousandths in printable)
 
 
 HEADER = ",".join(published.COLUMNS)
@@ -228,7 +231,7 @@ def test_what_a_table_calls_published_is_published(table, rows):
     assert set(table.measures) <= set(MEASURES)
     if table.table in ("table1", "alpha", "retries", "sync_interval", "group_size"):  # every number has a row of ours
         reference = published.Reference([], table.published_as)
-        assert labels <= {reference.label(method, label_of(method)) for method in table.methods}
+        assert labels <= {reference.label(method, method_label(method)) for method in table.methods}
 
 
 def test_a_score_is_success_or_reward_whichever_was_published(rows):

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from r3l.core.paths import ROOT
-from r3l.report.grids import env_label
+from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES
 from r3l.workflow import plan
 

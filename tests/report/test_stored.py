@@ -5,9 +5,10 @@ import csv
 import pytest
 
 from r3l.core.paths import ROOT
-from r3l.report import budget, make, records
+from r3l.report import budget, records, tables
 from r3l.runs.files import read_json, read_jsonl
 from r3l.runs.metrics import base_success
+from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
 STORED = ROOT / "results" / "stored"
@@ -15,7 +16,7 @@ STORED = ROOT / "results" / "stored"
 
 @pytest.fixture(scope="module")
 def runs():
-    return records.load(records.find(STORED))
+    return records.load(find_runs(STORED))
 
 
 def stored_rows(name):
@@ -30,19 +31,19 @@ TABLES = ["table1", "table2", "mathematics", "table_rltf", "alpha", "group_size"
 def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
     """By `r3l table NAME --results results/stored --seeds-planned 5 --out results/stored/NAME_nano.csv`."""
     if name == "budget":
-        rows = budget.table(runs)
-        make.write(rows, budget.lay_out(rows), tmp_path / "made.csv")
+        rows = budget.budget_rows(runs)
+        tables.write(rows, budget.table(rows), tmp_path / "table.csv")
     else:
         table = plan.tables()[name]
         chosen = [record for record in runs if record["env"] in plan.load().columns(table)]
         methods = [m for m in table.methods if any(m == record["method"] for record in chosen)]
-        make.make(table, chosen, methods, 5, "nano").write(tmp_path / "made.csv")
+        tables.build(table, chosen, methods, 5, "nano").write(tmp_path / "table.csv")
     for found in tmp_path.iterdir():
         assert found.read_text() == (STORED / f"{name}_nano{found.suffix}").read_text(), found.suffix
 
 
 def test_stored_scores_are_those_of_the_stored_episodes():
-    for path in records.find(STORED):
+    for path in find_runs(STORED):
         episodes = read_jsonl(path.parent / "episodes.jsonl")
         found = read_json(path)["groups"]["all"]
         assert found["episodes"] == len(episodes) >= 140
@@ -75,7 +76,7 @@ def test_rltfs_methods_have_five_seeds_of_one_of_its_puzzles():
 def test_every_method_has_five_seeds(env):
     table = "mathematics" if env == "math" else "table1"
     done = {row["method"]: row["seeds_done"] for row in stored_rows(table) if row["env"] == env}
-    assert done.pop("constant", "0") == "0"
+    assert done.pop("constant_answer_baseline", "0") == "0"
     assert set(done) == set(plan.tables()["table1"].methods) and set(done.values()) == {"5"}
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.core.errors import ConfigError
-from r3l.report import make
+from r3l.report import tables
 from r3l.workflow import plan
 
 
@@ -36,20 +36,22 @@ def test_the_runs_of_a_table(table, runs):
 
 def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
     config, chosen = paper("table1")
-    made = make.make(chosen, [], config.rows(chosen), len(config.seeds), config.tier, benches=config.benches(chosen))
-    cells = made.printed.blocks["Qwen2.5-1.5B-Instruct, ours"]["R3L"]
-    assert {cell.text for cell in cells.values()} == {"0/3 seeds"}
-    assert made.printed.blocks["Qwen2.5-1.5B-Instruct, paper"]["R3L"]["ALFWorld"].text == "0.928"
-    (row,) = [r for r in made.rows if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
+    built = tables.build(
+        chosen, [], config.rows(chosen), len(config.seeds), config.tier, benches=config.benches(chosen)
+    )
+    cells = built.printed.section("Qwen2.5-1.5B-Instruct, ours")["R3L"]
+    assert {cell.text for column, cell in cells.items() if column != "method"} == {"0/3 seeds"}
+    assert built.printed.section("Qwen2.5-1.5B-Instruct, paper")["R3L"]["ALFWorld"].text == "0.928"
+    (row,) = [r for r in built.rows if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
     assert (row["mean"], row["seeds_done"], row["seeds_planned"]) == (None, 0, 3)
     assert (row["paper"], row["verdict"], row["verdict_reason"]) == (0.928, "incomplete", "no run")
 
 
 def test_measures_have_rows_for_what_is_planned_too():
     config, chosen = paper("cost")
-    made = make.make(chosen, [], config.rows(chosen), 3, config.tier, benches=config.benches(chosen))
-    assert {row["seeds_done"] for row in made.rows} == {0}
-    assert len(made.rows) == 4 * 2 * 4 * 4  # environments, models, methods, measures
+    built = tables.build(chosen, [], config.rows(chosen), 3, config.tier, benches=config.benches(chosen))
+    assert {row["seeds_done"] for row in built.rows} == {0}
+    assert len(built.rows) == 4 * 2 * 4 * 4  # environments, models, methods, measures
 
 
 def test_a_tier_without_a_file_of_its_own_has_the_runs_of_the_workflow():

@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.core.paths import STORED
-from r3l.report import stored
+from r3l.evaluation import stored
 from r3l.runs.files import read_jsonl
 
 CELL = "nano/alfworld/nano/r3l"

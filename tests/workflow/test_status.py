@@ -6,6 +6,7 @@ import pytest
 from filelock import FileLock
 
 from r3l.core.errors import RunDirectoryError
+from r3l.report.status import status_table, summary
 from r3l.runs.files import locked
 from r3l.workflow import plan, status
 
@@ -49,7 +50,7 @@ def test_every_state_is_told_apart(runs, tmp_path):
     left = [s.seconds_left for s in found]
     assert left == pytest.approx([0, 0, 4 * (planned - planned // 2), 4 * (planned - 2), 4 * planned, 4 * planned])
     assert "ZeroDivisionError" in found[3].error
-    assert status.render(found).title == "1 of 6 runs done"
+    assert status_table(found).title == "1 of 6 runs done"
 
 
 def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
@@ -65,4 +66,4 @@ def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
 def test_without_any_finished_run_the_time_is_unknown(runs, tmp_path):
     found = status.survey(runs, tmp_path)
     assert {s.seconds_left for s in found} == {None}
-    assert "6 runs of unknown length" in status.summary(found)
+    assert "6 runs of unknown length" in summary(found)

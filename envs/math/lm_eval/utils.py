@@ -23,20 +23,20 @@ def load(set_name: str, **_: Any) -> dict[str, Any]:
 
 def prompt(doc: dict[str, Any]) -> str:
     """The user message of the standard protocol."""
-    return _exam().opening(_question(doc))[0].content
+    return _benchmark().opening(_item(doc))[0].content
 
 
-def marks(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
-    """Strict and flexible marks of one response."""
-    judged = _exam().judge(_question(doc), [Reply(results[0], "end", None)])
-    return {rule: float(mark.correct) for rule, mark in judged.marks.items()}
+def grades(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
+    """Strict and flexible grades of one response."""
+    grading = _benchmark().grade(_item(doc), [Reply(results[0], "end", None)])
+    return {rule: float(grade.correct) for rule, grade in grading.grades.items()}
 
 
-def _question(doc: dict[str, Any]) -> BenchmarkItem:
+def _item(doc: dict[str, Any]) -> BenchmarkItem:
     return BenchmarkItem(doc["id"], doc["source"], doc["problem"], doc["gold"], doc["sha256"])
 
 
 @cache
-def _exam() -> MathBenchmark:
+def _benchmark() -> MathBenchmark:
     """One for the process: it keeps a grading process, which ends with this one."""
     return MathBenchmark()

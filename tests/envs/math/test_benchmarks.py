@@ -38,9 +38,9 @@ def standard():
     ],
 )
 def test_standard_is_one_attempt_with_both_extractions(standard, text, strict, flexible):
-    judgement = standard.judge(QUESTION, [reply(text)])
-    assert judgement.feedback is None
-    assert {rule: mark.correct for rule, mark in judgement.marks.items()} == {"strict": strict, "flexible": flexible}
+    grading = standard.grade(QUESTION, [reply(text)])
+    assert grading.feedback is None
+    assert {rule: grade.correct for rule, grade in grading.grades.items()} == {"strict": strict, "flexible": flexible}
 
 
 def test_prompts_ask_for_what_strict_reads(standard):
@@ -53,9 +53,9 @@ def test_prompts_ask_for_what_strict_reads(standard):
 
 
 def sitting(benchmark, *texts, stop="end"):
-    """Judge replies one after the other; the judgement of each."""
+    """Judge replies one after the other; the grading of each."""
     replies = [reply(text, stop) for text in texts]
-    return [benchmark.judge(QUESTION, replies[: k + 1]) for k in range(len(replies))]
+    return [benchmark.grade(QUESTION, replies[: k + 1]) for k in range(len(replies))]
 
 
 def test_three_attempts_with_an_oracle():
@@ -64,9 +64,9 @@ def test_three_attempts_with_an_oracle():
             benchmark, IN_TAGS.format("35"), "<answer>34</answer>", IN_TAGS.format("\\boxed{34}")
         )
         assert "Your answer 35 is not correct" in wrong.feedback.content
-        assert "no readable answer" in unreadable.feedback.content and unreadable.marks["oracle"].status == "none"
+        assert "no readable answer" in unreadable.feedback.content and unreadable.grades["oracle"].status == "none"
         assert right.feedback is None
-        correct = {rule: mark.correct for rule, mark in right.marks.items()}
+        correct = {rule: grade.correct for rule, grade in right.grades.items()}
         assert correct == {"oracle": True, "strict": True, "flexible": True, "first_attempt": False}
         assert sitting(benchmark, *[IN_TAGS.format(k) for k in "123"])[2].feedback is None  # three, not more
         assert sitting(benchmark, "", stop="context")[0].feedback is None
@@ -76,8 +76,8 @@ def test_the_released_oracle_rejects_its_own_prompts_example():
     with MathBenchmark("r3l_released", oracle="released") as benchmark:
         assert "<answer>\\boxed{" in benchmark.opening(QUESTION)[0].content
         boxed, bare = sitting(benchmark, IN_TAGS.format("\\boxed{34}"), IN_TAGS.format("34"))
-        assert not boxed.marks["oracle"].correct and boxed.marks["strict"].correct
-        assert bare.marks["oracle"].correct and bare.feedback is None
+        assert not boxed.grades["oracle"].correct and boxed.grades["strict"].correct
+        assert bare.grades["oracle"].correct and bare.feedback is None
         assert benchmark.settings == {"protocol": "r3l_released", "oracle": "released"}
 
 

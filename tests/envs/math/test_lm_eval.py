@@ -11,7 +11,7 @@ pytest.importorskip("lm_eval", reason="pip install -e '.[eval]'")
 FOLDER = Path(__file__).resolve().parents[3] / "envs" / "math" / "lm_eval"
 
 
-def test_the_same_items_prompts_and_marks():
+def test_the_same_items_prompts_and_grades():
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=str(FOLDER), include_defaults=False)
@@ -19,12 +19,12 @@ def test_the_same_items_prompts_and_marks():
     task = manager.load(["r3l_math500"])["tasks"]["r3l_math500"]
     docs = list(task.test_docs())
     with MathBenchmark() as benchmark:
-        questions = benchmark.questions("math500")
+        questions = benchmark.items("math500")
         assert [doc["sha256"] for doc in docs] == [q.sha256 for q in questions]
-        for k, (doc, question) in enumerate(zip(docs[:24], questions, strict=False)):
-            assert task.doc_to_text(doc) == benchmark.opening(question)[0].content
-            said = question.gold if k % 3 else questions[k + 1].gold
+        for k, (doc, item) in enumerate(zip(docs[:24], questions, strict=False)):
+            assert task.doc_to_text(doc) == benchmark.opening(item)[0].content
+            said = item.gold if k % 3 else questions[k + 1].gold
             response = f"It is {said}" if k % 4 == 0 else f"So \\boxed{{{said}}}."
-            ours = benchmark.judge(question, [Reply(response, "end", None)]).marks
+            ours = benchmark.grade(item, [Reply(response, "end", None)]).grades
             theirs = task.process_results(doc, [response])
-            assert theirs == {rule: float(mark.correct) for rule, mark in ours.items()}
+            assert theirs == {rule: float(grade.correct) for rule, grade in ours.items()}

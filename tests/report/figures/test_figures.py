@@ -16,13 +16,14 @@ from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.palette import look
 from r3l.report.figures.sensitivity import SETTINGS
 from r3l.runs.files import read_json
+from r3l.runs.places import find_runs
 from r3l.workflow.plan import tables
 
 
 def drawn(name, root):
     """(figure, caption) of all runs under ``root``."""
     kind = FIGURES[name]
-    figure, _, text = kind.function(select(records.load(records.find(root)), tables()[kind.table]))
+    figure, _, text = kind.function(select(records.load(find_runs(root)), tables()[kind.table]))
     return figure, text
 
 
@@ -42,7 +43,7 @@ RETRIED = {"retry/count": 4.0, "retry/gain": 1.0, "retry/improved": 2.0, "pivot/
 
 
 def test_files_repeat_and_keep_the_colours_of_the_methods(three_seeds, tmp_path):
-    found = records.load(records.find(three_seeds))
+    found = records.load(find_runs(three_seeds))
     first, second = ([p.read_bytes() for p in figures.draw("table1", found, tmp_path / name)] for name in "ab")
     assert first == second and first[0].startswith(b"%PDF")
     picture = Image.open(tmp_path / "a" / "table1.png").convert("RGB")
@@ -52,7 +53,7 @@ def test_files_repeat_and_keep_the_colours_of_the_methods(three_seeds, tmp_path)
 
 
 def test_one_file_can_be_named(three_seeds, tmp_path):
-    found = records.load(records.find(three_seeds))
+    found = records.load(find_runs(three_seeds))
     assert figures.draw("stops", found, tmp_path / "one.png") == [tmp_path / "one.png"]
     (tmp_path / "taken").write_text("")
     with pytest.raises(RunDirectoryError, match="--out"):
@@ -278,7 +279,7 @@ def test_scores_of_environments_with_other_groups_and_a_constant_answer(three_se
 
 def test_the_caption_says_tier_seeds_and_panels(three_seeds):
     write_run(three_seeds, "r3l", 7, [1] * 4, [0] * 4)
-    shown = select(records.load(records.find(three_seeds)), tables()["table1"])
+    shown = select(records.load(find_runs(three_seeds)), tables()["table1"])
     figure, _, text = FIGURES["table1"].function(shown)
     style.caption(figure, shown, text)
     said = " ".join(figure.get_supxlabel().split())
@@ -288,7 +289,7 @@ def test_the_caption_says_tier_seeds_and_panels(three_seeds):
 
 def test_own_methods_stand_after_those_of_the_table(three_seeds):
     write_run(three_seeds, "aaa_mine", 0, [1] * 4, [0] * 4)
-    shown = select(records.load(records.find(three_seeds)), tables()["table1"])
+    shown = select(records.load(find_runs(three_seeds)), tables()["table1"])
     assert list(shown.labels()) == ["zero_shot", "grpo", "r3l", "aaa_mine"]
 
 

@@ -3,58 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby
 
-from rich.table import Table
+from r3l.report.printed import plus_minus
+from r3l.report.rows import CONSTANT_ANSWER, LongRow, task_set_names
+from r3l.report.table import Cell, Column, Row, Section, Table
 
-from r3l.report.layout import plus_minus
-from r3l.report.tables import CONSTANT
-
-TEXT, INTERVALS = ("tier", "env", "group", "method", "vs paper"), ("success", "difference")
-Row = dict[str, Any]
+LEFT, INTERVALS = ("tier", "env", "group", "method", "vs paper"), ("success", "difference")
 
 
-def render(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[LongRow]) -> Table:
     """One line a row, short numbers; what is the same in all rows stands outside."""
     labels = sorted({row["tier_label"] for row in rows})
     baseline = next((row["label"] for row in rows if row["method"] == row["baseline"]), rows[0]["baseline"])
-    task_sets = sorted(
-        {f"{row['env']} {row['task_set']} ({row['task_set_sha256'][:12]})" for row in rows if row["task_set"]}
-    )
     warnings = sorted({f"; {row['task_set']}: {row['warning']}" for row in rows if row["warning"]})
-    constants = sorted({f"; {r['env']}: {r['verdict_reason']}" for r in rows if r["method"] == CONSTANT})
-    cells = [_cells(row) for row in rows]
-    reasons = {r["verdict_reason"] for r in rows if r["verdict"] == "not comparable" and r["method"] != CONSTANT}
+    constants = sorted({f"; {r['env']}: {r['verdict_reason']}" for r in rows if r["method"] == CONSTANT_ANSWER})
+    columns = list(_cells(rows[0]))
+    reasons = {r["verdict_reason"] for r in rows if r["verdict"] == "not comparable" and r["method"] != CONSTANT_ANSWER}
+    incomparable = ""
     if reasons and all(row["paper"] is None for row in rows):
-        note = f"; not comparable with the paper ({'; '.join(sorted(reasons))})"
-        cells = [{k: v for k, v in line.items() if k != "vs paper"} for line in cells]
-    else:
-        note = ""
-    shown = Table(
-        title=f"{rows[0]['table']}, tier {'; '.join(labels)}",
-        caption=f"success of the last checkpoint on {', '.join(task_sets)}; ± is the 95 % interval over training "
+        incomparable = f"; not comparable with the paper ({'; '.join(sorted(reasons))})"
+        columns.remove("vs paper")
+    note = (
+        f"success of the last checkpoint on {', '.join(task_set_names(rows))}; ± is the 95 % interval over training "
         f"seeds; difference is paired with {baseline}; unread: episodes ended by a response without a usable "
         "action; rollouts and tokens (generated, trained) are means of the training runs"
-        f"{note}{''.join([*warnings, *constants])}",
+        f"{incomparable}{''.join([*warnings, *constants])}"
     )
-    for column in cells[0]:
-        shown.add_column(column, justify="left" if column in TEXT else "right", no_wrap=column in INTERVALS)
-    for before, row, line in zip([None, *rows], rows, cells, strict=False):
-        if before and before["group"] != row["group"]:
-            shown.add_section()
-        shown.add_row(*line.values())
-    return shown
+    return Table(
+        f"{rows[0]['table']}, tier {'; '.join(labels)}",
+        [Column(name, right=name not in LEFT, no_wrap=name in INTERVALS) for name in columns],
+        [Section("", [_cells(row) for row in part]) for _, part in groupby(rows, key=lambda row: row["group"])],
+        [note],
+    )
 
 
-def _cells(row: Row) -> dict[str, str]:
-    return {
+def _cells(row: LongRow) -> Row:
+    constant = row["method"] == CONSTANT_ANSWER
+    texts = {
         "tier": row["tier"],
         "env": row["env"],
         "group": row["group"],
         "method": row["label"],
         "success": "no run" if row["mean"] is None else plus_minus(row),
-        "seeds": "" if row["method"] == CONSTANT else f"{row['seeds_done']}/{row['seeds_planned']}",
-        "episodes": "" if row["method"] == CONSTANT else str(row["episodes"]),
+        "seeds": "" if constant else f"{row['seeds_done']}/{row['seeds_planned']}",
+        "episodes": "" if constant else str(row["episodes"]),
         "difference": plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
         "unread": "" if row["parse_failure_rate"] is None else f"{row['parse_failure_rate']:.1%}",
         "rollouts": _short(row["rollouts"]),
@@ -62,9 +55,10 @@ def _cells(row: Row) -> dict[str, str]:
         "trained": _short(row["trained_tokens"]),
         "vs paper": row["verdict"] if row["paper"] is None else _against(row),
     }
+    return {name: Cell(text) for name, text in texts.items()}
 
 
-def _against(row: Row) -> str:
+def _against(row: LongRow) -> str:
     if row["paper_difference"] is None:
         return f"{row['paper']:.3f}: {row['verdict']}"
     return f"{row['paper']:.3f} ({row['paper_difference']:+.3f}): {row['verdict']}"

@@ -7,19 +7,22 @@ import shutil
 import subprocess
 
 import pytest
-from report.runs import write_run
+from report.runs import best, write_run
 from rich.console import Console
 
 from r3l.core.paths import ROOT
-from r3l.report import layout, make, records
+from r3l.report import records, tables
+from r3l.report.table.terminal import to_terminal
+from r3l.report.table.text import to_latex, to_markdown
+from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
 TABLES = plan.tables()
 
 
-def made(root, name="table1", methods=("zero_shot", "grpo", "r3l"), planned=3):
-    found = records.load(records.find(root, may_be_none=True))
-    return make.make(TABLES[name], found, methods, planned, "nano")
+def build(root, name="table1", methods=("zero_shot", "grpo", "r3l"), planned=3):
+    found = records.load(find_runs(root, may_be_none=True))
+    return tables.build(TABLES[name], found, methods, planned, "nano")
 
 
 def markdown_rows(text):
@@ -28,61 +31,61 @@ def markdown_rows(text):
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
-def test_blocks_lines_and_columns_are_the_papers(three_seeds):
-    printed = made(three_seeds).printed
-    assert list(printed.blocks) == [
+def test_sections_rows_and_columns_are_the_papers(three_seeds):
+    printed = build(three_seeds).printed
+    assert [section.title for section in printed.sections] == [
         "nano tier, ours",
         "Qwen2.5-1.5B-Instruct, paper",
         "Qwen2.5-7B-Instruct, paper",
         "Qwen3-4B, paper",
     ]
     paper = ["ALFWorld", "WebShop", "ScienceWorld", "GSM8K", "Math500", "MinervaMath", "OlympiadBench", "AMC23", "DAPO"]
-    assert printed.columns == paper
-    assert list(printed.blocks["nano tier, ours"]) == ["zero_shot", "GRPO", "R3L"]
+    assert printed.names == ["method", *paper]
+    assert list(printed.section("nano tier, ours")) == ["zero_shot", "GRPO", "R3L"]
 
 
 def test_no_cell_is_empty_and_nothing_is_invented(three_seeds, tmp_path):
-    printed = made(three_seeds).printed
-    ours = printed.blocks["nano tier, ours"]
+    printed = build(three_seeds).printed
+    ours = printed.section("nano tier, ours")
     assert ours["R3L"]["GSM8K"].text == ours["R3L"]["WebShop"].text == "0/3 seeds"
     assert "0 seeds on WebShop, ScienceWorld: nobody has run it." in printed.notes
     assert any(note.startswith("0 seeds on GSM8K") and "no such set" in note for note in printed.notes)
-    assert all(cells[c].text for lines in printed.blocks.values() for cells in lines.values() for c in printed.columns)
+    assert all(cell.text for cells in printed.cells() for cell in cells)
     write_run(tmp_path / "one", "grpo", 0, [1, 0], [0, 0])
-    ours = made(tmp_path / "one").printed.blocks["nano tier, ours"]
+    ours = build(tmp_path / "one").printed.section("nano tier, ours")
     assert (ours["GRPO"]["ALFWorld"].text, ours["R3L"]["ALFWorld"].text) == ("0.250 (1/3)", "0/3 seeds")
 
 
 def test_mean_interval_and_best(three_seeds):
     # R3L 3, 4, 5 of 8: 0.5 +- 4.3027 * 0.125 / sqrt(3) = 0.3105; GRPO 2, 3, 2 of 8; zero-shot 1 of 8
-    printed = made(three_seeds).printed
-    ours = printed.blocks["nano tier, ours"]
+    printed = build(three_seeds).printed
+    ours = printed.section("nano tier, ours")
     assert ours["R3L"]["ALFWorld"].text == "0.500 ± 0.310"
     assert ours["zero_shot"]["ALFWorld"].text == "0.125 ± 0.000"
-    assert printed.best("nano tier, ours", "ALFWorld") == {"R3L"}
-    assert printed.best("nano tier, ours", "GSM8K") == set()
-    assert printed.best("Qwen2.5-1.5B-Instruct, paper", "GSM8K") == {"Critique-GRPO"}
-    assert printed.best("Qwen3-4B, paper", "AMC23") == {"GSPO", "R3L"}  # 0.800 both
+    assert best(printed, "nano tier, ours", "ALFWorld") == {"R3L"}
+    assert best(printed, "nano tier, ours", "GSM8K") == set()
+    assert best(printed, "Qwen2.5-1.5B-Instruct, paper", "GSM8K") == {"Critique-GRPO"}
+    assert best(printed, "Qwen3-4B, paper", "AMC23") == {"GSPO", "R3L"}  # 0.800 both
 
 
 def test_incomplete_seeds_are_never_the_best(three_seeds):
-    printed = made(three_seeds, planned=5).printed
-    assert printed.blocks["nano tier, ours"]["R3L"]["ALFWorld"].text == "0.500 ± 0.310 (3/5)"
-    assert printed.best("nano tier, ours", "ALFWorld") == set()
+    printed = build(three_seeds, planned=5).printed
+    assert printed.section("nano tier, ours")["R3L"]["ALFWorld"].text == "0.500 ± 0.310 (3/5)"
+    assert best(printed, "nano tier, ours", "ALFWorld") == set()
 
 
 def test_markdown_is_a_whole_table(three_seeds):
-    text = layout.to_markdown(made(three_seeds).printed)
+    text = to_markdown(build(three_seeds).printed)
     header, rule, *rows = markdown_rows(text)
-    assert header == ["Model", "Method", *made(three_seeds).printed.columns]
+    assert header == ["Model", "Method", *build(three_seeds).printed.names[1:]]
     assert {len(row) for row in [header, rule, *rows]} == {11} and len(rows) == 3 + 3 * 7
     assert rows[2][:3] == ["", "R3L", "**0.500 ± 0.310**"]
     assert rows[5][:3] == ["", "GRPO", "0.720"]  # as printed, the last zero too
 
 
 def test_tags_and_bars_do_not_break_markdown():
-    printed = made(ROOT / "nowhere", "zero_shot").printed
-    text = layout.to_markdown(printed)
+    printed = build(ROOT / "nowhere", "zero_shot").printed
+    text = to_markdown(printed)
     assert "zero-shot (&lt;answer>)" in text and "<answer>" not in text
 
 
@@ -92,14 +95,14 @@ def test_tables_of_other_models_show_the_published_numbers_and_no_seeds(tmp_path
         ("zero_shot", 48, 1, "--prompt"),  # greedy: a seed changes nothing
         ("in_domain", 20, 3, ""),
     ):
-        found = made(tmp_path, name)
+        found = build(tmp_path, name)
         assert len(found.rows) == cells
         assert {(r["seeds_done"], r["seeds_planned"], r["mean"], r["verdict"]) for r in found.rows} == {
             (0, planned, None, "incomplete")
         }
         assert all(r["paper"] is not None and reason in r["verdict_reason"] for r in found.rows)
-        ours = [lines for block, lines in found.printed.blocks.items() if block.endswith("ours")]
-        assert {cell.text for lines in ours for cells in lines.values() for cell in cells.values()} == {
+        rows = [row for section in found.printed.sections if section.title.endswith("ours") for row in section.rows]
+        assert {cell.text for row in rows for column, cell in row.items() if column != "method"} == {
             f"0/{planned} seeds"
         }
 
@@ -107,29 +110,29 @@ def test_tables_of_other_models_show_the_published_numbers_and_no_seeds(tmp_path
 def test_a_run_of_another_model_fills_its_cell(tmp_path):
     for seed in range(3):
         write_run(tmp_path, "grpo", seed, [1, 0], [1, seed % 2], tier="paper", model="Llama-3.2-3B-Instruct")
-    found = made(tmp_path, "llama")
+    found = build(tmp_path, "llama")
     (row,) = [row for row in found.rows if row["seeds_done"]]
     # 2, 3, 2 of 4: mean 0.5833, half width 4.3027 * 0.1443 / sqrt(3) = 0.3586
     assert (row["env"], row["paper"], row["paper_difference"]) == ("alfworld", 0.521, 0.0623)
     assert row["verdict"] == "within interval"
-    block = found.printed.blocks["Llama-3.2-3B-Instruct, ours"]
+    block = found.printed.section("Llama-3.2-3B-Instruct, ours")
     assert block["GRPO"]["ALFWorld"].text == "0.583 ± 0.359" and block["R3L"]["ALFWorld"].text == "0/3 seeds"
 
 
 def test_several_measures_are_columns_and_the_cheapest_is_best(three_seeds):
-    printed = made(three_seeds, "pivot", ["r3l"]).printed
-    assert printed.columns[0] == "oracle agreement" and len(printed.columns) == 6
-    block = printed.blocks["Qwen2.5-1.5B-Instruct, paper, ScienceWorld"]
+    printed = build(three_seeds, "pivot", ["r3l"]).printed
+    assert printed.names[1] == "oracle agreement" and len(printed.names) == 7
+    block = printed.section("Qwen2.5-1.5B-Instruct, paper, ScienceWorld")
     assert list(block) == [f"R3L (step={k})" for k in (100, 200, 300, 400)]
-    assert printed.best("Qwen2.5-1.5B-Instruct, paper, ScienceWorld", "misdiagnosed") == {"R3L (step=400)"}
+    assert best(printed, "Qwen2.5-1.5B-Instruct, paper, ScienceWorld", "misdiagnosed") == {"R3L (step=400)"}
     assert block["R3L (step=100)"]["oracle agreement"].text == "0.36 [a]"
     assert "[a] within one step of the oracle." in printed.notes
-    assert printed.blocks["nano tier, ours, ALFWorld"]["R3L"]["accurate"].text == "none"
+    assert printed.section("nano tier, ours, ALFWorld")["R3L"]["accurate"].text == "none"
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "sync_interval", "group_size", "llama", "zero_shot", "pivot"])
 def test_latex_is_balanced_and_escaped(three_seeds, name):
-    text = layout.to_latex(made(three_seeds, name, TABLES[name].methods).printed)
+    text = to_latex(build(three_seeds, name, TABLES[name].methods).printed)
     body = text.split("\\midrule", 1)[1].split("\\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.endswith("\\\\")]
     assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
@@ -142,7 +145,7 @@ def test_latex_is_balanced_and_escaped(three_seeds, name):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
 @pytest.mark.parametrize("name", ["table1", "zero_shot", "pivot"])
 def test_latex_compiles_with_booktabs_alone(three_seeds, tmp_path, name):
-    made(three_seeds, name, TABLES[name].methods).write(tmp_path / "t.csv")
+    build(three_seeds, name, TABLES[name].methods).write(tmp_path / "t.csv")
     document = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{t}\end{document}"
     (tmp_path / "main.tex").write_text(document)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
@@ -150,9 +153,9 @@ def test_latex_compiles_with_booktabs_alone(three_seeds, tmp_path, name):
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_terminal_shows_blocks_and_notes(three_seeds):
+def test_terminal_shows_sections_and_notes(three_seeds):
     console = Console(width=200, record=True)
-    console.print(layout.to_terminal(made(three_seeds).printed))
+    console.print(to_terminal(build(three_seeds).printed))
     text = console.export_text()
     assert "nano tier, ours" in text and "0.500 ± 0.310" in text and "Critique-GRPO" in text
     assert "average reward with partial credit; elsewhere, and ours, success" in " ".join(text.split())
@@ -160,6 +163,6 @@ def test_terminal_shows_blocks_and_notes(three_seeds):
 
 def test_all_three_files_are_written_and_repeatable(three_seeds, tmp_path):
     for folder in ("a", "b"):
-        made(three_seeds).write(tmp_path / folder / "t.csv")
+        build(three_seeds).write(tmp_path / folder / "t.csv")
     for suffix in ("csv", "tex", "md"):
         assert (tmp_path / "a" / f"t.{suffix}").read_bytes() == (tmp_path / "b" / f"t.{suffix}").read_bytes()

@@ -5,16 +5,20 @@ import json
 import math
 
 import pytest
-from report.runs import write_run
+from report.runs import best, write_run
 from rich.console import Console
 
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.report import details, layout, records, tables
+from r3l.report import printed, records, score_details
+from r3l.report.rows import write_csv
+from r3l.report.scores import score_rows
+from r3l.report.table.terminal import to_terminal
+from r3l.runs.places import find_runs
 
 
 def rows_of(root, planned=3):
-    found = records.load(records.find(root))
-    return tables.scores_table(found, ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
+    found = records.load(find_runs(root))
+    return score_rows(found, ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
 
 
 def pick(rows, method, group):
@@ -93,8 +97,8 @@ def test_rates_and_budget(three_seeds):
 
 def test_csv_is_whole_and_repeatable(three_seeds, tmp_path):
     one, two = tmp_path / "one.csv", tmp_path / "sub" / "two.csv"
-    tables.write_csv(rows_of(three_seeds), one)
-    tables.write_csv(rows_of(three_seeds), two)
+    write_csv(rows_of(three_seeds), one)
+    write_csv(rows_of(three_seeds), two)
     assert one.read_bytes() == two.read_bytes()
     with one.open(newline="") as file:
         read = list(csv.DictReader(file))
@@ -105,12 +109,12 @@ def test_csv_is_whole_and_repeatable(three_seeds, tmp_path):
 def test_csv_into_a_file_as_folder_is_a_typed_error(three_seeds, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirectoryError, match="--out"):
-        tables.write_csv(rows_of(three_seeds), tmp_path / "file" / "t.csv")
+        write_csv(rows_of(three_seeds), tmp_path / "file" / "t.csv")
 
 
 def test_terminal_table_names_tier_and_panel(three_seeds):
     console = Console(width=220, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(details.render(rows_of(three_seeds)))
+    console.print(to_terminal(score_details.table(rows_of(three_seeds))))
     text = console.export_text()
     assert "not comparable with the paper (nano tier" in " ".join(text.split())
     assert "nano (test)" in text and "abababababab" in text and "0.750 ± 0.621" in text
@@ -124,7 +128,7 @@ def test_a_panels_caution_stands_under_the_table(three_seeds):
     rows = rows_of(three_seeds)
     assert {row["warning"] for row in rows} == {"seen in training"}
     console = Console(width=200, record=True)
-    console.print(details.render(rows))
+    console.print(to_terminal(score_details.table(rows)))
     assert "nano/test: seen in training" in " ".join(console.export_text().split())
 
 
@@ -136,43 +140,47 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
             "success": {"all": 0.25, "easy": 0.0, "hard": 0.5},
         }
         path.write_text(json.dumps(content))
-    rows = [row for row in rows_of(three_seeds) if row["method"] == "constant"]
+    rows = [row for row in rows_of(three_seeds) if row["method"] == "constant_answer_baseline"]
     assert [(row["group"], row["mean"], row["low"], row["provenance"]) for row in rows] == [
-        ("easy", 0.0, None, "constant"),
-        ("hard", 0.5, None, "constant"),
-        ("all", 0.25, None, "constant"),
+        ("easy", 0.0, None, "constant_answer_baseline"),
+        ("hard", 0.5, None, "constant_answer_baseline"),
+        ("all", 0.25, None, "constant_answer_baseline"),
     ]
     write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
     console = Console(width=240, record=True)
-    console.print(details.render(rows_of(three_seeds)))
+    console.print(to_terminal(score_details.table(rows_of(three_seeds))))
     assert "alfworld: the answer is always infeasible" in " ".join(console.export_text().split())
-    printed = layout.lay_out("T", rows_of(three_seeds), [], [])
-    ours = printed.blocks["nano tier, ours"]
-    assert [cell.text for cell in ours["Constant answer"].values()] == ["0.250", "none"]  # webshop has none
-    assert "Constant answer" not in printed.best("nano tier, ours", "ALFWorld")
-    assert "ALFWorld: the answer is always infeasible." in printed.notes
+    table = printed.table("T", rows_of(three_seeds), [], [])
+    ours = table.section("nano tier, ours")
+    assert [cell.text for cell in ours["Constant answer"].values()] == [
+        "Constant answer",
+        "0.250",
+        "none",
+    ]  # webshop has none
+    assert "Constant answer" not in best(table, "nano tier, ours", "ALFWorld")
+    assert "ALFWorld: the answer is always infeasible." in table.notes
 
 
 def test_mixed_panels_are_refused(three_seeds):
     path = three_seeds / "nano/alfworld/nano/r3l/seed2/evaluation.json"
     path.write_text(path.read_text().replace("ab" * 32, "cd" * 32))
     with pytest.raises(DataError, match="one task set"):
-        records.load(records.find(three_seeds))
+        records.load(find_runs(three_seeds))
 
 
 def test_torn_episodes_are_refused(three_seeds):
     path = three_seeds / "nano/alfworld/nano/r3l/seed2/episodes.jsonl"
     path.write_text("\n".join(path.read_text().splitlines()[:-1]))
     with pytest.raises(DataError, match="7 episodes"):
-        records.load(records.find(three_seeds))
+        records.load(find_runs(three_seeds))
 
 
 def test_nothing_found_says_what_to_run(tmp_path):
     with pytest.raises(DataError, match="make table1"):
-        records.find(tmp_path)
+        find_runs(tmp_path)
 
 
 def test_renamed_directories_are_not_runs(three_seeds):
     folder = three_seeds / "nano/alfworld/nano/r3l/seed2"
     folder.rename(folder.with_name("seed2.0123abcd"))
-    assert len(records.find(three_seeds)) == 8
+    assert len(find_runs(three_seeds)) == 8

@@ -8,10 +8,11 @@ import pytest
 
 from r3l.core.errors import DataError
 from r3l.core.paths import STORED
-from r3l.report import records, stored
+from r3l.evaluation import stored
 from r3l.runs.files import read_jsonl
+from r3l.runs.places import find_runs
 
-PATHS = [*records.find(STORED), *records.find(STORED / "smol" / "cpu")]
+PATHS = [*find_runs(STORED), *find_runs(STORED / "smol" / "cpu")]
 
 
 @pytest.fixture

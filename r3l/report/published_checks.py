@@ -6,14 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.table import Table
 
 from r3l.report.published import Published, Quantity
-
-Row = dict[str, Any]
+from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table
+from r3l.report.table.model import table
 
 
 def nearest_count(value: Decimal, n: int) -> int:
@@ -42,22 +39,22 @@ def standard_error(value: Decimal, n: int) -> float:
 
 def conflicts(rows: Sequence[Published]) -> dict[Quantity, list[Published]]:
     """Quantities that were published with different values, and all their rows."""
-    found: dict[Quantity, list[Published]] = defaultdict(list)
+    by_quantity: dict[Quantity, list[Published]] = defaultdict(list)
     for row in rows:
-        found[row.quantity].append(row)
-    return {quantity: same for quantity, same in found.items() if len({row.value for row in same}) > 1}
+        by_quantity[row.quantity].append(row)
+    return {quantity: same for quantity, same in by_quantity.items() if len({row.value for row in same}) > 1}
 
 
-def audit(rows: Sequence[Published], against: Sequence[Published] | None = None) -> list[Row]:
+def check(rows: Sequence[Published], against: Sequence[Published] | None = None) -> list[LongRow]:
     """``rows`` with their checks; conflicts are looked for in ``against``, by default the same rows.
 
     ``is_count`` is None where the number is no share of tasks that are solved or not, or their number is not stated.
     """
     known = conflicts(rows if against is None else against)
-    return [_audit(row, known.get(row.quantity, [])) for row in rows]
+    return [_check(row, known.get(row.quantity, [])) for row in rows]
 
 
-def _audit(row: Published, same: Sequence[Published]) -> Row:
+def _check(row: Published, same: Sequence[Published]) -> LongRow:
     counted = row.n is not None and row.unit == "share" and row.metric != "reward"
     return {
         **row.model_dump(exclude={"source", "source_kind", "note"}),
@@ -80,7 +77,7 @@ def _values(same: Sequence[Published]) -> str:
     return "; ".join(f"{value} ({', '.join(sorted(names))})" for value, names in sorted(tables.items()))
 
 
-def summary(rows: Sequence[Row]) -> dict[str, int]:
+def summary(rows: Sequence[LongRow]) -> dict[str, int]:
     """Counts over audited rows; a quantity in conflict counts once however often it was published."""
     quantities = ("backbone", "benchmark", "method", "setting", "metric")
     return {
@@ -92,36 +89,44 @@ def summary(rows: Sequence[Row]) -> dict[str, int]:
     }
 
 
-def render(rows: Sequence[Row]) -> RenderableType:
-    """For a terminal: every cell, then the counts a table and in all."""
-    shown = Table(
-        title="Published numbers",
-        caption="k/n: whether a pass over the stated n tasks can give the printed digits, rounded or truncated; "
+def checks_table(rows: Sequence[LongRow]) -> Table:
+    """Every cell."""
+    cells = [_cells(row) for row in rows]
+    return table(
+        "Published numbers",
+        [Column(name, right=name in ("value", "k/n", "error")) for name in cells[0]],
+        cells,
+        "k/n: whether a pass over the stated n tasks can give the printed digits, rounded or truncated; "
         "error: binomial standard error of such a pass, for rewards with partial credit at most that",
     )
-    for column in ("table", "backbone", "benchmark", "method", "metric", "value", "k/n", "error", "conflict", "source"):
-        shown.add_column(column, justify="right" if column in ("value", "k/n", "error") else "left")
-    for row in rows:
-        label = f"{row['method']} ({row['setting']})" if row["setting"] else row["method"]
-        place = (row["table"], row["backbone"], row["benchmark"], label, row["metric"], row["value"])
-        error = "" if row["standard_error"] is None else f"{row['standard_error']:.3f}"
-        shown.add_row(*place, _verdict(row), error, row["conflict"] or "", row["source_kind"])
-    sources = sorted({f"{row['source_kind']}: {row['source']}" for row in rows})
-    return Group(shown, _counts(rows), "Sources\n" + "\n".join(sources))
 
 
-def _verdict(row: Row) -> str:
-    if row["is_count"] is None:
-        return ""
-    return str(row["nearest"]) if row["is_count"] else f"not {row['nearest']}"
+def _cells(row: LongRow) -> Row:
+    texts = {key: row[key] for key in ("table", "backbone", "benchmark", "method", "metric", "value")}
+    texts["method"] += f" ({row['setting']})" if row["setting"] else ""
+    texts["k/n"] = "" if row["is_count"] is None else f"{'' if row['is_count'] else 'not '}{row['nearest']}"
+    texts["error"] = "" if row["standard_error"] is None else f"{row['standard_error']:.3f}"
+    texts |= {"conflict": row["conflict"] or "", "source": row["source_kind"]}
+    return {name: Cell(text) for name, text in texts.items()}
 
 
-def _counts(rows: Sequence[Row]) -> Table:
-    shown = Table(title="Summary", caption="quantities in conflict: published with different values, each counted once")
+def summary_table(rows: Sequence[LongRow]) -> Table:
+    """The counts of each table and of all."""
     tables = list(dict.fromkeys(row["table"] for row in rows))
     parts = {name: [row for row in rows if row["table"] == name] for name in tables} | {"all": rows}
-    for column in ("table", *(key.replace("_", " ") for key in summary(rows))):
-        shown.add_column(column, justify="left" if column == "table" else "right")
-    for name, part in parts.items():
-        shown.add_row(name, *map(str, summary(part).values()))
-    return shown
+    counts = {name: _counts(part) for name, part in parts.items()}
+    return table(
+        "Summary",
+        [Column("table"), *(Column(name, right=True) for name in counts["all"])],
+        [{"table": Cell(name)} | cells for name, cells in counts.items()],
+        "quantities in conflict: published with different values, each counted once",
+    )
+
+
+def _counts(rows: Sequence[LongRow]) -> Row:
+    return {key.replace("_", " "): Cell(str(count)) for key, count in summary(rows).items()}
+
+
+def sources(rows: Sequence[LongRow]) -> list[str]:
+    """Where the numbers stand."""
+    return sorted({f"{row['source_kind']}: {row['source']}" for row in rows})

@@ -1,44 +1,27 @@
-"""The tables of the HTML report: rows of r3l.report.tables, budget and options, and counts of runs, cell by cell."""
+"""The tables of the HTML report: rows of scores, budget and options, and counts of runs, cell by cell."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from r3l.config import EnvConfig, load, variant
+from r3l.config import variant
 from r3l.report import budget, options
+from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
+from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table
+from r3l.report.table.model import table
 from r3l.runs.metrics import members
 
-Row = Mapping[str, Any]
+ENVIRONMENT = Column("environment", filter="")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What a table shows, what it sorts by (None: the text), and what hovering says."""
-
-    text: str
-    value: float | None = None
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A sortable table; ``filters`` are columns that a reader may narrow to one value: {column: value at first}."""
-
-    title: str
-    note: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    filters: Mapping[str, str]
-
-
-def scores(rows: Sequence[Row]) -> Grid:
-    """A table of r3l.report.tables; without the columns about the paper where nothing is comparable with it."""
-    columns: dict[str, Callable[[Row], Cell]] = {
+def scores(rows: Sequence[LongRow]) -> Table:
+    """A table of r3l.report.scores; without the columns about the paper where nothing is comparable with it."""
+    cells: dict[str, Callable[[LongRow], Cell]] = {
         "environment": lambda row: Cell(env_label(row["env"])),
         "tasks": lambda row: Cell(row["group"]),
         "method": lambda row: Cell(row["label"], title=row["method"]),
@@ -54,27 +37,27 @@ def scores(rows: Sequence[Row]) -> Grid:
         "trained": lambda row: _number(row["trained_tokens"]),
     }
     if any(row["paper"] is not None for row in rows):
-        columns["paper"] = lambda row: _number(row["paper"])
-        columns["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
-    cells = [[make(row) for make in columns.values()] for row in rows]
-    return Grid(rows[0]["table"], "", list(columns), cells, {"environment": "", "tasks": "all"})
+        cells["paper"] = lambda row: _number(row["paper"])
+        cells["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
+    columns = [ENVIRONMENT, Column("tasks", filter="all"), *map(Column, list(cells)[2:])]
+    return table(rows[0]["table"], columns, [{name: of(row) for name, of in cells.items()} for row in rows])
 
 
-def budgets(records: Sequence[Record]) -> Grid:
+def budgets(records: Sequence[Record]) -> Table:
     """Budget parity, all columns of r3l.report.budget that are not empty everywhere."""
-    rows = budget.table(records)
+    rows = budget.budget_rows(records)
     known = ("tier", "env", "model", "method", "label")
     numbers = [key for key in rows[0] if key not in known and any(row[key] is not None for row in rows)]
     cells = [
-        [Cell(env_label(row["env"])), Cell(row["label"], title=row["method"]), *(_number(row[key]) for key in numbers)]
+        {"environment": Cell(env_label(row["env"])), "method": Cell(row["label"], title=row["method"])}
+        | {key.replace("_", " "): _number(row[key]) for key in numbers}
         for row in rows
     ]
     note = "Training only, means over seeds; relative_generated is against the cheapest method of the environment."
-    columns = ["environment", "method", *(key.replace("_", " ") for key in numbers)]
-    return Grid("Budget parity", note, columns, cells, {"environment": ""})
+    return table("Budget parity", [ENVIRONMENT, *map(Column, list(cells[0])[1:])], cells, note)
 
 
-def endings(records: Sequence[Record]) -> list[Grid]:
+def endings(records: Sequence[Record]) -> list[Table]:
     """How episodes ended, which reflections were of no use, and what was dropped: counts by reason."""
     return [
         _counts(
@@ -93,11 +76,11 @@ def endings(records: Sequence[Record]) -> list[Grid]:
             "Reflections and critiques",
             "Unusable ones by reason; no retry follows those.",
             records,
-            _reviews,
+            _reflections,
         ),
         _counts(
             "Dropped in training",
-            "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no reviewer; "
+            "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no critic; "
             "workers: lost with what they played, which was played again.",
             records,
             lambda record: members(record.result["budget"], "dropped"),
@@ -106,61 +89,53 @@ def endings(records: Sequence[Record]) -> list[Grid]:
     ]
 
 
-def settings(records: Sequence[Record], manifests: Sequence[Row | None]) -> Grid:
+def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> Table:
     """What each method ran under: its parent and what it changes there, its profile and what differs from ``paper``.
 
     Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
     """
     known = {row["method"]: row for tier in {r["tier"] for r in records} for row in options.methods(tier)}
     meanings = {row["option"]: row["meaning"] for row in options.options()}
-    found: dict[tuple[str, ...], dict[str, Cell]] = {}
+    rows: dict[tuple[str, ...], Row] = {}
     for record, manifest in zip(records, manifests, strict=True):
         if manifest is None:
             continue
         method = known.get(variant(record["method"])[0], {"settings": {}, "extends": None})
         own, paper = manifest["run"]["method_settings"], _as_json(method["settings"])
         parent = known[method["extends"]] if method["extends"] else None
-        but = _difference(_as_json(parent["settings"]), own) if parent else {}
+        but = options.changed(_as_json(parent["settings"]), own) if parent else {}
         shown = {
             "method": Cell(record["method_label"], title=record["method"]),
             "as": Cell(parent["label"] if parent else ""),
             "but": _changes(but, meanings),
             "profile": Cell(manifest["run"]["profile"]),
-            "otherwise than paper": _changes(_difference(paper, own), meanings),
-            "engine": Cell(_pairs(manifest["run"]["env_settings"].get("options") or {})),
+            "otherwise than paper": _changes(options.changed(paper, own), meanings),
+            "engine": Cell(options.lines(manifest["run"]["env_settings"].get("options") or {})),
         }
-        row = found.setdefault(tuple(cell.text for cell in shown.values()), {"environment": Cell(""), **shown})
+        row = rows.setdefault(tuple(cell.text for cell in shown.values()), {"environment": Cell(""), **shown})
         environments = dict.fromkeys([*filter(None, row["environment"].text.split(", ")), env_label(record["env"])])
         row["environment"] = Cell(", ".join(environments))
     note = "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
     columns = ["environment", "method", "as", "but", "profile", "otherwise than paper", "engine"]
-    return Grid("In force", note, columns, [[row[c] for c in columns] for row in found.values()], {})
+    return table("In force", list(map(Column, columns)), list(rows.values()), note)
 
 
-def _difference(base: Row, other: Row) -> dict[str, Any]:
-    return {key: value for key, value in other.items() if base.get(key) != value}
+def _changes(values: LongRow, meanings: Mapping[str, str]) -> Cell:
+    return Cell(options.lines(values), title="\n".join(f"{key}: {meanings.get(key, '')}" for key in values))
 
 
-def _changes(values: Row, meanings: Mapping[str, str]) -> Cell:
-    return Cell(_pairs(values), title="\n".join(f"{key}: {meanings.get(key, '')}" for key in values))
-
-
-def _as_json(values: Row) -> dict[str, Any]:
+def _as_json(values: LongRow) -> dict[str, Any]:
     """As a manifest has them: lists for tuples."""
     content: dict[str, Any] = json.loads(json.dumps(values))
     return content
 
 
-def all_options() -> Grid:
+def all_options() -> Table:
     """Every option of every method, in one line."""
     rows = options.options()
-    cells = [[Cell(str(value)) for value in row.values()] for row in rows]
-    return Grid("Every option", "Letters and numbers are ids of our audit of the release.", list(rows[0]), cells, {})
-
-
-def env_label(env: str) -> str:
-    """An environment's name in prose."""
-    return load("envs", env, EnvConfig).label
+    cells = [{name: Cell(str(value)) for name, value in row.items()} for row in rows]
+    note = "Letters and numbers are ids of our audit of the release."
+    return table("Every option", list(map(Column, rows[0])), cells, note)
 
 
 def _counts(
@@ -169,7 +144,7 @@ def _counts(
     records: Sequence[Record],
     count: Callable[[Record], Mapping[str, float]],
     shares: bool = True,
-) -> Grid:
+) -> Table:
     """A row a method and environment, a column a reason, the commonest first; seeds are added up."""
     rows: list[tuple[Record, int, Counter[str]]] = []
     for bench in sorted({record.bench for record in records}):
@@ -183,12 +158,16 @@ def _counts(
         together.update(total)
     reasons = [reason for reason, number in together.most_common() if number]
     cells = [
-        [Cell(env_label(first["env"])), Cell(first["method_label"], title=first["method"]), _number(seeds)]
-        + [_count(total[reason], sum(total.values()), shares) for reason in reasons]
+        {
+            "environment": Cell(env_label(first["env"])),
+            "method": Cell(first["method_label"], title=first["method"]),
+            "seeds": _number(seeds),
+        }
+        | {reason: _count(total[reason], sum(total.values()), shares) for reason in reasons}
         for first, seeds, total in rows
         if sum(total.values())
     ]
-    return Grid(title, note, ["environment", "method", "seeds", *reasons], cells, {"environment": ""})
+    return table(title, [ENVIRONMENT, *map(Column, ("method", "seeds", *reasons))], cells, note)
 
 
 def _count(number: float, total: float, shares: bool) -> Cell:
@@ -200,8 +179,8 @@ def _count(number: float, total: float, shares: bool) -> Cell:
     return Cell(f"{share:.1%}" if share >= 0.0005 else "< 0.1%", share, f"{number:,.0f} of {total:,.0f}")
 
 
-def _reviews(record: Record) -> dict[str, float]:
-    """Reviews by what became of them; each is counted once."""
+def _reflections(record: Record) -> dict[str, float]:
+    """Reflections and critiques by what became of them; each is counted once."""
     counts = record.result["budget"]
     unusable = {key: number for key, number in counts.items() if "/invalid/" in key}
     spoilt = counts.get("critique/not_json", 0) + sum(n for key, n in unusable.items() if key.startswith("critique/"))
@@ -214,7 +193,7 @@ def _reviews(record: Record) -> dict[str, float]:
     }
 
 
-def _interval(row: Row, prefix: str) -> Cell:
+def _interval(row: LongRow, prefix: str) -> Cell:
     mean, low, high = (row[f"{prefix}{key}"] for key in ("mean", "low", "high"))
     if mean is None:
         return Cell("")
@@ -234,11 +213,3 @@ def _number(value: float | None) -> Cell:
 
 def _share(value: float | None) -> Cell:
     return Cell("") if value is None else Cell(f"{value:.1%}", value)
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    return "\n".join(f"{key}: {_plain(value)}" for key, value in values.items())
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) or "nothing" if isinstance(value, list | tuple) else str(value)

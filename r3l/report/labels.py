@@ -1,0 +1,16 @@
+"""What environments and methods are called in print."""
+
+from __future__ import annotations
+
+from r3l.config import EnvConfig, load, load_method, names, variant
+
+
+def env_label(env: str) -> str:
+    """Of an environment; a benchmark that is none of ours keeps its name."""
+    return load("envs", env, EnvConfig).label if env in names("envs") else env
+
+
+def method_label(method: str) -> str:
+    """Of a method or variant, as its runs have it."""
+    name, changes = variant(method)
+    return load_method(name).label + (f" ({', '.join(changes)})" if changes else "")

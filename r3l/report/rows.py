@@ -1,0 +1,43 @@
+"""The long form of a table: one row a number, a dict by column. It is what CSV files hold and JSON prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from r3l.evaluation.statistics import Interval
+from r3l.report.table.text import to_csv
+from r3l.runs.files import writable, write_text_atomic
+
+LongRow = dict[str, Any]  # None: what does not exist
+DIGITS = 4
+CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL = "constant_answer_baseline", "Constant answer"  # in place of a method
+INTERVAL = ("mean", "low", "high", "interval")
+
+
+def rounded(value: float | None) -> float | None:
+    """As tables store numbers."""
+    return None if value is None else round(float(value), DIGITS)
+
+
+def interval_columns(interval: Interval, prefix: str = "") -> LongRow:
+    """The columns INTERVAL of an interval."""
+    values = (rounded(interval.mean), rounded(interval.low), rounded(interval.high), interval.kind)
+    return {f"{prefix}{key}": value for key, value in zip(INTERVAL, values, strict=True)}
+
+
+def task_set_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """``ENV NAME (hash)`` of each task set that the rows were measured on."""
+    return sorted({f"{r['env']} {r['task_set']} ({r['task_set_sha256'][:12]})" for r in rows if r.get("task_set")})
+
+
+def write_csv(rows: Sequence[LongRow], out: Path) -> None:
+    """Atomic; raises RunDirectoryError naming the file where it cannot be written."""
+    write_text(to_csv(rows), out)
+
+
+def write_text(text: str, out: Path) -> None:
+    """Atomic; raises RunDirectoryError naming the file where it cannot be written."""
+    with writable(out):
+        write_text_atomic(out, text)

@@ -1,0 +1,53 @@
+"""The state of a grid of runs, as a table: methods by environments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from r3l.report.table import Cell, Column, Table
+from r3l.report.table.model import table
+from r3l.workflow.status import MEANINGS, State, Status
+
+
+def status_table(statuses: Sequence[Status]) -> Table:
+    """Methods by environments, with the seeds that are done and what the others do; what is left below."""
+    envs = list(dict.fromkeys(status.run.env for status in statuses))
+    rows = []
+    for method in dict.fromkeys(status.run.method for status in statuses):
+        own = [status for status in statuses if status.run.method == method]
+        cells = {env: Cell(_text([status for status in own if status.run.env == env])) for env in envs}
+        rows.append({"method": Cell(method)} | cells)
+    title = f"{_count(statuses, State.DONE)} of {len(statuses)} runs done"
+    return table(title, list(map(Column, ("method", *envs))), rows, summary(statuses))
+
+
+def _text(statuses: Sequence[Status]) -> str:
+    """``3 of 5``, then what the others do."""
+    if not statuses:
+        return ""
+    others = Counter(_phrase(status) for status in statuses if status.state is not State.DONE)
+    text = ", ".join(f"{n} {phrase}" if n > 1 else phrase for phrase, n in others.items())
+    return f"{_count(statuses, State.DONE)} of {len(statuses)}" + (f"; {text}" if text else "")
+
+
+def _phrase(status: Status) -> str:
+    if status.state in (State.RUNNING, State.STOPPED, State.FAILED) and status.planned:
+        return f"{status.state} at {status.steps}/{status.planned}"
+    return status.state
+
+
+def summary(statuses: Sequence[Status]) -> str:
+    """What the states mean and how much work is left."""
+    counts = {state: _count(statuses, state) for state in State}
+    states = [f"{n} {state} ({MEANINGS[state]})" for state, n in counts.items() if n]
+    unknown = sum(status.seconds_left is None for status in statuses)
+    minutes = sum(status.seconds_left or 0 for status in statuses) / 60
+    time = f"about {minutes:.0f} minutes of one core left" if minutes else "nothing left" if not unknown else ""
+    if unknown:
+        time += f"{'; ' if time else ''}{unknown} runs of unknown length"
+    return f"{'; '.join(states)}. Training: {time}"
+
+
+def _count(statuses: Sequence[Status], state: State) -> int:
+    return sum(status.state is state for status in statuses)
