@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
-from r3l.bench.engines import HEADLINE, Script, alone, machine, play, spread
+from r3l.bench.engines import Played, Script, alone, machine, play, spread, timed
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError
 from r3l.core.task import Task
@@ -27,7 +26,6 @@ from r3l.envs.alfworld.official import OfficialEnvironment
 from r3l.envs.alfworld.task_sets import tasks as tasks_of
 from r3l.envs.alfworld.translate import installed_versions
 
-T = TypeVar("T")
 TARGETS = {"start": 30.0, "step": 50.0, "restore": 100.0}  # how many times faster we mean to be
 PIVOT = 20  # the step that is returned to
 _AFTER_RESTORE = 10  # steps replayed after the return
@@ -76,9 +74,8 @@ def bench(games: Sequence[Task], steps: int, seed: int, restarts: int = 20) -> d
             if ours != theirs
         ]
     official.close()
-    ours = alone(_ours, scripts)
     return {
-        **{name: ours[name] for name in HEADLINE},
+        **alone(_ours, scripts).headline,
         "games": len(games),
         "task_set_sha256": ids_sha256(task.id for task in games),
         "seed": seed,
@@ -98,7 +95,7 @@ def bench(games: Sequence[Task], steps: int, seed: int, restarts: int = 20) -> d
     }
 
 
-def _ours(scripts: list[Script]) -> dict[str, Any]:
+def _ours(scripts: list[Script]) -> Played:
     return play(AlfworldEngine, scripts)
 
 
@@ -112,18 +109,18 @@ def _play(
 ) -> tuple[list[tuple[str, Observation, Observation]], bool]:
     """One game on both sides: (action, ours, theirs) per observation, and whether restoring was exact."""
     engine = _prepared(task, times)
-    seconds, ours = _timed(lambda: engine.reset(task))
+    seconds, ours = timed(lambda: engine.reset(task))
     times.ours["start"].append(seconds)
-    seconds, theirs = _timed(lambda: official.reset(task))
+    seconds, theirs = timed(lambda: official.reset(task))
     times.official["start"].append(seconds)
     pairs = [("", ours, theirs)]
     mark: Any = None
     walkthrough = list(task.payload.get("walkthrough", ()))
     for step in range(max(len(walkthrough) + steps, PIVOT)):
         action = walkthrough[step] if step < len(walkthrough) else _choose(ours, step, rng)
-        seconds, ours = _timed(lambda act=action: engine.step(act))  # type: ignore[misc]
+        seconds, ours = timed(lambda act=action: engine.step(act))  # type: ignore[misc]
         times.ours["step"].append(seconds)
-        seconds, theirs = _timed(lambda act=action: official.step(act))  # type: ignore[misc]
+        seconds, theirs = timed(lambda act=action: official.step(act))  # type: ignore[misc]
         times.official["step"].append(seconds)
         pairs.append((action, ours, theirs))
         if step + 1 == PIVOT:
@@ -131,7 +128,7 @@ def _play(
     exact = _return(engine, mark, pairs, times)
     if replays is not None:
         actions = [action for action, _, _ in pairs[1 : PIVOT + 1]]
-        seconds, theirs = _timed(lambda: replays.restart(actions))
+        seconds, theirs = timed(lambda: replays.restart(actions))
         times.official["restore"].append(seconds)
         exact = exact and theirs == pairs[PIVOT][1]
     engine.close()
@@ -141,7 +138,7 @@ def _play(
 def _prepared(task: Task, times: _Times) -> AlfworldEngine:
     """An open engine with the task translated but not loaded; the translation is timed if it was needed."""
     engine = AlfworldEngine()
-    seconds, fresh = _timed(lambda: engine.prepare(task))
+    seconds, fresh = timed(lambda: engine.prepare(task))
     if fresh:
         times.first.append(seconds)
     return engine
@@ -157,17 +154,11 @@ def _return(
     engine: AlfworldEngine, mark: Any, pairs: list[tuple[str, Observation, Observation]], times: _Times
 ) -> bool:
     """Restore the mark, then play on as before: True where every observation is the recorded one."""
-    seconds, now = _timed(lambda: engine.restore(mark))
+    seconds, now = timed(lambda: engine.restore(mark))
     times.ours["restore"].append(seconds)
     recorded = pairs[PIVOT : PIVOT + 1 + _AFTER_RESTORE]
     again = [now] + [engine.step(action) for action, _, _ in recorded[1:]]
     return again == [ours for _, ours, _ in recorded]
-
-
-def _timed(call: Callable[[], T]) -> tuple[float, T]:
-    start = perf_counter()
-    result = call()
-    return perf_counter() - start, result
 
 
 def _compare(ours: list[float], official: list[float], target: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import resolve_name
@@ -31,6 +32,26 @@ BENCHES = {  # what measures the engine of an environment, by its name in r3l.en
 }
 HEADLINE = ("steps_per_s", "reset_ms", "step_ms", "rss_mb")
 Script = tuple[Task, Sequence[str]]  # a task and the actions to play in it
+Outcome = tuple[float, bool, bool]  # reward, done, success of an observation
+
+
+@dataclass(frozen=True)
+class Played:
+    """What playing scripts took.
+
+    ``headline``: in the words of ``HEADLINE``. ``open_s``: seconds of opening the engines. ``children``: number,
+    threads, resident and unshared megabytes of the processes that the engines started.
+    """
+
+    headline: dict[str, float]
+    open_s: float
+    outcomes: list[Outcome]
+    children: dict[str, float]
+
+    def report(self) -> dict[str, Any]:
+        """For a report; of the outcomes their number."""
+        counted = {"open_s": self.open_s, "observations": len(self.outcomes), "children": self.children}
+        return {**self.headline, **counted}
 
 
 def bench_of(environment: str) -> Callable[..., dict[str, Any]]:
@@ -57,18 +78,21 @@ def alone(call: Callable[..., T], *arguments: Any) -> T:
         return pool.apply(call, arguments)
 
 
-def play(create: Callable[[], Any], scripts: Sequence[Script], engines: int = 1) -> dict[str, Any]:
-    """Play ``scripts`` on so many engines, which advance in turn; for ``alone``, since it measures this process.
+def timed(call: Callable[[], T]) -> tuple[float, T]:
+    """Seconds that ``call`` took, and what it returned."""
+    began = perf_counter()
+    result = call()
+    return perf_counter() - began, result
 
-    Returns the headline, seconds of opening the engines, ``outcomes`` (reward, done, success of every observation),
-    and ``children``: number, threads, resident and unshared megabytes of the processes that the engines started.
-    """
+
+def play(create: Callable[[], Any], scripts: Sequence[Script], engines: int = 1) -> Played:
+    """Play ``scripts`` on so many engines, which advance in turn; for ``alone``, since it measures this process."""
     began = perf_counter()
     opened = [create() for _ in range(engines)]
     opened[0].reset(scripts[0][0])  # what is imported or started with the first task is part of opening
     open_s = perf_counter() - began
     starting = stepping = 0.0
-    outcomes: list[tuple[float, bool, bool]] = []
+    outcomes: list[Outcome] = []
     for first in range(0, len(scripts), engines):
         batch = list(zip(opened, scripts[first : first + engines], strict=False))
         began = perf_counter()
@@ -78,19 +102,12 @@ def play(create: Callable[[], Any], scripts: Sequence[Script], engines: int = 1)
         for turn in range(max(len(actions) for _, (_, actions) in batch)):
             outcomes += [_outcome(engine.step(actions[turn])) for engine, (_, actions) in batch if turn < len(actions)]
         stepping += perf_counter() - began
-    processes = _children()
+    children = _children()
     for engine in opened:
         engine.close()
-    steps = len(outcomes) - len(scripts)
-    return {
-        **headline(
-            len(scripts), starting, steps, stepping, psutil.Process().memory_info().rss / 1e6 + processes["rss_mb"]
-        ),
-        "open_s": open_s,
-        "observations": len(outcomes),
-        "outcomes": outcomes,
-        "children": processes,
-    }
+    resident = psutil.Process().memory_info().rss / 1e6 + children["rss_mb"]
+    words = headline(len(scripts), starting, len(outcomes) - len(scripts), stepping, resident)
+    return Played(words, open_s, outcomes, children)
 
 
 def headline(resets: int, starting: float, steps: int, stepping: float, rss_mb: float) -> dict[str, float]:
@@ -110,16 +127,16 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _outcome(now: Observation) -> tuple[float, bool, bool]:
+def _outcome(now: Observation) -> Outcome:
     return now.reward, now.done, now.success
 
 
 def _children() -> dict[str, float]:
-    found = psutil.Process().children(recursive=True)
-    sizes = [process.memory_full_info() for process in found]
+    processes = psutil.Process().children(recursive=True)
+    sizes = [process.memory_full_info() for process in processes]
     return {
-        "processes": len(found),
-        "threads": sum(process.num_threads() for process in found),
+        "processes": len(processes),
+        "threads": sum(process.num_threads() for process in processes),
         "rss_mb": sum(size.rss for size in sizes) / 1e6,
         "uss_mb": sum(size.uss for size in sizes) / 1e6,
     }

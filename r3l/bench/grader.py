@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from r3l.bench.engines import machine
+from r3l.bench.engines import machine, timed
 from r3l.core.seeds import generator
 from r3l.envs.math import grader
 from r3l.envs.math.datasets import load
@@ -46,7 +46,7 @@ _SHAPES = (
 def hostile(count: int, seed: int = 0) -> list[str]:
     """``count`` strings that a model might, by accident or not, put into its box; deep and long ones among them."""
     rng = generator(seed, "hostile")
-    made = []
+    strings = []
     for k in range(count):
         number = int(rng.integers(2, 1_000))
         text = _SHAPES[k % len(_SHAPES)].replace("N", str(number))
@@ -55,8 +55,8 @@ def hostile(count: int, seed: int = 0) -> list[str]:
             text = "\\sqrt{" * depth + text + "}" * depth
         elif k % 11 == 0:
             text = "+".join([text] * int(rng.integers(2, 80)))
-        made.append(text)
-    return made
+        strings.append(text)
+    return strings
 
 
 def run(
@@ -84,16 +84,10 @@ def _twice(
     call: Callable[[], list[MathGrade]], count: int, forget: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
     forget()
-    (cold, found), (warm, _) = _timed(call), _timed(call)
+    (cold, verdicts), (warm, _) = timed(call), timed(call)
     speed = {"answers_per_s": count / cold, "answers_per_s_warm": count / warm}
-    by = dict(sorted(Counter(v.by or v.status for v in found).items()))
-    return speed | {"correct": sum(v.correct for v in found), "by": by}
-
-
-def _timed(call: Callable[[], list[MathGrade]]) -> tuple[float, list[MathGrade]]:
-    began = time.perf_counter()
-    found = call()
-    return time.perf_counter() - began, found
+    by = dict(sorted(Counter(v.by or v.status for v in verdicts).items()))
+    return speed | {"correct": sum(v.correct for v in verdicts), "by": by}
 
 
 def _hostile_report(workers: int, deadline: float, strings: Sequence[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.bench.engines import HEADLINE, Script, alone, machine, play, spread
+from r3l.bench.engines import Played, Script, alone, machine, play, spread
 from r3l.core.task import Task
 from r3l.envs.math.arithmetic import solution
 from r3l.envs.math.engine import create
@@ -14,14 +14,13 @@ from r3l.envs.math.task_sets import tasks as tasks_of
 
 def run(task_set: str, *, tasks: int = 0, seed: int = 0) -> dict[str, Any]:
     """Play the worked solutions of so many tasks of ``task_set`` (0: all). Called by ``r3l bench env``."""
-    chosen = spread(tasks_of(task_set), tasks)
-    found = alone(_play, [(task, _lines(task)) for task in chosen])
-    outcomes = found.pop("outcomes")
+    problems = spread(tasks_of(task_set), tasks)
+    played = alone(_play, [(task, _lines(task)) for task in problems])
     return {
-        **{name: found[name] for name in HEADLINE},
-        "tasks": len(chosen),
+        **played.headline,
+        "tasks": len(problems),
         "seed": seed,
-        "solved": sum(bool(success) for _, _, success in outcomes),
+        "solved": sum(bool(success) for _, _, success in played.outcomes),
         "machine": machine(),
     }
 
@@ -31,5 +30,5 @@ def _lines(task: Task) -> list[str]:
     return solution(task) if "operations" in task.payload else [f"\\boxed{{{task.payload['answer']}}}"]
 
 
-def _play(scripts: list[Script]) -> dict[str, Any]:
+def _play(scripts: list[Script]) -> Played:
     return play(lambda: create(MathOptions()), scripts)

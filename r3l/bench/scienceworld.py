@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from r3l.bench.engines import HEADLINE, Script, alone, machine, play, spread
+from r3l.bench.engines import Played, Script, alone, machine, play, spread
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
@@ -40,25 +40,25 @@ def bench(tasks: Sequence[Task], steps: int, seed: int, envs: int = 8) -> dict[s
     java = find_java()
     scripts = alone(_scripts, list(tasks), steps, seed)
     ours, official = alone(_ours, scripts, envs), alone(_official, scripts, envs)
-    agree = sum(a == b for a, b in zip(ours.pop("outcomes"), official.pop("outcomes"), strict=True))
+    agree = sum(a == b for a, b in zip(ours.outcomes, official.outcomes, strict=True))
     ratios = {
-        "memory": official["children"]["rss_mb"] / ours["children"]["rss_mb"],
-        "throughput": ours["steps_per_s"] / official["steps_per_s"],
+        "memory": official.children["rss_mb"] / ours.children["rss_mb"],
+        "throughput": ours.headline["steps_per_s"] / official.headline["steps_per_s"],
     }
     return {
-        **{name: ours[name] for name in HEADLINE},
+        **ours.headline,
         **{
             name: {"ratio": ratios[name], "target": TARGETS[name], "met": ratios[name] >= TARGETS[name]}
             for name in ratios
         },
-        "scores_and_endings": {"compared": ours["observations"], "equal": agree},
+        "scores_and_endings": {"compared": len(ours.outcomes), "equal": agree},
         "envs": envs,
         "tasks": len(tasks),
         "tasks_sha256": sha256_of(tasks),
         "random_steps": steps,
         "seed": seed,
-        "ours": ours,
-        "official": official,
+        "ours": ours.report(),
+        "official": official.report(),
         "versions": {"java": java.version, "scienceworld": version("scienceworld")},
         "machine": machine(),
     }
@@ -68,7 +68,7 @@ def _scripts(tasks: list[Task], steps: int, seed: int) -> list[Script]:
     from r3l.envs.scienceworld.engine import ScienceWorldEngine
 
     engine = ScienceWorldEngine()
-    found: list[Script] = []
+    scripts: list[Script] = []
     for task in tasks:
         rng = generator("bench", seed, task.id)
         actions = list(task.payload.get("solution", ()))
@@ -79,17 +79,17 @@ def _scripts(tasks: list[Task], steps: int, seed: int) -> list[Script]:
             valid = engine.valid_actions()
             actions.append(valid[int(rng.integers(len(valid)))])
             engine.step(actions[-1])
-        found.append((task, actions))
-    return found
+        scripts.append((task, actions))
+    return scripts
 
 
-def _ours(scripts: list[Script], envs: int) -> dict[str, Any]:
+def _ours(scripts: list[Script], envs: int) -> Played:
     from r3l.envs.scienceworld.engine import ScienceWorldEngine
 
     return play(ScienceWorldEngine, scripts, envs)
 
 
-def _official(scripts: list[Script], envs: int) -> dict[str, Any]:
+def _official(scripts: list[Script], envs: int) -> Played:
     from r3l.envs.scienceworld.official import OfficialEnvironment
 
     return play(OfficialEnvironment, scripts, envs)

@@ -1,6 +1,6 @@
 """What a full-size shop costs: one catalogue on disk shared by workers, against the original's in-memory copies.
 
-``bench`` plays random customers on a task_set's tasks and proves that every snapshot restores and every replay repeats.
+``bench`` plays random customers on tasks and proves that every snapshot restores and every replay repeats.
 ``bench_full`` builds a synthetic catalogue of full size, serves sessions from worker processes, and measures memory
 and latencies. Memory is /proc's: RSS counts a shared page once for every process, PSS once in all. The original's copy
 is its loading, done on files of growing size in fresh processes: the line through the resident sizes is extrapolated.
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from r3l.bench.engines import HEADLINE, Script, alone, headline, machine, play, spread
+from r3l.bench.engines import Played, Script, alone, headline, machine, play, spread, timed
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
@@ -63,10 +63,10 @@ def run(
     workers. Called by ``r3l bench env``, which offers the keywords. Raises ConfigError for a mixture of the two.
     """
     full = {"--sessions": sessions, "--workers": workers, "--folder": folder}
-    given = [name for name, value in full.items() if value is not None]
+    misplaced = [name for name, value in full.items() if value is not None]
     if products is None:
-        if given:
-            raise ConfigError(f"{given[0]} belongs to the bench of a full-size catalogue; add --products N")
+        if misplaced:
+            raise ConfigError(f"{misplaced[0]} belongs to the bench of a full-size catalogue; add --products N")
         return bench(spread(tasks_of(task_set), tasks or 0), steps or 15, seed)
     if tasks is not None:
         raise ConfigError("--tasks belongs to the bench of a task set; leave it out, or leave out --products")
@@ -93,9 +93,8 @@ def bench(tasks: Sequence[Task], steps: int, seed: int) -> dict[str, Any]:
             again = [_timed(times, "restore", engine.restore, mark), *map(engine.step, actions[pivot:])]
             compared += len(again)
             different += sum(one != other for one, other in zip(again, seen[pivot:], strict=True))
-    ours = alone(_ours, scripts)
     return {
-        **{name: ours[name] for name in HEADLINE},
+        **alone(_ours, scripts).headline,
         "tasks": len(tasks),
         "seed": seed,
         "identity": {"observations_compared": compared, "different": different},
@@ -141,15 +140,15 @@ def bench_full(products: int, sessions: int, workers: int, steps: int, seed: int
     }
 
 
-def _ours(scripts: list[Script]) -> dict[str, Any]:
+def _ours(scripts: list[Script]) -> Played:
     return play(WebshopEngine, scripts)
 
 
 def _headline(times: Times, workers: int, total_bytes: int) -> dict[str, float]:
     """All workers together: they play side by side, so that a second of each is one second."""
     starts, steps = times["reset"], [value for name, values in times.items() if name != "reset" for value in values]
-    found = headline(len(starts), sum(starts), len(steps), sum(steps), total_bytes / 1e6)
-    return found | {"steps_per_s": workers * found["steps_per_s"]}
+    one = headline(len(starts), sum(starts), len(steps), sum(steps), total_bytes / 1e6)
+    return one | {"steps_per_s": workers * one["steps_per_s"]}
 
 
 def _samples(products: int) -> tuple[int, ...]:
@@ -217,8 +216,8 @@ def _worker(folder: Path, sessions: int, steps: int, seed: int, pipe: Connection
 
 def memory_of() -> dict[str, int]:
     """This process's resident bytes: all, its fair share of shared pages, and private ones (Linux)."""
-    found = psutil.Process().memory_full_info()
-    return {"rss_bytes": found.rss, "pss_bytes": found.pss, "private_bytes": found.uss}
+    memory = psutil.Process().memory_full_info()
+    return {"rss_bytes": memory.rss, "pss_bytes": memory.pss, "private_bytes": memory.uss}
 
 
 def _copy_size(products: int, seed: int) -> dict[str, int]:
@@ -273,9 +272,8 @@ def _bench_task(catalogue: str, goal: int) -> Task:
 
 
 def _timed(times: Times, name: str, call: Any, *arguments: Any) -> Any:
-    began = perf_counter()
-    result = call(*arguments)
-    times[name].append(perf_counter() - began)
+    seconds, result = timed(lambda: call(*arguments))
+    times[name].append(seconds)
     return result
 
 

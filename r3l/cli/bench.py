@@ -42,15 +42,15 @@ def bench_env(
     from r3l.workflow.task_sets import env_settings
 
     bench = bench_of(environment_of(env).name)
-    own = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
-    own |= {"sessions": sessions, "workers": workers, "folder": folder}
-    given = {name: value for name, value in own.items() if value is not None}
-    _belong(env, given, inspect.signature(bench).parameters)
-    report = bench(env_settings(tier, env).test_task_set, seed=seed, **given)
-    _kept(report, out, as_json)
+    options = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
+    options |= {"sessions": sessions, "workers": workers, "folder": folder}
+    options = {name: value for name, value in options.items() if value is not None}
+    _check_options(env, options, inspect.signature(bench).parameters)
+    report = bench(env_settings(tier, env).test_task_set, seed=seed, **options)
+    _print_and_write(report, out, as_json)
 
 
-def _kept(report: dict[str, Any], out: Path | None, as_json: bool) -> None:
+def _print_and_write(report: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Write a report to ``out``, if given, and print it; what took an hour is shown even where it cannot be kept."""
     from r3l.runs.files import writable, write_json_atomic
 
@@ -84,7 +84,7 @@ def bench_rollout(
     from r3l.bench import rollout as bench
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
-    _kept(bench.bench_rollout(run, tasks, repeats, _arms(arms, bench.ARMS)), out, as_json)
+    _print_and_write(bench.bench_rollout(run, tasks, repeats, _arms(arms, bench.ARMS)), out, as_json)
 
 
 def _arms(given: str, known: Sequence[Arm]) -> list[Arm]:
@@ -118,7 +118,7 @@ def bench_train(
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
     report = bench.bench_train(run, tasks, group, length, repeats)
-    _kept(report, out, as_json)
+    _print_and_write(report, out, as_json)
 
 
 def bench_grader(
@@ -136,13 +136,13 @@ def bench_grader(
     from r3l.bench import grader
 
     report = grader.run(workers, count, items, seed)
-    _kept(report, out, as_json)
+    _print_and_write(report, out, as_json)
 
 
-def _belong(env: str, given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+def _check_options(env: str, options: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
     """Raises ConfigError for an option that is not among the keywords of an environment's function."""
     known = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    for name in given:
+    for name in options:
         if name not in known:
             raise ConfigError(
                 f"r3l bench env {env} has no option --{name}; it has --{', --'.join(known)}. Remove --{name}"
