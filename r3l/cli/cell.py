@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from r3l.cli.common import AsJson, print_result
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, did_you_mean
 from r3l.core.paths import STORED_MODELS, checkout
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ def parse(name: str) -> Run:
 
 def _check_model(model: str) -> None:
     """Raises ConfigError for a name that no model here has; hub ids are left to the loader."""
-    from r3l.config import hint, names
+    from r3l.config import names
 
     known = sorted({*names("models"), *(path.name for path in STORED_MODELS.iterdir())})
     if "/" not in model and model not in known:
         raise ConfigError(
-            f"there is no stored model {model!r}; known: {', '.join(known)}{hint(model, known)}; others are named "
-            "by their hub id, such as Qwen/Qwen2.5-1.5B-Instruct"
+            f"there is no stored model {model!r}; known: {', '.join(known)}{did_you_mean(model, known)}; others are "
+            "named by their hub id, such as Qwen/Qwen2.5-1.5B-Instruct"
         )
 
 
@@ -95,12 +95,10 @@ def _model(run: Run) -> dict[str, str]:
 
 
 def _profile(name: str) -> str:
-    from r3l.config import hint
-
     profiles = checkout() / "profiles"
     known = sorted(path.parent.name for path in profiles.glob("*/config.yaml"))
     if name not in known:
-        raise ConfigError(f"there is no profile {name!r}; known: {', '.join(known)}{hint(name, known)}")
+        raise ConfigError(f"there is no profile {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
     return os.path.relpath(profiles / name)
 
 

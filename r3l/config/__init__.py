@@ -5,7 +5,7 @@ value carries its source: each file has a ``sources`` map from key to where the 
 """
 
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
-from r3l.config.files import Strict, folders, hint, load, names, validate
+from r3l.config.files import Strict, folders, load, names, validate
 from r3l.config.method import MethodConfig, load_method
 from r3l.config.model import ArchitectureConfig, ClusterConfig, ModelConfig, PackagedConfig, find_model, model_label
 from r3l.config.profile import PROFILES
@@ -38,7 +38,6 @@ __all__ = [
     "folders",
     "gpu_cluster",
     "hashed",
-    "hint",
     "load",
     "load_method",
     "locate",

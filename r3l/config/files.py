@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core import paths
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, did_you_mean
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: seven times as fast, and a grid reads thousands
 
@@ -43,7 +42,9 @@ def load(kind: str, name: str, model: type[M]) -> M:
     """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`)."""
     path = next((p for folder in folders(kind) if (p := folder / f"{name}.yaml").is_file()), None)
     if path is None:
-        raise ConfigError(f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{hint(name, names(kind))}")
+        raise ConfigError(
+            f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{did_you_mean(name, names(kind))}"
+        )
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:
@@ -64,7 +65,7 @@ def explain(model: type[BaseModel], error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         known = _known_keys(model, error["loc"][:-1])
-        return f"unknown key {key!r}{hint(str(error['loc'][-1]), known)}; remove it or correct it"
+        return f"unknown key {key!r}{did_you_mean(str(error['loc'][-1]), known)}; remove it or correct it"
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
     return f"key {key!r} has value {error['input']!r}: {error['msg'].lower()}"
@@ -78,9 +79,3 @@ def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
             return []
         model = annotation
     return list(model.model_fields)
-
-
-def hint(word: str, known: list[str]) -> str:
-    """`` (did you mean ...?)``, or nothing where no known word is close."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
