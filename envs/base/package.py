@@ -19,9 +19,9 @@ from r3l.core.task import Task
 from r3l.envs.base.options import OptionsT, read_options
 
 if TYPE_CHECKING:
+    from r3l.core.benchmark import Benchmark
     from r3l.core.demonstration import Demonstration
     from r3l.envs.scripted.demonstrations import ErrorRates
-    from r3l.evaluation.benchmarks import Benchmark
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator
 from r3l.envs.math.options import MathOptions
 
 if TYPE_CHECKING:
-    from r3l.evaluation.benchmarks import Benchmark
+    from r3l.core.benchmark import Benchmark
 
 
 class Math(EnvironmentPackage[MathOptions]):

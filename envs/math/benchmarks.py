@@ -14,13 +14,13 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal, get_args
 
+from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.envs.math import datasets
 from r3l.envs.math.grading import Grader
 from r3l.envs.math.released import check_in_actor
 from r3l.envs.single_answer.extraction import boxed, extract
-from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply
 
 ProtocolName = Literal["standard", "r3l_released"]
 Prompt = Literal["boxed", "tags"]
@@ -36,7 +36,7 @@ _ANSWER_LINE = re.compile(r"^\s*Answer:\s*(.+)$", re.MULTILINE)
 
 
 class MathBenchmark:
-    """See ``r3l.evaluation.benchmarks.Benchmark``. Close it, or use it as a context manager: it has grading processes.
+    """See ``r3l.core.benchmark.Benchmark``. Close it, or use it as a context manager: it has grading processes.
 
     ``prompt`` is of ``standard``: how the answer is asked for. ``data`` is the folder of problem sets.
     """

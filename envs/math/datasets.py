@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.files import read_json
 from r3l.envs.math.cleaning import Report, clean
 from r3l.envs.single_answer.extraction import boxed
-from r3l.runs.files import read_json
 
 FOLDER = "R3L_MATH"  # environment variable that names a folder with the data files
 HERE = Path(__file__).resolve().parent

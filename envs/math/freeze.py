@@ -10,9 +10,9 @@ import json
 import sys
 from pathlib import Path
 
+from r3l.core.files import write_text_atomic
 from r3l.envs.math import datasets
 from r3l.envs.math.cleaning import clean, key_of
-from r3l.runs.files import write_text_atomic
 
 PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
 

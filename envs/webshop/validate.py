@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
+from r3l.core.progress import tracked
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
 from r3l.envs.base.task_sets import commit, summary
@@ -14,7 +15,6 @@ from r3l.envs.webshop.definitions import ENV, definition
 from r3l.envs.webshop.demonstrations import DEMONSTRATOR
 from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.task_sets import catalogue, regenerate
-from r3l.runs.progress import tracked
 
 _TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)
 

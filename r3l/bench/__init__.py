@@ -1,2 +1,1 @@
-"""Speed and memory: of environment engines, rollouts, training, the grader. May import everything but report and
-cli."""
+"""Speed and memory of engines, rollouts, training, the grader. May import all but workflow, report and cli."""

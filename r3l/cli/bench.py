@@ -52,7 +52,7 @@ def bench_env(
 
 def _print_and_write(report: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Write a report to ``out``, if given, and print it; what took an hour is shown even where it cannot be kept."""
-    from r3l.runs.files import writable, write_json_atomic
+    from r3l.core.files import writable, write_json_atomic
 
     try:
         if out:

@@ -83,10 +83,10 @@ def compare(
 
     Example: `r3l compare raft --env alfworld --seeds 0,1,2`
     """
+    from r3l.core.files import writable, write_json_atomic
     from r3l.report import compare as comparison
     from r3l.report import records
     from r3l.report.table.terminal import to_terminal
-    from r3l.runs.files import writable, write_json_atomic
     from r3l.runs.places import find_runs
     from r3l.workflow import plan
 

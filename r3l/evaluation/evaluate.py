@@ -14,22 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, validate
+from r3l.core.files import append_jsonl, read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
+from r3l.core.progress import progress
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.local.session import Session, open_session
-from r3l.runs.files import (
-    append_jsonl,
-    locked,
-    read_json,
-    read_jsonl,
-    rewrite_jsonl,
-    write_json_atomic,
-    write_text_atomic,
-)
 from r3l.runs.manifest import describe_task_set
 from r3l.runs.metrics import GENERATED_TOKENS
-from r3l.runs.progress import progress
+from r3l.runs.run_dir import locked
 
 PLAYED = "episodes.played.jsonl"  # in a run directory while its evaluation is under way
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from r3l.core.benchmark import Reply
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Completion, Sampling
 from r3l.core.seeds import Address
-from r3l.evaluation.benchmarks import Reply
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import cast_parameters, compute_dtype, device_of

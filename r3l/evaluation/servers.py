@@ -16,10 +16,10 @@ import httpx2
 from tenacity import Retrying, before_sleep_log, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 from tenacity.wait import wait_base
 
+from r3l.core.benchmark import Reply
 from r3l.core.environment import Message
 from r3l.core.errors import R3LError
 from r3l.core.seeds import Address, seed_of
-from r3l.evaluation.benchmarks import Reply
 
 log = logging.getLogger(__name__)
 KEY = "OPENAI_API_KEY"  # environment variable with the key, for servers that ask for one

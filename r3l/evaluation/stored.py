@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
+from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.evaluate import scores
 from r3l.runs import trajectory_log as trajectories
-from r3l.runs.files import read_json, read_jsonl
 from r3l.runs.metrics import totals
 from r3l.runs.result import final_scores
 

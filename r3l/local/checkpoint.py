@@ -15,10 +15,10 @@ from transformers.utils import logging as transformers_logging
 
 from r3l.config import find_model, locate, names
 from r3l.core.errors import CheckpointError
+from r3l.core.files import write_json_atomic
 from r3l.core.paths import STORED_MODELS
 from r3l.core.render import load_tokenizer
 from r3l.local.trainer import Trainer
-from r3l.runs.files import write_json_atomic
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"

@@ -17,6 +17,7 @@ from typing import Any
 
 from r3l.config import Run, build_method, locate, start_of
 from r3l.core.batching import TrajectoryRow, rows_of
+from r3l.core.files import append_jsonl, write_json_atomic
 from r3l.core.method import Method
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step
@@ -27,11 +28,11 @@ from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import step_metrics, trajectory_log
-from r3l.runs.files import METRICS, append_jsonl, forget_after, locked, write_json_atomic
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.recorder import recording
 from r3l.runs.result import result
+from r3l.runs.run_dir import METRICS, forget_after, locked
 
 log = logging.getLogger(__name__)
 Metrics = dict[str, float]

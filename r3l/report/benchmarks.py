@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
+from r3l.core.files import read_json
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import verdict
@@ -16,7 +17,6 @@ from r3l.report.rows import LongRow, interval_columns, rounded
 from r3l.report.scores import COLUMNS, missing
 from r3l.report.table import Cell, Column, Row, Table
 from r3l.report.table.model import table
-from r3l.runs.files import read_json
 
 PROTOCOL, RULE = "standard", "strict"  # one attempt; the answer in the form that was asked for
 Key = tuple[str, str, str]  # model, set, prompt

@@ -11,12 +11,12 @@ from typing import Any
 
 from r3l.config import hashed
 from r3l.core.errors import DataError
+from r3l.core.files import read_json
 from r3l.evaluation import statistics
 from r3l.report.records import Record, by_method, groups, scores_S_T
 from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Row, Table
 from r3l.report.table.model import table
-from r3l.runs.files import read_json
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
 ALPHA = 0.05

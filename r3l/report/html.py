@@ -13,12 +13,12 @@ from pathlib import Path
 from markupsafe import Markup
 
 from r3l.core.errors import DataError
+from r3l.core.files import read_json
 from r3l.report import html_tables, tables, trajectories
 from r3l.report.labels import env_label
 from r3l.report.records import Record
 from r3l.report.rows import LongRow, write_text
 from r3l.report.table.html import TEMPLATES
-from r3l.runs.files import read_json
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
 

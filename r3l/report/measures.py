@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from r3l.core.errors import ConfigError
+from r3l.core.files import read_json
 from r3l.evaluation import statistics
 from r3l.report import verdict
 from r3l.report.labels import env_label, method_label
@@ -16,7 +17,6 @@ from r3l.report.published import Reference
 from r3l.report.records import Bench, Record, by_method
 from r3l.report.rows import INTERVAL, LongRow, interval_columns
 from r3l.report.scores import nowhere
-from r3l.runs.files import read_json
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 
 Unit = Literal["share", "turns", "tokens", "s"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r3l.core.errors import DataError
-from r3l.runs.files import read_json, read_jsonl
+from r3l.core.files import read_json, read_jsonl
 
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model

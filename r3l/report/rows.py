@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from r3l.core.files import writable, write_text_atomic
 from r3l.evaluation.statistics import Interval
 from r3l.report.table.text import to_csv
-from r3l.runs.files import writable, write_text_atomic
 
 LongRow = dict[str, Any]  # None: what does not exist
 DIGITS = 4

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from r3l.runs.files import read_jsonl
+from r3l.core.files import read_jsonl
 from r3l.runs.trajectory_log import FILE
 
 Line = dict[str, Any]

@@ -1,2 +1,1 @@
-"""What a run leaves and holds while it runs: files, manifest, metrics, logs, locks, signals. May import core and
-config."""
+"""What a run leaves: directory, manifest, metrics, logs; GPU locks and preemption. May import core, config."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError
-from r3l.runs.files import METRICS, read_json, read_jsonl
+from r3l.core.files import read_json, read_jsonl
+from r3l.runs.run_dir import METRICS
 
 PROJECT = "r3l"
 Metrics = Mapping[str, float]

@@ -7,14 +7,11 @@ import platform
 import subprocess
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, environment_of
 from r3l.core.paths import ROOT, is_checkout
-from r3l.runs.files import read_json
 
-MANIFEST = "manifest.json"
 PACKAGES = (
     "torch",
     "transformers",
@@ -39,26 +36,6 @@ def manifest(run: Run) -> dict[str, Any]:
         "hardware": hardware(),
         "commit": commit(),
     }
-
-
-def recorded_fingerprint(run_dir: Path) -> str | None:
-    """The fingerprint of the run that a directory holds; None where it holds none."""
-    path = run_dir / MANIFEST
-    return str(read_json(path)["fingerprint"]) if path.is_file() else None
-
-
-def set_aside(run_dir: Path, fingerprint: str) -> Path | None:
-    """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
-    recorded = recorded_fingerprint(run_dir)
-    if recorded in (None, fingerprint):
-        return None
-    target = run_dir.with_name(f"{run_dir.name}.{recorded}")
-    number = 1
-    while target.exists():
-        number += 1
-        target = run_dir.with_name(f"{run_dir.name}.{recorded}.{number}")
-    run_dir.rename(target)
-    return target
 
 
 def describe_task_set(env: str, task_set: str) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from r3l.config import Run
-from r3l.runs.files import METRICS, append_jsonl
+from r3l.core.files import append_jsonl
+from r3l.core.progress import progress
 from r3l.runs.loggers import open_loggers
 from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS, step_seconds
-from r3l.runs.progress import progress
+from r3l.runs.run_dir import METRICS
 
 Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run
-from r3l.runs.files import METRICS, read_jsonl, sha256_of
+from r3l.core.files import read_jsonl, sha256_of
+from r3l.runs.run_dir import METRICS
 
 FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
 
+from r3l.core.progress import tracked
 from r3l.envs.registry import find_environment
-from r3l.runs.progress import tracked
 from r3l.sft.examples import Part, documents_of
 from r3l.sft.recipe import SFTConfig, SFTPhase
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError
-from r3l.runs.files import read_json, sha256_of, write_json_atomic
+from r3l.core.files import read_json, sha256_of, write_json_atomic
 from r3l.runs.manifest import versions
 
 SOURCE = "source.json"

@@ -17,10 +17,10 @@ import torch
 
 from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
+from r3l.core.progress import progress
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.local.trainer import Trainer
-from r3l.runs.progress import progress
 from r3l.sft import demonstrations
 from r3l.sft.examples import SFTExample, render
 from r3l.sft.recipe import SFTConfig, SFTPhase, load_config

@@ -1,1 +1,1 @@
-"""The trinity engine: methods of this package run by unmodified Trinity-RFT (docs/trinity.md)."""
+"""The trinity engine: methods of this package run by unmodified Trinity-RFT (docs/trinity.md). May import local."""

@@ -14,10 +14,10 @@ from trinity.common.experience import Experience
 from r3l.config import Run, build_method, locate, validate
 from r3l.core.batching import TrajectoryRow, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError
+from r3l.core.files import append_jsonl
 from r3l.core.render import load_tokenizer
 from r3l.runs import step_metrics
 from r3l.runs import trajectory_log as trajectories
-from r3l.runs.files import append_jsonl
 from r3l.trinity.experience import Explored, training_batch, unpack
 
 

@@ -16,23 +16,15 @@ from typing import Any, Protocol
 
 from r3l.config import Run, gpu_cluster
 from r3l.core.errors import CheckpointError, EngineError
+from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
 from r3l.local import checkpoint
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log as trajectories
-from r3l.runs.files import (
-    METRICS,
-    forget_after,
-    locked,
-    read_json,
-    read_jsonl,
-    rewrite_jsonl,
-    write_json_atomic,
-    write_text_atomic,
-)
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.recorder import Record, recording
 from r3l.runs.result import result
+from r3l.runs.run_dir import METRICS, forget_after, locked
 from r3l.trinity import job as jobs
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray

@@ -1,1 +1,1 @@
-"""The plan of a grid: cells, jobs, resources, status, doctor. May import everything but report and cli."""
+"""The plan of a grid: runs, jobs, resources, status, doctor. May import all but report and cli."""

@@ -10,9 +10,9 @@ import pytest
 from cluster.plugin import sbatch_line
 
 from r3l.config import resolve
+from r3l.core.files import read_jsonl
 from r3l.core.paths import ROOT
 from r3l.local.engine import train
-from r3l.runs.files import read_jsonl
 from r3l.workflow.resources import ResourceRequest
 
 pytestmark = pytest.mark.slow

@@ -5,6 +5,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from r3l.cli.schemas import schemas
 from r3l.config import (
     PROFILES,
     ClusterConfig,
@@ -20,7 +21,6 @@ from r3l.config import (
     validate,
 )
 from r3l.config.resolution import method_class
-from r3l.config.schemas import schemas
 from r3l.config.tier import EvaluationConfig, SamplingConfig
 from r3l.core import paths
 from r3l.core.errors import ConfigError

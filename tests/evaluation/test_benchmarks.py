@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, EngineError, RunDirectoryError
-from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply, evaluate_sets, scores
+from r3l.evaluation.benchmarks import evaluate_sets, scores
 from r3l.report.benchmarks import scores_table
 
 

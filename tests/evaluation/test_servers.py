@@ -4,9 +4,9 @@ import pytest
 from chat_server import completion, serving
 from tenacity import wait_none
 
+from r3l.core.benchmark import Reply
 from r3l.core.environment import Message
 from r3l.core.seeds import seed_of
-from r3l.evaluation.benchmarks import Reply
 from r3l.evaluation.servers import ATTEMPTS, Server, ServerError
 
 DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]

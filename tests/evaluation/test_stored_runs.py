@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from r3l.core.errors import DataError
+from r3l.core.files import read_jsonl
 from r3l.core.paths import STORED
 from r3l.evaluation import stored
-from r3l.runs.files import read_jsonl
 from r3l.runs.places import find_runs
 
 PATHS = [*find_runs(STORED), *find_runs(STORED / "smol" / "cpu")]

@@ -14,12 +14,13 @@ import pytest
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, RunDirectoryError
+from r3l.core.files import read_jsonl
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local.engine import train
 from r3l.runs import trajectory_log as trajectories
-from r3l.runs.files import locked, read_jsonl
 from r3l.runs.metrics import base_success
 from r3l.runs.preemption import Preempted
+from r3l.runs.run_dir import locked
 
 SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=1", "threads=1"]
 

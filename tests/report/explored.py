@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from conftest import make_trajectory, make_turn
 
+from r3l.core.files import append_jsonl
 from r3l.core.trajectory import Group
 from r3l.runs import trajectory_log as trajectories
-from r3l.runs.files import append_jsonl
 
 HOSTILE = "</script><script>document.body.dataset.broken = 1</script><img src=x onerror=alert(1)> & 'é'"
 MASKED, TRAINED = 4, 8  # sampled tokens of the explored group by hand, see attempt()

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
 from r3l.core.environment import Message
 from r3l.core.errors import DataError
-from r3l.evaluation.benchmarks import BenchmarkItem, Grade, Grading, Reply, evaluate_sets
+from r3l.evaluation.benchmarks import evaluate_sets
 from r3l.report import benchmarks, tables
 from r3l.runs.places import find_benchmark_runs, find_runs
 from r3l.workflow import plan

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.files import read_jsonl
 from r3l.core.paths import ROOT
 from r3l.report import html as report
 from r3l.report import html_tables, records
 from r3l.report.trajectories import pack, unpack
-from r3l.runs.files import read_jsonl
 from r3l.runs.places import find_runs
 from r3l.runs.trajectory_log import FILE
 

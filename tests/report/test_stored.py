@@ -4,9 +4,9 @@ import csv
 
 import pytest
 
+from r3l.core.files import read_json, read_jsonl
 from r3l.core.paths import ROOT
 from r3l.report import budget, records, tables
-from r3l.runs.files import read_json, read_jsonl
 from r3l.runs.metrics import base_success
 from r3l.runs.places import find_runs
 from r3l.workflow import plan

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 import pytest
 
 from r3l.core.errors import ConfigError
+from r3l.core.files import append_jsonl, read_jsonl
 from r3l.core.paths import STORED
 from r3l.runs import loggers
-from r3l.runs.files import append_jsonl, read_jsonl
 from r3l.runs.places import find_runs
 
 RUN = next(path.parent for path in find_runs(STORED) if path.parent.parent.name == "r3l")

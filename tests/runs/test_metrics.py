@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from r3l.config import resolve
+from r3l.core.files import read_jsonl
 from r3l.local.engine import train
-from r3l.runs.files import read_jsonl
 from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from r3l.core.files import read_jsonl
 from r3l.core.paths import ROOT
-from r3l.runs.files import read_jsonl
 from r3l.runs.preemption import EXIT_CODE
 from r3l.trinity.processes import Environment
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from r3l.cli import app
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, ConfigError
+from r3l.core.files import append_jsonl, read_jsonl
 from r3l.core.paths import ROOT
 from r3l.core.task import tasks_of_step
 from r3l.envs.registry import find_environment
-from r3l.runs.files import append_jsonl, read_jsonl
 from r3l.trinity import job
 from r3l.trinity.engine import make_whole, metrics_of, train
 from r3l.trinity.job import reported, set_back

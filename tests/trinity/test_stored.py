@@ -2,9 +2,9 @@
 
 import pytest
 
+from r3l.core.files import read_jsonl
 from r3l.core.paths import STORED
 from r3l.evaluation import stored
-from r3l.runs.files import read_jsonl
 
 CELL = "nano/alfworld/nano/r3l"
 LOCAL = STORED / CELL / "seed0"

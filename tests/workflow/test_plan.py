@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -15,7 +14,6 @@ import yaml
 
 from r3l.core.errors import ConfigError
 from r3l.core.paths import ROOT
-from r3l.runs.manifest import set_aside
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
@@ -206,17 +204,3 @@ def test_options_are_quoted_for_the_shell():
 def test_unknown_keys_are_errors():
     with pytest.raises(ConfigError, match="did you mean 'methods'"):
         plan.load(content(method=["grpo"]))
-
-
-def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path):
-    for expected in ("seed0.old", "seed0.old.2"):
-        run_dir = tmp_path / "seed0"
-        run_dir.mkdir()
-        (run_dir / "manifest.json").write_text(json.dumps({"fingerprint": "old"}))
-        assert set_aside(run_dir, "old") is None
-        assert set_aside(run_dir, "new") == tmp_path / expected
-        assert not run_dir.exists() and (tmp_path / expected / "manifest.json").is_file()
-
-
-def test_nothing_is_set_aside_where_nothing_is(tmp_path):
-    assert set_aside(tmp_path / "seed0", "new") is None

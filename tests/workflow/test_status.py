@@ -7,7 +7,7 @@ from filelock import FileLock
 
 from r3l.core.errors import RunDirectoryError
 from r3l.report.status import status_table, summary
-from r3l.runs.files import locked
+from r3l.runs.run_dir import locked
 from r3l.workflow import plan, status
 
 STEPS = {"seconds/collect": 3.0, "seconds/train": 1.0}

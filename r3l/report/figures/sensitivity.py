@@ -9,13 +9,13 @@ import numpy as np
 
 from r3l.config import variant
 from r3l.core.errors import DataError
+from r3l.core.files import read_json
 from r3l.evaluation.statistics import t_interval, wilson_interval
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.palette import look
 from r3l.report.figures.series import BAND_FROM
 from r3l.report.records import Record
-from r3l.runs.files import read_json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r3l.core.files import writable
 from r3l.report.figures.data import Shown
 from r3l.report.figures.palette import ABLATIONS, METHODS, look
-from r3l.runs.files import writable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

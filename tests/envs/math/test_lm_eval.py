@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from r3l.core.benchmark import Reply
 from r3l.envs.math.benchmarks import MathBenchmark
-from r3l.evaluation.benchmarks import Reply
 
 pytest.importorskip("lm_eval", reason="pip install -e '.[eval]'")
 FOLDER = Path(__file__).resolve().parents[3] / "envs" / "math" / "lm_eval"

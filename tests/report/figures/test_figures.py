@@ -10,12 +10,12 @@ from PIL import Image, ImageColor
 from report.runs import write_run
 
 from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.files import read_json
 from r3l.core.paths import ROOT
 from r3l.report import figures, records
 from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.palette import look
 from r3l.report.figures.sensitivity import SETTINGS
-from r3l.runs.files import read_json
 from r3l.runs.places import find_runs
 from r3l.workflow.plan import tables
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.runs.progress import progress, tracked
+from r3l.core.progress import progress, tracked
 
 
 def test_lines_are_spread_evenly_and_carry_the_note(capsys):

@@ -1,6 +1,6 @@
 """JSON Schemas of the configuration files, for editors; made from the pydantic models that validate them.
 
-``python -m r3l.config.schemas`` writes them to configs/schemas/, which git ignores.
+``python -m r3l.cli.schemas`` writes them to configs/schemas/, which git ignores.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from r3l.config import EnvConfig, MethodConfig, ModelConfig, TierConfig
+from r3l.core.files import write_json_atomic
 from r3l.core.paths import CONFIGS
-from r3l.runs.files import write_json_atomic
 from r3l.sft.recipe import SFTConfig
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 from r3l.workflow.resources import ResourceConfig

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.runs.files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.core.files import append_jsonl, read_jsonl, rewrite_jsonl
 
 ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
 

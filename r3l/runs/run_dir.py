@@ -1,0 +1,69 @@
+"""A run's directory: the files in it, the lock on it, whose it is, and what is dropped when a run resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from r3l.core.errors import RunDirectoryError
+from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic
+
+MANIFEST = "manifest.json"
+METRICS = "metrics.jsonl"  # a line a step
+FAILED = "failed.json"  # the error that ended the last command there
+LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Own ``run_dir``: create it, check that it can be written, keep others out; note the error it is left with."""
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(run_dir / ".lock", timeout=LOCK_WAIT)
+        lock.acquire()
+    except Timeout as error:
+        raise RunDirectoryError(
+            f"run directory {run_dir} is in use by another process; wait for it or choose another --run-dir"
+        ) from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"run directory {run_dir} cannot be written ({error}); choose another with --run-dir"
+        ) from error
+    try:
+        (run_dir / FAILED).unlink(missing_ok=True)
+        yield
+    except Exception as error:
+        with suppress(OSError):  # a full disk, say: the error itself matters more than the note of it
+            write_json_atomic(run_dir / FAILED, {"error": f"{type(error).__name__}: {error}"})
+        raise
+    finally:
+        lock.release()
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Drop lines of steps that the checkpoint does not contain; they will be run again."""
+    if path.is_file():
+        rewrite_jsonl(path, [row for row in read_jsonl(path) if row["step"] <= step])
+
+
+def recorded_fingerprint(run_dir: Path) -> str | None:
+    """The fingerprint of the run that a directory holds; None where it holds none."""
+    path = run_dir / MANIFEST
+    return str(read_json(path)["fingerprint"]) if path.is_file() else None
+
+
+def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
+    """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
+    recorded = recorded_fingerprint(run_dir)
+    if recorded in (None, fingerprint):
+        return None
+    target = run_dir.with_name(f"{run_dir.name}.{recorded}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = run_dir.with_name(f"{run_dir.name}.{recorded}.{number}")
+    run_dir.rename(target)
+    return target

@@ -1,0 +1,82 @@
+"""The folders stand in one order, and imports point down it; r3l/ opens with the paper."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from r3l.core.paths import ROOT
+
+# Top to bottom: a folder (or a file of r3l/) may import what stands in a line below its own.
+LAYERS = (
+    *("cli", "report", "workflow", "bench"),
+    *("evaluation trinity", "sft", "local", "runs", "config"),
+    *("baselines algorithm envs", "retry", "reflection credit amplification", "core"),
+)
+LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
+PAPER = {"algorithm", "reflection", "retry", "credit", "amplification"}
+DATA = {"configs", "stored"}  # links to folders that hold no code
+PACKAGES = {"r3l": ROOT / "r3l", "r3l.baselines": ROOT / "baselines", "r3l.envs": ROOT / "envs"}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name."""
+    paths = {
+        f"{prefix}.{path.relative_to(folder).with_suffix('').as_posix().replace('/', '.')}": path
+        for prefix, folder in (
+            ("r3l", ROOT / "r3l"),
+            ("r3l.baselines", ROOT / "baselines"),
+            ("r3l.envs", ROOT / "envs"),
+        )
+        for path in folder.rglob("*.py")
+        if not any(parent.is_symlink() for parent in path.parents)
+    }
+    return {name.removesuffix(".__init__"): path for name, path in paths.items()}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of r3l that a file imports, in functions too."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    parts = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    names = whole | {f"{node.module}.{alias.name}" for node in parts for alias in node.names}
+    return {name for name in names if name.startswith("r3l.")}
+
+
+def unit(module: str) -> str:
+    """The folder or file of r3l/ that a module stands in."""
+    return module.split(".")[1]
+
+
+def test_every_import_points_down():
+    wrong = [
+        f"{module} imports {target}"
+        for module, path in modules().items()
+        if module != "r3l"
+        for target in imported(path)
+        if unit(target) != unit(module) and LEVEL[unit(target)] >= LEVEL[unit(module)]
+    ]
+    assert wrong == []
+
+
+def test_methods_know_no_environment_and_environments_no_method():
+    for module, path in modules().items():
+        targets = {unit(target) for target in imported(path)}
+        if unit(f"{module}.") in {"baselines", *PAPER}:
+            assert "envs" not in targets, module
+        if module.startswith("r3l.envs"):
+            assert not targets & {"baselines", *PAPER}, module
+
+
+def test_r3l_opens_with_the_paper_and_folders():
+    entries = {path for path in (ROOT / "r3l").iterdir() if path.name != "__pycache__"}
+    assert {path.stem for path in entries if path.is_file()} == {"__init__", *PAPER}
+    assert {path.name for path in entries if path.is_dir()} == set(LEVEL) - PAPER | DATA
+
+
+@pytest.mark.parametrize("folder", sorted(set(LEVEL) - PAPER))
+def test_every_folder_says_what_lives_there(folder):
+    docstring = ast.get_docstring(ast.parse((ROOT / "r3l" / folder / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring and docstring.split("\n\n")[0].endswith(".")
