@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from r3l.core.environment import Message
-from r3l.core.policy import Completion
+from r3l.core.feedback import InvalidFeedback, ParsedCritique, ParsedReflection
+from r3l.core.policy import Completion, FinishReason
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.templates import template
-from r3l.core.trajectory import Trajectory
-from r3l.reflection import Report, as_sample, parse_reflection, reflection_text, render_log, review_dialog
-from r3l.retry import Retry, RetrySettings, hint, retry
+from r3l.core.trajectory import Trajectory, TrajectoryKind
+from r3l.reflection import FeedbackDialog, parse_reflection, reflection_text, render_log
+from r3l.retry import Restart, Retry, RetrySettings, hint, retry
 
 Critic = Literal["environment_or_model", "model"]
 
@@ -30,23 +31,19 @@ class Critique:
 
 async def criticise(ctx: RolloutContext, episode: Episode, critic: Critic) -> Critique | None:
     """A critique of a finished episode; None (counted) when the model leaves it empty or unfinished."""
-    trajectory = episode.trajectory
-    conversation, earlier = review_dialog(ctx, episode)
+    dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.CRITIQUE)
     for message in _request(ctx, episode):
-        conversation.add(message)
-    said = _by_environment(ctx, episode) if critic == "environment_or_model" else None
-    if said is not None:
-        completion = conversation.write(said)
+        dialog.conversation.add(message)
+    text = _by_environment(ctx, episode) if critic == "environment_or_model" else None
+    if text is not None:
+        completion = dialog.conversation.append_text(text)
         ctx.counters["critique/by_environment"] += 1
     else:
-        where = (trajectory.task.id, trajectory.member)
-        completion = await ctx.complete(conversation, ctx.feedback_sampling, "critique", *where)
+        completion = await dialog.ask(ctx)
         ctx.counters["critique/by_model"] += 1
-    conversation.close()
-    guidance = _guidance(ctx, completion, len(trajectory.turns))
-    report = {"invalid": completion.stop_reason} if guidance is None else {"guidance": guidance}
-    sample = as_sample(ctx, trajectory, "critique", earlier, completion, report)
-    return None if guidance is None else Critique(guidance, sample)
+    parsed = _parsed(ctx, completion, len(dialog.base.turns))
+    trajectory = dialog.close(ctx, completion, parsed)
+    return None if isinstance(parsed, InvalidFeedback) else Critique(parsed.guidance, trajectory)
 
 
 @dataclass(frozen=True)
@@ -61,13 +58,11 @@ class SecondTry:
 async def try_twice(ctx: RolloutContext, task: Task, member: int, critic: Critic, settings: RetrySettings) -> SecondTry:
     """A rollout; if it failed, a critique and a retry from the start."""
     episode = await play(ctx, task, member)
-    found = SecondTry(episode.trajectory)
-    critique = None if found.first.success else await criticise(ctx, episode, critic)
-    if critique is not None:
-        second = await retry(ctx, episode, 0, critique.guidance, settings)
-        found = SecondTry(found.first, critique, second)
+    first = episode.trajectory
+    critique = None if first.success else await criticise(ctx, episode, critic)
+    second = None if critique is None else await retry(ctx, episode, Restart(0, critique.guidance), settings)
     await episode.close()
-    return found
+    return SecondTry(first, critique, second)
 
 
 def _request(ctx: RolloutContext, episode: Episode) -> list[Message]:
@@ -79,22 +74,23 @@ def _request(ctx: RolloutContext, episode: Episode) -> list[Message]:
 
 
 def _by_environment(ctx: RolloutContext, episode: Episode) -> str | None:
-    critique = ctx.dialogue.critique(episode.ended()) if episode.trajectory.turns else None
+    critique = ctx.dialogue.critique(episode.transcript()) if episode.trajectory.turns else None
     if critique is None or not critique.suggestion:
         return None
     return reflection_text(critique) if ctx.dialogue.style == "compact" else critique.suggestion
 
 
-def _guidance(ctx: RolloutContext, completion: Completion, turns: int) -> str | None:
-    """Compact reviews are JSON, of which the suggestion guides; a review that cannot be read guides by its text."""
+def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCritique | InvalidFeedback:
+    """Compact critiques are JSON, of which the suggestion guides; one that cannot be read guides by its text."""
     text = completion.text.strip()
-    if completion.stop_reason != "end" or not text:
-        ctx.counters[f"critique/invalid/{'empty' if completion.stop_reason == 'end' else completion.stop_reason}"] += 1
-        return None
-    report = parse_reflection(text, turns)
-    if isinstance(report, Report) and report.suggestion:
-        return hint(report.suggestion)
+    if completion.finish_reason is not FinishReason.END or not text:
+        ended = completion.finish_reason is FinishReason.END
+        ctx.counters[f"critique/invalid/{'empty' if ended else completion.finish_reason}"] += 1
+        return InvalidFeedback(completion.finish_reason.value)
+    reflection = parse_reflection(text, turns)
+    if isinstance(reflection, ParsedReflection) and reflection.suggestion:
+        return ParsedCritique(hint(reflection.suggestion))
     if ctx.dialogue.style == "compact":
         ctx.counters["critique/not_json"] += 1
-        return hint(text)
-    return template("guidance_critique").substitute(critique=text)
+        return ParsedCritique(hint(text))
+    return ParsedCritique(template("guidance_critique").substitute(critique=text))

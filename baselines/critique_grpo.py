@@ -17,7 +17,7 @@ from r3l.core.method import Batch, Tokens
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
-from r3l.core.trajectory import Group
+from r3l.core.trajectory import Group, TrajectoryKind
 from r3l.retry import RetrySettings
 
 
@@ -59,7 +59,7 @@ class CritiqueGRPO(GRPO):
             return [Group(task, [t.first for t in tries])]
         best = max(improved, key=lambda t: t.reward)  # the first of the best
         others = [t.first for t in tries if t.first.member != best.member]
-        refined = replace(best, kind="refined")
+        refined = replace(best, kind=TrajectoryKind.REFINED)
         if s.refined_group == "joint":
             return [Group(task, [*others, refined])]
         return [Group(task, others), Group(task, [refined])]

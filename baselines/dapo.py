@@ -70,13 +70,13 @@ class DAPO(GRPO):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """N plain rollouts in one group, their returns lowered where they are overlong."""
         trajectories = await play_group(ctx, task, self.settings.group_size)
-        return [Group(task, trajectories, shaped=[self._shaped(t) for t in trajectories])]
+        return [Group(task, trajectories, returns=[self._return(t) for t in trajectories])]
 
     def keep(self, groups: Sequence[Group]) -> bool:
         """Only groups with both better and worse members teach anything."""
-        return not self.settings.drop_uniform or any(group.rewards().std() > 0 for group in groups)
+        return not self.settings.drop_uniform or any(group.rewards_G().std() > 0 for group in groups)
 
-    def _shaped(self, trajectory: Trajectory) -> float:
+    def _return(self, trajectory: Trajectory) -> float:
         reward = float(trajectory.success) if self.settings.binary_reward else trajectory.reward
         return reward + self.overlong_penalty(self._length(trajectory))
 

@@ -31,7 +31,7 @@ class GRPO(TrainedMethod[GRPOSettings]):
 
     def advantages(self, group: Group) -> np.ndarray:
         """(r - mean) / (std + 1e-6)."""
-        return standardised(group.returns())
+        return standardised(group.returns_G())
 
     def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:
         """The importance ratio, shape (B, T): token by token."""

@@ -29,7 +29,7 @@ class OPMD(TrainedMethod[OPMDSettings]):
 
     def advantages(self, group: Group) -> np.ndarray:
         """r - b."""
-        returns_G = group.returns()
+        returns_G = group.returns_G()
         return centred(returns_G, baseline_of(returns_G, self.settings.baseline, self.settings.baseline_tau))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-import torch
-
-from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
+from r3l.core.method import ImitationMethod, LossAggregation, MethodSettings
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import Group, Objective, Trajectory
 
 
 class RAFTSettings(MethodSettings):
@@ -31,30 +28,22 @@ class RAFTSettings(MethodSettings):
     )
 
 
-class RAFT(TrainedMethod[RAFTSettings]):
+class RAFT(ImitationMethod[RAFTSettings]):
     """The method (see r3l.core.method.Method)."""
 
     Settings = RAFTSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """N plain rollouts, for the metrics, and the kept ones as what is imitated."""
+        """N plain rollouts, for the metrics, and those among them that are imitated."""
         trajectories = await play_group(ctx, task, self.settings.group_size)
-        kept = [t for t in trajectories if t.reward >= self.settings.keep_reward]
-        examples = kept
+        examples = [t for t in trajectories if t.reward >= self.settings.keep_reward]
         if self.settings.rejected == "released_dilute":
-            examples = kept + [_silent(t) for t in trajectories if t.reward < self.settings.keep_reward]
+            examples += [_silent(t) for t in trajectories if t.reward < self.settings.keep_reward]
         ctx.counters["dropped/rejected"] += len(trajectories) - len(examples)
-        return [Group(task, trajectories, "none"), *([Group(task, examples, "sft")] if examples else [])]
-
-    def advantages(self, group: Group) -> np.ndarray:
-        """Nothing is weighted by advantages."""
-        return np.zeros(len(group.trajectories))
-
-    def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """There are no policy rows."""
-        return torch.zeros_like(logprobs_B_T), {}
+        imitated = [Group(task, examples, Objective.SFT)] if examples else []
+        return [Group(task, trajectories, Objective.NONE), *imitated]
 
 
 def _silent(trajectory: Trajectory) -> Trajectory:
     """Takes a place in the batch and trains nothing, as the released code's placeholders do."""
-    return replace(trajectory, pivot=len(trajectory.turns))
+    return replace(trajectory, trainable=range(0))

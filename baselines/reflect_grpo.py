@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Literal
 
 from r3l.baselines.grpo import GRPO, GRPOSettings
+from r3l.core.feedback import ParsedReflection
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
-from r3l.reflection import ReflectionSettings, Report, reflect
-from r3l.retry import RetrySettings, guidance_text, retry
+from r3l.reflection import ReflectionSettings, reflect
+from r3l.retry import Restart, RetrySettings, guidance_text, retry
 
 
 class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
@@ -51,17 +52,17 @@ class ReflectGRPO(GRPO):
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)
         members = range(s.group_size, s.group_size + s.reflected_rollouts)
-        tried: list[list[Trajectory]] = await ctx.gather(*[self._attempt(task, ctx, m) for m in members])
-        return [Group(task, plain + [trajectory for pair in tried for trajectory in pair])]
+        attempts: list[list[Trajectory]] = await ctx.gather(*[self._attempt(task, ctx, m) for m in members])
+        return [Group(task, plain + [trajectory for attempt in attempts for trajectory in attempt])]
 
     async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> list[Trajectory]:
-        episode = await play(ctx, task, member)
-        found = [episode.trajectory]
+        """A rollout, and if it failed its retry."""
+        s, episode = self.settings, await play(ctx, task, member)
+        attempt = [episode.trajectory]
         if not episode.trajectory.success:
-            report = (await reflect(ctx, episode, self.settings)).verdict
-            if isinstance(report, Report) and not report.perfect and self.settings.retry == "works":
-                guidance = guidance_text(report, self.settings.guidance)
-                done = await retry(ctx, episode, 0, guidance, self.settings)
-                found.append(done.distilled)
+            parsed = (await reflect(ctx, episode, s)).parsed
+            if isinstance(parsed, ParsedReflection) and not parsed.perfect and s.retry == "works":
+                restart = Restart(0, guidance_text(parsed, s.guidance))
+                attempt.append((await retry(ctx, episode, restart, s)).distilled)
         await episode.close()
-        return found
+        return attempt

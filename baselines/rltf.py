@@ -19,7 +19,7 @@ from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, Trai
 from r3l.core.option import REQUIRED, option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
-from r3l.core.trajectory import Group
+from r3l.core.trajectory import Group, Objective
 from r3l.retry import RetrySettings
 
 RELEASED = "RLTF released code"
@@ -84,21 +84,20 @@ class RLTF(TrainedMethod[RLTFSettings]):
         first = [t.first for t in tries]
         second = [t.second for t in tries if t.second is not None]
         returns = [t.first.reward + (s.gamma * t.second.guided.reward if t.second else 0.0) for t in tries]
-        groups = [Group(task, first, shaped=returns), Group(task, [t.guided for t in second])]
+        groups = [Group(task, first, returns=returns), Group(task, [t.guided for t in second])]
         distilled = [t.distilled for t in second]
         if s.learn == "sd":
             baseline = float(np.mean([t.reward for t in first])) if s.first_turn_baseline else None
-            groups.append(Group(task, distilled, baseline=baseline))
+            groups.append(Group(task, distilled, baseline=baseline, weight=s.sd_coef))
         elif s.learn == "sft":
-            groups.append(Group(task, [t for t in distilled if t.success], "sft"))
+            groups.append(Group(task, [t for t in distilled if t.success], Objective.SFT))
         else:
-            groups.append(Group(task, [t.critique.trajectory for t in tries if t.critique], "sft"))
+            groups.append(Group(task, [t.critique.trajectory for t in tries if t.critique], Objective.SFT))
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """r - b without standard deviation; self-distillation is weighted by ``sd_coef``."""
-        distilled = group.trajectories[0].kind == "distilled"
-        return centred(group.returns(), group.baseline) * (self.settings.sd_coef if distilled else 1.0)
+        """r - b without standard deviation; self-distillation's group weighs ``sd_coef``."""
+        return centred(group.returns_G(), group.baseline) * group.weight
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """-A rho, clipped or not; self-distillation leaves out tokens that are too unlikely without the critique."""

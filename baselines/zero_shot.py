@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict
 
-from r3l.core.method import Batch, LossAggregation
+from r3l.core.method import ImitationMethod, LossAggregation, MethodSettings
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
@@ -21,16 +19,14 @@ class NoSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ZeroShot:
+class ZeroShot(ImitationMethod[MethodSettings]):
     """The row every other row is measured against."""
 
-    Settings = NoSettings
+    Settings = NoSettings  # type: ignore[assignment]  # it refuses what other methods have
     kl_coef = 0.0
     loss_agg: LossAggregation = "traj_mean"
     trains = False
-    max_rounds = 1
     max_rollouts = 0
-    max_samples = 0
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.Settings(**settings)
@@ -42,15 +38,3 @@ class ZeroShot:
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """No training, no samples."""
         return []
-
-    def keep(self, groups: Sequence[Group]) -> bool:
-        """There are none."""
-        return True
-
-    def advantages(self, group: Group) -> np.ndarray:
-        """Zero for everybody."""
-        return np.zeros(len(group.trajectories))
-
-    def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Zero."""
-        return logprobs_B_T.sum() * 0.0, {}

@@ -15,15 +15,16 @@ import torch
 from r3l.amplification import AmplificationSettings, amplify
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred, standardised
+from r3l.core.feedback import ParsedReflection
 from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
 from r3l.core.option import option
+from r3l.core.oracle import count_retry, grade_reflection
 from r3l.core.rollout import Episode, RolloutContext, play, play_group
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import Group, Objective, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
-from r3l.diagnosis import count_retry, diagnose
-from r3l.reflection import Reflection, ReflectionSettings, Report, reflect
-from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, retry
+from r3l.reflection import Reflection, ReflectionSettings, reflect
+from r3l.retry import PivotSettings, Restart, Retry, choose_pivot, guidance_text, retry
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
@@ -71,13 +72,13 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
 
 @dataclass
 class Attempt:
-    """One base trajectory and what came of it."""
+    """One base trajectory and what came of it. ``substitute``: a further base in place of missing retries."""
 
     base: Trajectory
     reflections: list[Reflection] = field(default_factory=list)
     retries: list[tuple[Reflection, Retry]] = field(default_factory=list)
     pivots: list[int] = field(default_factory=list)
-    fill: Trajectory | None = None
+    substitute: Trajectory | None = None
 
 
 class R3L(TrainedMethod[R3LSettings]):
@@ -92,10 +93,10 @@ class R3L(TrainedMethod[R3LSettings]):
 
     @property
     def max_samples(self) -> int:
-        """N, bases that fill in for retries, and an imitated reflection and guided retry of every retry."""
+        """N, bases in place of missing retries, and an imitated reflection and guided retry of every retry."""
         s = self.settings
-        fills = self.reflected if s.missing_retry == "resample_base" else 0
-        return s.group_size + fills + 2 * self.reflected * s.retries
+        substitutes = self.reflected if s.missing_retry == "resample_base" else 0
+        return s.group_size + substitutes + 2 * self.reflected * s.retries
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Base rollouts, reflections on them, guided retries, and what of it is imitated.
@@ -106,12 +107,12 @@ class R3L(TrainedMethod[R3LSettings]):
         attempts: list[Attempt] = await ctx.gather(*[self._attempt(task, ctx, m) for m in range(reflected)])
         plain = await play_group(ctx, task, s.group_size - reflected * (1 + s.retries), first=reflected)
         attempts += [Attempt(base) for base in plain]
-        groups = [Group(task, [t for attempt in attempts for t in self._explored(attempt)])]
-        examples = [t for attempt in attempts for t in self._lessons(attempt)]
-        if examples and s.sft_mode == "reward1_singleton":
-            return groups + [Group(task, [t], shaped=(1.0,)) for t in examples]
-        if examples and s.sft_coef > 0:
-            groups.append(Group(task, examples, "sft"))
+        groups = [Group(task, [t for attempt in attempts for t in self._contrasted(attempt)])]
+        imitated = [t for attempt in attempts for t in self._imitated(attempt)]
+        if imitated and s.sft_mode == "reward1_singleton":
+            return groups + [Group(task, [t], returns=(1.0,)) for t in imitated]
+        if imitated and s.sft_coef > 0:
+            groups.append(Group(task, imitated, Objective.SFT))
         return groups
 
     async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> Attempt:
@@ -124,7 +125,7 @@ class R3L(TrainedMethod[R3LSettings]):
         if attempt.pivots:
             assign_pivotal_credit(attempt.base, min(attempt.pivots), self.settings)
         if not attempt.retries and self.settings.missing_retry == "resample_base":
-            (attempt.fill,) = await play_group(ctx, task, 1, first=self.settings.group_size + member)
+            (attempt.substitute,) = await play_group(ctx, task, 1, first=self.settings.group_size + member)
         return attempt
 
     async def _reflect_and_retry(
@@ -133,42 +134,43 @@ class R3L(TrainedMethod[R3LSettings]):
         s = self.settings
         reflection = await reflect(ctx, base, s, number)
         attempt.reflections.append(reflection)
-        report = reflection.verdict
-        if not isinstance(report, Report) or report.pivot is None:
+        parsed = reflection.parsed
+        if not isinstance(parsed, ParsedReflection) or parsed.pivot is None:
             return
-        oracle = diagnose(report, base, ctx)
-        pivot = choose_pivot(s.pivot, report.pivot, oracle, attempt.base, ctx)
+        oracle = grade_reflection(ctx, base, parsed)
+        pivot = choose_pivot(s.pivot, parsed.pivot, oracle, attempt.base, ctx)
         if pivot is None:
             return
-        guidance = guidance_text(report, s.guidance)
-        done = await retry(ctx, base, pivot, guidance, s, number, s.replay_duplicate_obs)
-        count_retry(ctx, pivot, oracle, done.guided.success)
-        attempt.retries.append((reflection, done))
-        attempt.pivots.append(pivot if s.credit_from == "restart" else report.pivot)
-        for trajectory in (done.distilled, done.guided):
+        restart = Restart(pivot, guidance_text(parsed, s.guidance), number, s.replay_duplicate_obs)
+        played = await retry(ctx, base, restart, s)
+        count_retry(ctx, pivot, oracle, played.guided.success)
+        attempt.retries.append((reflection, played))
+        attempt.pivots.append(pivot if s.credit_from == "restart" else parsed.pivot)
+        for trajectory in (played.distilled, played.guided):
             assign_pivotal_credit(trajectory, attempt.pivots[-1], s)
 
-    def _explored(self, attempt: Attempt) -> list[Trajectory]:
+    def _contrasted(self, attempt: Attempt) -> list[Trajectory]:
+        """The base and its retries, or what stands in their place: what the policy gradient contrasts."""
         distilled = self.settings.train_on == "distilled"
-        tried = [done.distilled if distilled else done.guided for _, done in attempt.retries]
-        return [attempt.base, *tried, *([attempt.fill] if attempt.fill else [])]
+        retries = [played.distilled if distilled else played.guided for _, played in attempt.retries]
+        return [attempt.base, *retries, *([attempt.substitute] if attempt.substitute else [])]
 
-    def _lessons(self, attempt: Attempt) -> list[Trajectory]:
+    def _imitated(self, attempt: Attempt) -> list[Trajectory]:
         """Reflections and guided retries to imitate: those that verifiably improved."""
-        base, found = attempt.base, []
-        if self.settings.sft_perfect_reflection and base.reward >= 1:
-            perfect = [r for r in attempt.reflections if isinstance(r.verdict, Report) and r.verdict.perfect]
-            found += [reflection.trajectory for reflection in perfect]
-        for reflection, done in attempt.retries:
-            better = done.guided.reward > base.reward
-            if self.settings.sft_trigger == "solved_improve_or_shorter":
-                better = done.guided.reward >= 1 and (better or len(done.guided.turns) < len(base.turns))
-            found += [reflection.trajectory, done.guided] if better else []
-        return found
+        s, base = self.settings, attempt.base
+        imitated = []
+        if s.sft_perfect_reflection and base.reward >= 1:
+            imitated += [reflection.trajectory for reflection in attempt.reflections if reflection.perfect]
+        for reflection, played in attempt.retries:
+            better = played.guided.reward > base.reward
+            if s.sft_trigger == "solved_improve_or_shorter":
+                better = played.guided.reward >= 1 and (better or len(played.guided.turns) < len(base.turns))
+            imitated += [reflection.trajectory, played.guided] if better else []
+        return imitated
 
     def advantages(self, group: Group) -> np.ndarray:
         """Centred (or standardised) returns, amplified."""
-        s, returns_G = self.settings, group.returns()
+        s, returns_G = self.settings, group.returns_G()
         if s.advantage == "standardised":
             return amplify(standardised(returns_G), returns_G, s)
         return amplify(centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau)), returns_G, s)

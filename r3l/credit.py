@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from r3l.core.option import option
-from r3l.core.trajectory import Trajectory
+from r3l.core.trajectory import Trajectory, TrajectoryKind
 
 CreditFor = Literal["base", "distilled", "guided_retry"]
 CreditRule = Literal["suffix", "released_inverted"]
@@ -41,7 +41,9 @@ def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSe
     ``released_inverted``: of the base the prefix trains instead of the suffix, as in the released turn-level code.
     ``Trajectory.credit_mask`` does the arithmetic.
     """
-    masked = trajectory.kind in settings.credit
-    trajectory.pivot = pivot if masked else 0
-    if masked and trajectory.kind == "base" and settings.credit_rule == "released_inverted":
-        trajectory.pivot, trajectory.until = 0, pivot
+    if trajectory.kind not in settings.credit:
+        trajectory.trainable = None
+    elif trajectory.kind is TrajectoryKind.BASE and settings.credit_rule == "released_inverted":
+        trajectory.trainable = range(pivot)
+    else:
+        trajectory.trainable = range(pivot, len(trajectory.turns))

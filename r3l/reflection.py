@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from r3l.core.environment import Critique, Dialogue, Message, Observation, Outcome
+from r3l.core.feedback import Feedback, InvalidFeedback, ParsedReflection
 from r3l.core.option import option
-from r3l.core.policy import Completion, Conversation
+from r3l.core.policy import Completion, Conversation, FinishReason
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.task import Task
 from r3l.core.templates import template
-from r3l.core.trajectory import Kind, Trajectory, Turn
+from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 
 Sees = Literal["none", "outcome", "answer"]
 GuidanceForm = Literal["full_report", "suggestion", "none"]
@@ -58,37 +58,19 @@ REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
 
 
 @dataclass(frozen=True)
-class Report:
-    """A valid reflection. ``pivot`` (0-based turn) and ``suggestion`` are None iff ``perfect``."""
+class Reflection:
+    """A reflection as it was read, and the one-turn-trainable trajectory that teaches to write it."""
 
-    outcome: str
-    suggestion: str | None
-    pivot: int | None
-    content: dict[str, Any]
-    coerced: bool = False
+    parsed: ParsedReflection | InvalidFeedback
+    trajectory: Trajectory
 
     @property
     def perfect(self) -> bool:
-        """The reflection says that nothing needs improving."""
-        return self.outcome == "success"
+        """It is valid, and says that nothing needs improving."""
+        return isinstance(self.parsed, ParsedReflection) and self.parsed.perfect
 
 
-@dataclass(frozen=True)
-class Invalid:
-    """A reflection that cannot be used, and the countable reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Reflection:
-    """A reflection with its text, and the one-turn-trainable trajectory that teaches to write it."""
-
-    verdict: Report | Invalid
-    trajectory: Trajectory
-
-
-def parse_reflection(text: str, turns: int, coerce: bool = True) -> Report | Invalid:
+def parse_reflection(text: str, turns: int, coerce: bool = True) -> ParsedReflection | InvalidFeedback:
     """Read a reflection of a trajectory of ``turns`` responses. Never raises on any string.
 
     The JSON is what stands between the first "{" and the last "}" (released code). A pivot written as
@@ -97,20 +79,18 @@ def parse_reflection(text: str, turns: int, coerce: bool = True) -> Report | Inv
     """
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
-        return Invalid("no_json")
+        return InvalidFeedback("no_json")
     try:
-        content = json.loads(text[start : end + 1])
+        document = json.loads(text[start : end + 1])
     except (ValueError, RecursionError):
-        return Invalid("bad_json")
-    missing = [key for key in REQUIRED if content.get(key) is None]
+        return InvalidFeedback("bad_json")
+    missing = [key for key in REQUIRED if document.get(key) is None]
     if missing:
-        return Invalid(f"missing_{missing[0]}")
-    outcome = content["trajectory_outcome"]
+        return InvalidFeedback(f"missing_{missing[0]}")
+    outcome = document["trajectory_outcome"]
     if outcome not in tuple(Outcome):
-        return Invalid("bad_outcome")
-    if outcome == "success":
-        return Report(outcome, None, None, content)
-    return _with_pivot(outcome, content, turns, coerce)
+        return InvalidFeedback("bad_outcome")
+    return ParsedReflection.of(document) if outcome == Outcome.SUCCESS else _with_pivot(document, turns, coerce)
 
 
 def reflection_text(critique: Critique) -> str:
@@ -126,20 +106,20 @@ def reflection_text(critique: Critique) -> str:
     )
 
 
-def _with_pivot(outcome: str, content: dict[str, Any], turns: int, coerce: bool) -> Report | Invalid:
-    suggestion = content.get("improvement_suggestion")
+def _with_pivot(document: dict[str, Any], turns: int, coerce: bool) -> ParsedReflection | InvalidFeedback:
+    suggestion = document.get("improvement_suggestion")
     if not isinstance(suggestion, str) or not suggestion.strip():
-        return Invalid("missing_improvement_suggestion")
-    raw = content.get("retry_from_step")
+        return InvalidFeedback("missing_improvement_suggestion")
+    raw = document.get("retry_from_step")
     pivot = _as_int(raw)
     if pivot is None:
-        return Invalid("missing_retry_from_step" if raw is None else "bad_retry_from_step")
+        return InvalidFeedback("missing_retry_from_step" if raw is None else "bad_retry_from_step")
     if not 0 <= pivot < turns:
-        return Invalid("pivot_out_of_range")
+        return InvalidFeedback("pivot_out_of_range")
     coerced = not isinstance(raw, int)
     if coerced and not coerce:
-        return Invalid("retry_from_step_not_an_integer")
-    return Report(outcome, suggestion, pivot, {**content, "retry_from_step": pivot}, coerced)
+        return InvalidFeedback("retry_from_step_not_an_integer")
+    return ParsedReflection.of({**document, "retry_from_step": pivot}, coerced)
 
 
 def _as_int(value: Any) -> int | None:
@@ -154,39 +134,71 @@ def _as_int(value: Any) -> int | None:
     return int(number) if number.is_integer() else None
 
 
-async def reflect(
-    ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
-) -> Reflection:
-    """Ask the policy for a reflection on a finished episode; counts its validity by reason.
+@dataclass(frozen=True)
+class FeedbackDialog:
+    """The dialog in which feedback on a finished episode is written, and the turns that already stand in it.
 
     ``compact`` prompts continue the episode's own dialog (nothing is encoded twice); ``released`` prompts open
     a new dialog around a numbered log, as the original does. ``attempt`` tells several reflections on one
     episode apart.
     """
-    trajectory = episode.trajectory
-    conversation, earlier = review_dialog(ctx, episode)
-    for message in review_request(ctx.dialogue, trajectory, episode.first, settings):
-        conversation.add(message)
-    where: Address = (trajectory.task.id, trajectory.member, *attempt)
-    completion = await ctx.complete(conversation, ctx.feedback_sampling, "reflection", *where)
-    conversation.close()
-    verdict = _judge(completion, len(trajectory.turns), settings.coerce_pivot)
-    _count(ctx, verdict)
-    if isinstance(verdict, Report) and verdict.suggestion:
-        count_leak(ctx, trajectory.task, verdict.suggestion)
-    said = verdict.content if isinstance(verdict, Report) else {"invalid": verdict.reason}
-    return Reflection(verdict, as_sample(ctx, trajectory, "reflection", earlier, completion, said, attempt))
+
+    base: Trajectory
+    kind: TrajectoryKind
+    conversation: Conversation
+    turns: list[Turn]
+    attempt: tuple[int, ...] = ()
+
+    @classmethod
+    def on(
+        cls, ctx: RolloutContext, episode: Episode, kind: TrajectoryKind, attempt: tuple[int, ...] = ()
+    ) -> FeedbackDialog:
+        """That on a finished episode, before anything is asked."""
+        base = episode.trajectory
+        if ctx.dialogue.style == "compact":
+            return cls(base, kind, episode.conversation.fork(len(base.turns)), list(base.turns), attempt)
+        return cls(base, kind, ctx.policy.open(), [], attempt)
+
+    async def ask(self, ctx: RolloutContext) -> Completion:
+        """What the policy writes after the messages added so far."""
+        where: Address = (self.base.task.id, self.base.member, *self.attempt)
+        return await ctx.complete(self.conversation, ctx.feedback_sampling, self.kind.value, *where)
+
+    def close(self, ctx: RolloutContext, completion: Completion, parsed: Feedback) -> Trajectory:
+        """The trajectory that teaches to write ``completion`` (only that turn is trained), noted in ``ctx``."""
+        self.conversation.close()
+        start = len(self.turns)
+        sample = Trajectory(
+            self.base.task,
+            self.base.member,
+            self.kind,
+            [*self.turns, Turn.of(completion, self.base.feedback)],
+            restart_turn=start,
+            trainable=range(start, start + 1),
+            attempt=self.attempt,
+            parsed=parsed,
+        )
+        ctx.trajectories.append(sample)
+        return sample
 
 
-def review_dialog(ctx: RolloutContext, episode: Episode) -> tuple[Conversation, list[Turn]]:
-    """The dialog in which an episode is reviewed, and the turns that already stand in it."""
-    turns = episode.trajectory.turns
-    if ctx.dialogue.style == "compact":
-        return episode.conversation.fork(len(turns)), list(turns)
-    return ctx.policy.open(), []
+async def reflect(
+    ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
+) -> Reflection:
+    """Ask the policy for a reflection on a finished episode; counts its validity by reason."""
+    base = episode.trajectory
+    dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.REFLECTION, attempt)
+    for message in reflection_request(ctx.dialogue, base, episode.first, settings):
+        dialog.conversation.add(message)
+    completion = await dialog.ask(ctx)
+    parsed = _parsed(completion, len(base.turns), settings.coerce_pivot)
+    _count(ctx, parsed)
+    if isinstance(parsed, ParsedReflection) and parsed.suggestion:
+        count_leak(ctx, base.task, parsed.suggestion)
+    return Reflection(parsed, dialog.close(ctx, completion, parsed))
 
 
-def review_request(
+def reflection_request(
     dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
 ) -> list[Message]:
     """The messages that ask for a reflection on an ended episode, which began with ``first``."""
@@ -231,34 +243,19 @@ def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -
     return "\n\n".join(lines)
 
 
-def _judge(completion: Completion, turns: int, coerce: bool) -> Report | Invalid:
-    if completion.stop_reason != "end":
-        return Invalid("truncated" if completion.stop_reason == "length" else completion.stop_reason)
+def _parsed(completion: Completion, turns: int, coerce: bool) -> ParsedReflection | InvalidFeedback:
+    if completion.finish_reason is FinishReason.LENGTH:
+        return InvalidFeedback("truncated")
+    if completion.finish_reason is not FinishReason.END:
+        return InvalidFeedback(completion.finish_reason.value)
     return parse_reflection(completion.text, turns, coerce)
 
 
-def _count(ctx: RolloutContext, verdict: Report | Invalid) -> None:
+def _count(ctx: RolloutContext, parsed: ParsedReflection | InvalidFeedback) -> None:
     ctx.counters["reflection/count"] += 1
-    if isinstance(verdict, Invalid):
-        ctx.counters[f"reflection/invalid/{verdict.reason}"] += 1
+    if isinstance(parsed, InvalidFeedback):
+        ctx.counters[f"reflection/invalid/{parsed.reason}"] += 1
         return
     ctx.counters["reflection/valid"] += 1
-    ctx.counters[f"reflection/outcome/{verdict.outcome}"] += 1
-    ctx.counters["reflection/coerced"] += int(verdict.coerced)
-
-
-def as_sample(
-    ctx: RolloutContext,
-    base: Trajectory,
-    kind: Kind,
-    earlier: list[Turn],
-    completion: Completion,
-    report: Mapping[str, Any],
-    attempt: tuple[int, ...] = (),
-) -> Trajectory:
-    """The trajectory that teaches to write this review (only its last turn is trained); noted as explored."""
-    turns = [*earlier, Turn.of(completion, base.feedback)]
-    sample = Trajectory(base.task, base.member, kind, turns, pivot=len(earlier), attempt=attempt, report=report)
-    sample.stop_reason = completion.stop_reason
-    ctx.explored.append(sample)
-    return sample
+    ctx.counters[f"reflection/outcome/{parsed.outcome}"] += 1
+    ctx.counters["reflection/coerced"] += int(parsed.coerced)

@@ -12,13 +12,14 @@ from typing import Literal
 from pydantic import BaseModel
 
 from r3l.core.environment import Message
+from r3l.core.feedback import ParsedReflection
 from r3l.core.option import option
-from r3l.core.policy import PHASES
-from r3l.core.rollout import Decorate, Episode, RolloutContext, Rules, continue_episode
+from r3l.core.policy import Phase
+from r3l.core.rollout import Continuation, Episode, Guide, Prompt, RolloutContext, Rules, continue_episode
 from r3l.core.seeds import generator
 from r3l.core.templates import template
-from r3l.core.trajectory import Trajectory
-from r3l.reflection import GuidanceForm, Report
+from r3l.core.trajectory import Trajectory, TrajectoryKind
+from r3l.reflection import GuidanceForm
 
 GuidancePlace = Literal["system_message", "user_turn"]
 PivotRule = Literal["reflected", "start", "random", "oracle"]
@@ -54,6 +55,19 @@ class PivotSettings(RetrySettings):
 
 
 @dataclass(frozen=True)
+class Restart:
+    """Where a retry begins, and the guidance there. ``attempt`` tells several retries of one episode apart.
+
+    ``repeat_observation``: in mid-dialog the observation stands twice before the guidance (audit B-6).
+    """
+
+    turn: int
+    guidance: str | None
+    attempt: tuple[int, ...] = ()
+    repeat_observation: bool = False
+
+
+@dataclass(frozen=True)
 class Retry:
     """A retry as it was played, and as if it had needed no guidance."""
 
@@ -74,13 +88,13 @@ def choose_pivot(
     return oracle if rule == "oracle" else reported
 
 
-def guidance_text(report: Report, form: GuidanceForm) -> str | None:
+def guidance_text(reflection: ParsedReflection, form: GuidanceForm) -> str | None:
     """The words that guide a retry: the whole report (released code) or its suggestion only (audit B-37)."""
     if form == "none":
         return None
     if form == "suggestion":
-        return hint(str(report.suggestion))
-    return template("guidance_released").substitute(report=json.dumps(report.content, indent=2))
+        return hint(str(reflection.suggestion))
+    return template("guidance_released").substitute(report=json.dumps(reflection.document, indent=2))
 
 
 def hint(suggestion: str) -> str:
@@ -88,77 +102,75 @@ def hint(suggestion: str) -> str:
     return template("guidance_compact").substitute(suggestion=suggestion)
 
 
-def with_guidance(guidance: str | None, place: GuidancePlace, twice: bool = False) -> Decorate:
-    """Insert guidance into the messages of the pivot turn; returns them with and without it.
+def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
+    """Insert guidance into the messages of the turn where a retry begins.
 
     ``system_message``: at the end of the system prompt when the retry starts over, else as a system message
     of its own before the observation (released code). ``user_turn``: at the head of the user message, for
     templates that allow no system message in mid-dialog (audit B-33). Between two lines of a response it is a message
-    of its own. ``twice``: in mid-dialog the observation stands there once more before the guidance (audit B-6).
+    of its own.
     """
+    guidance = restart.guidance
 
-    def decorate(messages: list[Message]) -> tuple[list[Message], list[Message]]:
+    def guide(messages: list[Message]) -> Prompt:
         if not messages:  # in the middle of a response, which simply goes on without guidance
             role = "user" if place == "user_turn" else "system"
-            return [Message(role, guidance)] if guidance else [], []
+            return Prompt([Message(role, guidance)] if guidance else [], [])
         *before, user = messages
-        copied = [user] if twice else []
-        clean = [*before, *copied, user]
+        repeated = [user] if restart.repeat_observation and restart.turn > 0 else []
+        unguided = [*before, *repeated, user]
         if guidance is None:
-            return clean, clean
+            return Prompt(unguided, unguided)
         if place == "user_turn":
-            return [*before, *copied, replace(user, content=f"{guidance}\n{user.content}")], clean
+            return Prompt([*before, *repeated, replace(user, content=f"{guidance}\n{user.content}")], unguided)
         if before:
             system = before[-1]
-            return [*before[:-1], replace(system, content=f"{system.content}\n\n{guidance}"), user], clean
-        return [*copied, Message("system", guidance), user], clean
+            return Prompt([*before[:-1], replace(system, content=f"{system.content}\n\n{guidance}"), user], unguided)
+        return Prompt([*repeated, Message("system", guidance), user], unguided)
 
-    return decorate
+    return guide
 
 
-async def retry(
-    ctx: RolloutContext,
-    base: Episode,
-    pivot: int,
-    guidance: str | None,
-    settings: RetrySettings,
-    attempt: tuple[int, ...] = (),
-    twice: bool = False,
-) -> Retry:
-    """Play ``base``'s task again from turn ``pivot`` with guidance in that turn's prompt (see :func:`with_guidance`).
+async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: RetrySettings) -> Retry:
+    """Play ``base``'s task again from a turn of it, with guidance in that turn's prompt (see :func:`with_guidance`).
 
-    Beside the dialog goes its clean twin, whose prompts the distilled trajectory gets: context distillation. The
+    Beside the dialog goes its unguided twin, whose prompts the distilled trajectory gets: context distillation. The
     base's environment is used up by a retry (a further one may rewind it again). Raises ReplayMismatch when the
     restored observation is not the recorded one.
     """
-    now = await base.env.rewind(pivot)
+    now = await base.env.rewind(restart.turn)
     source = base.trajectory
-    kept = list(source.turns[:pivot])
-    guided = Trajectory(source.task, source.member, "guided_retry", kept, pivot=pivot, attempt=attempt)
-    conversation, clean = base.conversation.fork(pivot), base.conversation.fork(pivot)
-    episode = Episode(guided, base.env, conversation, base.first, clean=clean)
-    decorate = with_guidance(guidance, settings.guidance_place, twice and pivot > 0)
-    sampling = replace(ctx.sampling, phase=PHASES.index("retry"))
-    await continue_episode(ctx, episode, now, sampling, "retry", decorate, settings.retry_rules, attempt)
-    conversation.close()
-    clean.close()
-    _count(ctx, source, guided, pivot)
-    return Retry(guided, _distilled(guided, episode.clean_prompts, settings.rescore_distilled))
+    guided = Trajectory(
+        source.task,
+        source.member,
+        TrajectoryKind.GUIDED_RETRY,
+        source.turns[: restart.turn],
+        restart_turn=restart.turn,
+        attempt=restart.attempt,
+    )
+    conversation, unguided = base.conversation.fork(restart.turn), base.conversation.fork(restart.turn)
+    episode = Episode(guided, base.env, conversation, base.first, unguided=unguided)
+    guide = with_guidance(restart, settings.guidance_place)
+    await continue_episode(ctx, episode, now, Continuation(Phase.RETRY, settings.retry_rules, restart.attempt, guide))
+    episode.close_dialogs()
+    guided.trainable = range(restart.turn, len(guided.turns))
+    _count(ctx, source, guided)
+    return Retry(guided, _distilled(guided, settings.rescore_distilled))
 
 
-def _distilled(guided: Trajectory, prompts: list[tuple[int, ...]], rescore: bool) -> Trajectory:
-    kept, new = guided.turns[: guided.pivot], guided.turns[guided.pivot :]
-    turns = [*kept, *(replace(turn, prompt_ids=ids) for turn, ids in zip(new, prompts, strict=True))]
-    return replace(guided, kind="distilled", turns=turns, rescore=rescore)
+def _distilled(guided: Trajectory, rescore: bool) -> Trajectory:
+    start = guided.restart_turn
+    turns = [replace(turn, prompt_ids=turn.unguided_prompt_ids or ()) for turn in guided.turns[start:]]
+    return replace(guided, kind=TrajectoryKind.DISTILLED, turns=[*guided.turns[:start], *turns], rescore=rescore)
 
 
-def _count(ctx: RolloutContext, base: Trajectory, again: Trajectory, pivot: int) -> None:
+def _count(ctx: RolloutContext, base: Trajectory, guided: Trajectory) -> None:
     ctx.counters["retry/count"] += 1
-    ctx.counters["retry/success"] += int(again.success)
-    ctx.counters["retry/improved"] += int(again.reward > base.reward)
-    ctx.counters["retry/worse"] += int(again.reward < base.reward)
-    ctx.counters["retry/gain"] += again.reward - base.reward
+    ctx.counters["retry/success"] += int(guided.success)
+    ctx.counters["retry/improved"] += int(guided.reward > base.reward)
+    ctx.counters["retry/worse"] += int(guided.reward < base.reward)
+    ctx.counters["retry/gain"] += guided.reward - base.reward
     ctx.counters["retry/after_failure"] += int(not base.success)
-    ctx.counters["retry/rescued"] += int(again.success and not base.success)
-    ctx.counters["pivot/turns"] += pivot
+    ctx.counters["retry/rescued"] += int(guided.success and not base.success)
+    ctx.counters["pivot/turns"] += guided.restart_turn
     ctx.counters["pivot/base_turns"] += len(base.turns)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from r3l.core.environment import StopReason
+from r3l.core.policy import FinishReason
 from r3l.core.task import Task
-from r3l.core.trajectory import Trajectory, Turn
+from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 
 TASK = Task("t0", "toy", "test")
 
@@ -18,14 +20,23 @@ def make_turn(k: int, tokens: int = 2) -> Turn:
         prompt_ids=(100 + k,),
         response_ids=tuple(range(10 * k, 10 * k + tokens)),
         logprobs=(-0.5,) * tokens,
-        stop_reason="end",
+        finish_reason=FinishReason.END,
         action=f"act {k}",
     )
 
 
-def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", pivot: int = 0) -> Trajectory:
-    """A trajectory of ``turns`` such turns."""
-    return Trajectory(TASK, 0, kind, [make_turn(k) for k in range(turns)], reward, reward >= 1, "done", "", pivot)  # type: ignore[arg-type]
+def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", first: int = 0) -> Trajectory:
+    """A trajectory of ``turns`` such turns, of which those from ``first`` on train."""
+    return Trajectory(
+        TASK,
+        0,
+        TrajectoryKind(kind),
+        [make_turn(k) for k in range(turns)],
+        reward,
+        reward >= 1,
+        StopReason.DONE,
+        trainable=range(first, turns),
+    )
 
 
 @pytest.fixture(scope="session")

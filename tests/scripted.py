@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from r3l.core.policy import Completion, Sampling
+from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.houses import generate
@@ -46,10 +46,10 @@ class ScriptedDialog:
         self.policy.asked.append((address, list(self.new)))
         return self._append(self.policy.say(address), self._ids(2), (-1.0, -1.0))
 
-    def adopt(self, completion):
+    def append_completion(self, completion):
         return self._append(completion.text, completion.response_ids, completion.logprobs).prompt_ids
 
-    def write(self, text):
+    def append_text(self, text):
         return self._append(text, self._ids(2), (0.0, 0.0))
 
     def fork(self, turns):
@@ -62,7 +62,7 @@ class ScriptedDialog:
         """One prompt token a message: it says which message it stands for."""
         prompt = tuple(-1 - (hash((m.role, m.content)) % 10**6) for m in self.new)
         self.seen, self.new, self.turns = [*self.seen, list(self.new)], [], self.turns + 1
-        return Completion(text, prompt, ids, logprobs, "end")
+        return Completion(text, prompt, ids, logprobs, FinishReason.END)
 
     def _ids(self, count):
         return tuple(itertools.islice(self.policy.ids, count))

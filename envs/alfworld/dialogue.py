@@ -11,14 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
+from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
 from r3l.core.errors import DataError
 from r3l.core.task import Task
 from r3l.envs.alfworld.goals import parse_goal
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import FORMAT, REPETITION, read_action, repeats
-
-INADMISSIBLE = "inadmissible"
+from r3l.envs.tagged_text.responses import read_action, repeats
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"
@@ -30,7 +28,7 @@ class AlfworldDialogue(TaggedDialogue):
 
     package, label, domain = "alfworld", "ALFWorld", "ALFWorld household tasks"
     released_turns = 25
-    reasons = {INADMISSIBLE: "an action was not one of the admissible actions"}
+    reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """What stands before the first response."""
@@ -65,10 +63,10 @@ class AlfworldDialogue(TaggedDialogue):
         """The action of a response, or ``format``, ``inadmissible`` or ``repetition``."""
         action = read_action(response)
         if action is None:
-            return Parsed(None, FORMAT)
+            return Parsed(None, StopReason.FORMAT)
         if action not in now.admissible:
-            return Parsed(None, INADMISSIBLE)
-        return Parsed(None, REPETITION) if repeats(actions, action) else Parsed(action)
+            return Parsed(None, StopReason.INADMISSIBLE)
+        return Parsed(None, StopReason.REPETITION) if repeats(actions, action) else Parsed(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, who reads the observed texts alone; None for crowd-sourced wordings."""

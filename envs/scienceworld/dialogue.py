@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
+from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
 from r3l.core.task import Task
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import FORMAT, REPETITION, read_action, repeats
+from r3l.envs.tagged_text.responses import read_action, repeats
 
 
 class ScienceWorldDialogue(TaggedDialogue):
@@ -39,8 +39,8 @@ class ScienceWorldDialogue(TaggedDialogue):
         """The action of a response, or ``format`` or ``repetition``."""
         action = read_action(response)
         if not action:
-            return Parsed(None, FORMAT)
-        return Parsed(None, REPETITION) if repeats(actions, action) else Parsed(action)
+            return Parsed(None, StopReason.FORMAT)
+        return Parsed(None, StopReason.REPETITION) if repeats(actions, action) else Parsed(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, for problems with a stored solution; None for others."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from r3l.core.demonstration import Demonstration, Step
-from r3l.core.environment import Dialogue, Environment, Observation, Transcript
+from r3l.core.environment import Dialogue, Environment, Observation, StopReason, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
@@ -56,7 +56,7 @@ class ScriptedEpisode:
     invalid_at: int | None = None  # the turn of an invalid action
     actions: list[str] = field(default_factory=list)
     suggested: list[str] = field(default_factory=list)
-    error: str | None = None  # the rule of the dialogue that ended the episode
+    error: StopReason | None = None  # the rule of the dialogue that ended the episode
 
     def play(self) -> list[Step]:
         """Act until the engine or a rule of the dialogue ends the episode."""

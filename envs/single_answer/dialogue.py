@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, Transcript
+from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, StopReason, Transcript
 from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions
 from r3l.envs.tagged_text.dialogue import check_style
@@ -57,9 +57,9 @@ class AnswerDialogue:
         """Whatever was written."""
         return Parsed(response)
 
-    def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None) -> str:
         """Whether the answer was right, or why there was none."""
-        ended = {None: "", "max_turns": " It had too many lines."}.get(error, f" It was cut off ({error}).")
+        ended = {None: "", StopReason.MAX_TURNS: " It had too many lines."}.get(error, f" It was cut off ({error}).")
         if self.style == "compact":
             return f"{'correct' if success else 'not correct'}. {turns} lines."
         return f"The answer was {'correct' if success else 'not correct'}.{ended}"

@@ -7,9 +7,9 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from r3l.core.environment import Stop
+from r3l.core.environment import Stop, StopReason
 from r3l.core.errors import ConfigError
-from r3l.envs.tagged_text.responses import FORMAT, REPEATS, REPETITION
+from r3l.envs.tagged_text.responses import REPEATS
 
 STYLES = ("released", "compact")
 
@@ -28,12 +28,12 @@ class TaggedDialogue:
     domain: str
     released_turns: int  # the released code's limit (audit 3.1)
     undertaking = "task"
-    reasons: Mapping[str, str] = {}
-    _REASONS: Mapping[str, str] = {
-        FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",
-        REPETITION: f"the same action was given {REPEATS} times in a row",
-        "truncated": "a response was longer than allowed and was cut off",
-        "context": "the dialog outgrew the model's context",
+    reasons: Mapping[StopReason, str] = {}
+    _REASONS: Mapping[StopReason, str] = {
+        StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",
+        StopReason.REPETITION: f"the same action was given {REPEATS} times in a row",
+        StopReason.TRUNCATED: "a response was longer than allowed and was cut off",
+        StopReason.CONTEXT: "the dialog outgrew the model's context",
     }
 
     def __init__(self, style: str, max_turns: int | None = None) -> None:
@@ -42,7 +42,7 @@ class TaggedDialogue:
         self.style = style
         self.max_turns = max_turns
 
-    def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None) -> str:
         """The final feedback on an ended episode."""
         # The rollout stops at the limit, so using it up without success is how an episode exceeds it.
         exceeded = turns > self.max_turns or (turns == self.max_turns and not success and error is None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-FORMAT, REPETITION = "format", "repetition"
 REPEATS = 3  # identical actions in a row that end an episode (audit 3.1)
 
 _THINK = re.compile(r"<think>.*?</think>", re.DOTALL)

@@ -15,10 +15,9 @@ import json
 import re
 from collections.abc import Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, Transcript
+from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
 from r3l.core.task import Task
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import FORMAT, REPETITION
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.engine import SEARCH_ACTION
 
@@ -36,8 +35,8 @@ class WebshopDialogue(TaggedDialogue):
     package, label, domain, undertaking = "webshop", "WebShop", "WebShop shopping tasks", "purchase"
     released_turns = 15
     reasons = {
-        FORMAT: "a response did not hold <think>...</think> and then <action>...</action>",
-        REPETITION: "the same action was given twice in a row",
+        StopReason.FORMAT: "a response did not hold <think>...</think> and then <action>...</action>",
+        StopReason.REPETITION: "the same action was given twice in a row",
     }
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
@@ -57,9 +56,9 @@ class WebshopDialogue(TaggedDialogue):
         found = _RESPONSE.search(response)
         action = found[1].strip() if found else ""
         if not action:
-            return Parsed(None, FORMAT)
+            return Parsed(None, StopReason.FORMAT)
         if actions and actions[-1] == action and not any(word in action for word in _MAY_REPEAT):
-            return Parsed(None, REPETITION)
+            return Parsed(None, StopReason.REPETITION)
         return Parsed(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:

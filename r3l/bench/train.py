@@ -24,11 +24,11 @@ from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
 from r3l.core.environment import Message
 from r3l.core.method import Method
-from r3l.core.policy import Sampling
+from r3l.core.policy import FinishReason, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.decoding import Decoder, GenerationRequest
 from r3l.local.engine import trainer_of
 from r3l.local.precision import cast_parameters
@@ -136,8 +136,8 @@ class _OurStep:
 
 def _trajectory(task: Task, request: GenerationRequest, member: int) -> Trajectory:
     """A trajectory of one response; every other member is rewarded, so that every row trains."""
-    turn = Turn("", "", tuple(request.pending), tuple(request.ids), tuple(request.logprobs), "length")
-    return Trajectory(task, member, "base", [turn], reward=float(member % 2))
+    turn = Turn("", "", tuple(request.pending), tuple(request.ids), tuple(request.logprobs), FinishReason.LENGTH)
+    return Trajectory(task, member, TrajectoryKind.BASE, [turn], reward=float(member % 2))
 
 
 def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:

@@ -2,8 +2,8 @@
 
 A batch must not depend on which environment worker answered first: the floating-point result of a batched
 forward pass depends on who else is in the batch. So a batch is served only when *every* live coroutine waits
-for the model, and its requests are sorted by key. Requests carry a phase; the lowest waiting phase is served
-first, so that e.g. all reflections of a step share one batch instead of stalling rollouts one by one.
+for the model, and its requests are sorted by address. The first phase that somebody waits for is served first, so
+that e.g. all reflections of a step share one batch instead of stalling rollouts one by one.
 """
 
 from __future__ import annotations
@@ -11,37 +11,43 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+from r3l.core.policy import Phase
+from r3l.core.seeds import Address
 
 T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Request:
-    """One waiting request: ``(phase, key)`` orders it, ``payload`` is what ``serve`` gets."""
+class Request(Generic[P, R]):
+    """One waiting request: ``(phase, address)`` orders it, ``payload`` is what ``serve`` gets."""
 
-    phase: int
-    key: tuple[str, ...]
-    payload: Any
-    answer: asyncio.Future[Any]
+    phase: Phase
+    address: Address
+    payload: P
+    answer: asyncio.Future[R]
 
 
-class Barrier:
+class Barrier(Generic[P, R]):
     """Counts live coroutines and calls ``serve(payloads)`` when all of them wait.
 
-    ``serve`` gets the payloads of one phase, sorted by key, and returns one result each. Coroutines that ask
-    must run under :meth:`gather` (the outermost one may ask too).
+    ``serve`` gets the payloads of one phase, sorted by address, and returns one result each. Addresses of one phase
+    hold numbers and words at the same places. Coroutines that ask must run under :meth:`gather` (the outermost one
+    may ask too).
     """
 
-    def __init__(self, serve: Callable[[list[Any]], Sequence[Any]]) -> None:
+    def __init__(self, serve: Callable[[list[P]], Sequence[R]]) -> None:
         self._serve = serve
         self._live = 1
-        self._waiting: list[Request] = []
+        self._waiting: list[Request[P, R]] = []
 
-    async def request(self, phase: int, key: tuple[str | int, ...], payload: Any) -> Any:
+    async def request(self, phase: Phase, address: Address, payload: P) -> R:
         """Wait until the batch that contains ``payload`` has been served; its result."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Request(phase, tuple(f"{part:0>12}" for part in key), payload, answer))
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Request(phase, address, payload, answer))
         self._serve_if_all_wait()
         return await answer
 
@@ -50,31 +56,33 @@ class Barrier:
 
         If one fails, the others are cancelled and its error is raised.
         """
-        if not coroutines:
+        running = len(coroutines)
+        if not running:
             return []
-        self._live += len(coroutines) - 1  # the caller is suspended meanwhile and lends its place
-        left = [len(coroutines)]
-        tasks = [asyncio.ensure_future(self._member(c, left)) for c in coroutines]
+
+        async def member(coroutine: Coroutine[Any, Any, T]) -> T:
+            nonlocal running
+            result = await coroutine
+            running -= 1
+            if running:  # the last one hands its place back to the caller
+                self._live -= 1
+                self._serve_if_all_wait()
+            return result
+
+        self._live += running - 1  # the caller is suspended meanwhile and lends its place
+        tasks = [asyncio.ensure_future(member(coroutine)) for coroutine in coroutines]
         try:
             return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _member(self, coroutine: Coroutine[Any, Any, T], left: list[int]) -> T:
-        result = await coroutine
-        left[0] -= 1
-        if left[0]:  # the last member hands its place back to the caller
-            self._live -= 1
-            self._serve_if_all_wait()
-        return result
-
     def _serve_if_all_wait(self) -> None:
         if not self._waiting or len(self._waiting) < self._live:
             return
-        phase = min(request.phase for request in self._waiting)
-        batch = sorted((r for r in self._waiting if r.phase == phase), key=lambda r: r.key)
-        self._waiting = [r for r in self._waiting if r.phase != phase]
+        phase = next(phase for phase in Phase if any(request.phase is phase for request in self._waiting))
+        batch = sorted((r for r in self._waiting if r.phase is phase), key=lambda r: r.address)
+        self._waiting = [r for r in self._waiting if r.phase is not phase]
         results = self._serve([request.payload for request in batch])
         for request, result in zip(batch, results, strict=True):
             request.answer.set_result(result)

@@ -11,7 +11,7 @@ import torch
 
 from r3l.core.method import Batch, Criterion, LossAggregation, Method
 from r3l.core.policy import Samples
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import Group, Objective, Trajectory
 
 
 @dataclass(frozen=True)
@@ -81,22 +81,21 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
     With ``samples: turn`` every turn is a row of its own, with the weights that its tokens have in the trajectory.
     """
     rows: list[TrajectoryRow] = []
-    for objective in ("policy", "sft"):
-        chosen = [g for g in groups if g.objective == objective]
-        trajectories = [t for g in chosen for t in g.trajectories]
-        if objective == "policy":
-            advantages = [float(a) for g in chosen for a in method.advantages(g)]
+    for objective in (Objective.POLICY, Objective.SFT):
+        of_objective = [g for g in groups if g.objective is objective]
+        trajectories = [t for g in of_objective for t in g.trajectories]
+        if objective is Objective.POLICY:
+            advantages = [float(a) for g in of_objective for a in method.advantages(g)]
         else:
             advantages = [1.0] * len(trajectories)
         weights = _token_weights(trajectories, method.loss_agg)
         for t, weight, advantage in zip(trajectories, weights, advantages, strict=True):
-            rows += [_row(piece, weight, advantage, objective == "sft") for piece in _pieces(t, samples)]
+            rows += [_row(piece, weight, advantage, objective is Objective.SFT) for piece in _pieces(t, samples)]
     return rows
 
 
 def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:
-    """Rows that an update needs: a KL term moves every row; released micro-batches are diluted by rows
-    without signal."""
+    """Rows that an update needs: a KL term moves all of them, and released micro-batches are diluted by all."""
     all_count = criterion.kl_coef > 0 or criterion.loss_agg == "microbatch_released"
     return [row for row in rows if all_count or not row.no_signal]
 
@@ -104,8 +103,10 @@ def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:
 def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
     if samples == "trajectory":
         return [trajectory]
-    turns = enumerate(trajectory.turns)
-    return [replace(trajectory, turns=[turn], pivot=int(not trajectory.trains(k)), until=None) for k, turn in turns]
+    return [
+        replace(trajectory, turns=[turn], trainable=None if trajectory.trains(k) else range(0))
+        for k, turn in enumerate(trajectory.turns)
+    ]
 
 
 def _row(t: Trajectory, weight: float, advantage: float, sft: bool) -> TrajectoryRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from r3l.core.environment import Critique, Observation
+from r3l.core.environment import Critique, Observation, StopReason
 from r3l.core.task import Task
 
 
@@ -34,7 +34,7 @@ class Demonstration:
     steps: tuple[Step, ...]
     reward: float
     success: bool
-    error: str | None
+    error: StopReason | None
     critique: Critique
     retry: tuple[Step, ...]
     retry_success: bool

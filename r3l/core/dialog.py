@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import Protocol, Self
 
 from r3l.core.environment import Message
-from r3l.core.policy import Completion, Samples, Sampling
+from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 
 
@@ -27,22 +27,22 @@ class TokenDialog:
     def __init__(self, policy: DialogPolicy) -> None:
         self._policy = policy
         self._ids: list[int] = []  # every token so far
-        self._ends: list[int] = [0]  # tokens after each response
-        self._dialog: list[Message] = []  # every message so far, responses included
-        self._heard: list[int] = [0]  # messages after each response
+        self._tokens_at: list[int] = [0]  # tokens after each response
+        self._messages: list[Message] = []  # every message so far, responses included
+        self._messages_at: list[int] = [0]  # messages after each response
         self._ended = True
 
     def add(self, message: Message) -> None:
         """Append a message; it is encoded with the next response."""
-        self._dialog.append(message)
+        self._messages.append(message)
 
-    def adopt(self, completion: Completion) -> tuple[int, ...]:
+    def append_completion(self, completion: Completion) -> tuple[int, ...]:
         """Append a response of another dialog; its prompt ids here."""
         prompt = self._advance()
         self._accept(prompt, list(completion.response_ids), list(completion.logprobs))
         return tuple(prompt)
 
-    def write(self, text: str) -> Completion:
+    def append_text(self, text: str) -> Completion:
         """Append a response given as text."""
         prompt = self._advance()
         ids = self._policy.renderer.response(text)
@@ -51,9 +51,9 @@ class TokenDialog:
     def fork(self, turns: int) -> Self:
         """The dialog after ``turns`` responses."""
         twin = type(self)(self._policy)
-        twin._dialog, twin._heard = self._dialog[: self._heard[turns]], self._heard[: turns + 1]
-        twin._ends = self._ends[: turns + 1]
-        length = self._ends[turns] if self._policy.samples == "trajectory" else len(self._ids)
+        twin._messages, twin._messages_at = self._messages[: self._messages_at[turns]], self._messages_at[: turns + 1]
+        twin._tokens_at = self._tokens_at[: turns + 1]
+        length = self._tokens_at[turns] if self._policy.samples == "trajectory" else len(self._ids)
         twin._ids = self._ids[:length]
         twin._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
         return twin
@@ -66,27 +66,29 @@ class TokenDialog:
 
     def _advance(self) -> list[int]:
         """Encode the messages since the last response as tokens; those that a sample of this turn starts with."""
-        renderer, new = self._policy.renderer, self._dialog[self._heard[-1] :]
+        renderer, new = self._policy.renderer, self._messages[self._messages_at[-1] :]
         if self._policy.samples == "turn":
-            prompt = renderer.opening(self._dialog)
-            self._rendered_anew(prompt)
+            prompt = renderer.opening(self._messages)
+            self._before_rendering(prompt)
             self._ids = list(prompt)
             return prompt
-        prompt = renderer.opening(new) if len(self._ends) == 1 else renderer.following(new, self._ended)
+        prompt = renderer.opening(new) if len(self._tokens_at) == 1 else renderer.following(new, self._ended)
         self._ids += prompt
         return prompt
 
-    def _rendered_anew(self, ids: list[int]) -> None:
+    def _before_rendering(self, ids: list[int]) -> None:
         """Called before ``ids`` take the place of the dialog's tokens."""
 
     def _accept(
         self, prompt: list[int], ids: list[int], logprobs: list[float], stops: Set[int] = frozenset()
     ) -> Completion:
         self._ids += ids
-        self._ends.append(len(self._ids))
+        self._tokens_at.append(len(self._ids))
         self._ended = ids[-1] == self._policy.renderer.end_id
         text = self._policy.renderer.text(ids)
-        self._dialog.append(Message("assistant", text))
-        self._heard.append(len(self._dialog))
-        reason = "end" if self._ended else "line" if ids[-1] in stops else "length"
+        self._messages.append(Message("assistant", text))
+        self._messages_at.append(len(self._messages))
+        reason = FinishReason.LINE if ids[-1] in stops else FinishReason.LENGTH
+        if self._ended:
+            reason = FinishReason.END
         return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason)

@@ -16,6 +16,24 @@ from r3l.core.task import Task
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
 
 
+class StopReason(StrEnum):
+    """Why an episode ended: by its engine (``by_engine``), by a rule of the dialogue, or for want of room."""
+
+    SUCCESS = "success"
+    DONE = "done"  # the engine ended it without success
+    MAX_TURNS = "max_turns"
+    FORMAT = "format"  # no action could be read
+    INADMISSIBLE = "inadmissible"  # the engine offers no such action
+    REPETITION = "repetition"  # the same action too often in a row
+    TRUNCATED = "truncated"  # a response longer than allowed
+    CONTEXT = "context"  # the dialog outgrew the model's context
+
+    @property
+    def by_engine(self) -> bool:
+        """Whether the engine's own reward counts."""
+        return self in (StopReason.SUCCESS, StopReason.DONE, StopReason.MAX_TURNS)
+
+
 @dataclass(frozen=True)
 class Observation:
     """What the engine answers. ``admissible`` is empty where an environment has no such list.
@@ -61,7 +79,7 @@ class Parsed:
     """A response read by an environment's rules: an action, or the reason why there is none."""
 
     action: str | None
-    error: str | None = None
+    error: StopReason | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +101,7 @@ class Transcript:
     first: str
     answers: tuple[tuple[str, str], ...]
     success: bool
-    error: str | None
+    error: StopReason | None
 
 
 class Outcome(StrEnum):
@@ -131,10 +149,10 @@ class Dialogue(Protocol):
         ...
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """Read a response. ``error`` is a short countable reason (``format``, ``inadmissible``, ...)."""
+        """Read a response: an action, or an error that ends the episode."""
         ...
 
-    def closing(self, reward: float, success: bool, turns: int, error: str | None) -> str:
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None) -> str:
         """The final feedback on an ended episode, as the reflection shows it."""
         ...
 

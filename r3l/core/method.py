@@ -116,7 +116,8 @@ Tokens = tuple[torch.Tensor, Mapping[str, torch.Tensor]]
 class TrainedMethod(Generic[S]):
     """What trained methods share: plain exploration and the frame of the loss.
 
-    Subclasses name their ``Settings`` and bring advantages, a surrogate, and what they explore beyond N rollouts.
+    Subclasses name their ``Settings`` and bring advantages, a surrogate, and what they explore beyond N rollouts (one
+    that only imitates: :class:`ImitationMethod`).
     """
 
     Settings: type[S]
@@ -167,3 +168,15 @@ class TrainedMethod(Generic[S]):
             total = total + self.kl_coef * terms["loss/kl"]
         terms |= {name: (weight_B_T * value_B_T).sum() for name, value_B_T in parts.items()}
         return total, {name: value.item() for name, value in terms.items()}
+
+
+class ImitationMethod(TrainedMethod[S]):
+    """A method that only imitates: none of its groups feeds a policy loss."""
+
+    def advantages(self, group: Group) -> np.ndarray:
+        """Nothing is weighted by advantages."""
+        return np.zeros(len(group.trajectories))
+
+    def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
+        """There are no policy rows."""
+        return torch.zeros_like(logprobs_B_T), {}

@@ -1,8 +1,9 @@
-"""Policy: the model as a method sees it. Implementations: local torch, later HTTP servers and Trinity."""
+"""Policy: the model as a method sees it. Implementations: the local engine's (torch, vLLM) and Trinity's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal, Protocol
 
 from r3l.core.environment import Message, Stop
@@ -11,7 +12,21 @@ from r3l.core.seeds import Address
 Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole dialog, or one response in its context
 
 
-PHASES = ("rollout", "feedback", "retry")
+class Phase(StrEnum):
+    """What a response is for, in the order in which the batches of a step are served (see r3l.core.barrier)."""
+
+    ROLLOUT = "rollout"
+    FEEDBACK = "feedback"  # reflections and critiques
+    RETRY = "retry"
+
+
+class FinishReason(StrEnum):
+    """Why the sampling of one response ended (OpenAI's ``finish_reason``)."""
+
+    END = "end"  # the end-of-turn token was sampled
+    LINE = "line"  # a line break was, see Sampling
+    LENGTH = "length"  # max_tokens reached
+    CONTEXT = "context"  # the dialog no longer fits the model, so nothing was sampled
 
 
 @dataclass(frozen=True)
@@ -19,29 +34,24 @@ class Sampling:
     """How to sample. ``max_tokens`` counts the tokens of one response, the end-of-turn token included.
 
     ``stop``: with ``line`` a token that holds a line break ends the sampling too, and the next ``respond`` continues
-    the response where no message has been added. ``phase`` (index into PHASES; feedback: reflections and critiques)
-    orders the batches of one step: see ``r3l.core.barrier``.
+    the response where no message has been added.
     """
 
     temperature: float = 1.0
     max_tokens: int = 512
-    phase: int = 0
+    phase: Phase = Phase.ROLLOUT
     stop: Stop = "end"
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog.
-
-    ``stop_reason``: ``end`` (end-of-turn sampled), ``line`` (a line break, see Sampling), ``length`` (max_tokens
-    reached) or ``context`` (the dialog no longer fits the model; then there are no response tokens).
-    """
+    """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog."""
 
     text: str
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    stop_reason: str
+    finish_reason: FinishReason
 
 
 class Conversation(Protocol):
@@ -55,11 +65,11 @@ class Conversation(Protocol):
         """Sample the next assistant message; every random draw is seeded by ``address``."""
         ...
 
-    def adopt(self, completion: Completion) -> tuple[int, ...]:
+    def append_completion(self, completion: Completion) -> tuple[int, ...]:
         """Append a response that another dialog sampled; the prompt ids that it has in this one."""
         ...
 
-    def write(self, text: str) -> Completion:
+    def append_text(self, text: str) -> Completion:
         """Append a response that nobody sampled (a teacher's text); its log-probs are 0."""
         ...
 

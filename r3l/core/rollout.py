@@ -7,15 +7,25 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from r3l.core.environment import Dialogue, Message, Observation, Parsed, Transcript
-from r3l.core.policy import Completion, Conversation, Policy, Sampling
+from r3l.core.environment import Dialogue, Message, Observation, Parsed, StopReason, Transcript
+from r3l.core.policy import Completion, Conversation, FinishReason, Phase, Policy, Sampling
 from r3l.core.pool import EnvironmentHandle, EnvironmentPool
 from r3l.core.seeds import Address
 from r3l.core.task import Task
-from r3l.core.trajectory import Trajectory, Turn
+from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 
-Decorate = Callable[[list[Message]], tuple[list[Message], list[Message]]]
 Rules = Literal["same_as_base", "released_lenient"]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The messages before a response, and what they would be without guidance."""
+
+    messages: list[Message]
+    unguided: list[Message]
+
+
+Guide = Callable[[list[Message]], Prompt]
 
 
 @dataclass
@@ -24,8 +34,8 @@ class RolloutContext:
 
     ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` runs coroutines
     concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
-    ``feedback_sampling`` is for reflections and critiques. ``explored`` collects every trajectory that was played or
-    written, in the order they were finished, for readers: a method's groups hold only what it learns from.
+    ``feedback_sampling`` is for reflections and critiques. ``trajectories`` collects all that was played or written, in
+    the order of finishing, for readers: a method's groups hold only what it learns from.
     """
 
     policy: Policy
@@ -36,16 +46,16 @@ class RolloutContext:
     address: Address
     gather: Callable[..., Coroutine[Any, Any, list[Any]]]
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    explored: list[Trajectory] = field(default_factory=list)
+    trajectories: list[Trajectory] = field(default_factory=list)
 
     async def complete(
-        self, conversation: Conversation, sampling: Sampling, kind: str, *where: str | int
+        self, conversation: Conversation, sampling: Sampling, purpose: str, *where: str | int
     ) -> Completion:
-        """One response, metered under ``tokens/<kind>`` (generated) and ``prompt/<kind>`` (read for it)."""
-        completion = await conversation.respond(sampling, (*self.address, kind, *where))
-        self.counters[f"tokens/{kind}"] += len(completion.response_ids)
+        """One response, metered under ``tokens/<purpose>`` (generated) and ``prompt/<purpose>`` (read for it)."""
+        completion = await conversation.respond(sampling, (*self.address, purpose, *where))
+        self.counters[f"tokens/{purpose}"] += len(completion.response_ids)
         self.counters["tokens/generated"] += len(completion.response_ids)
-        self.counters[f"prompt/{kind}"] += len(completion.prompt_ids)
+        self.counters[f"prompt/{purpose}"] += len(completion.prompt_ids)
         return completion
 
 
@@ -53,8 +63,7 @@ class RolloutContext:
 class Episode:
     """A played trajectory with what is needed to restart it: environment, dialog, first and last observation.
 
-    ``clean`` is the same dialog without guidance, where there is any; ``clean_prompts`` are its prompt tokens, turn
-    by turn.
+    ``unguided`` is the same dialog without guidance, where there is any.
     """
 
     trajectory: Trajectory
@@ -62,29 +71,49 @@ class Episode:
     conversation: Conversation
     first: Observation
     last: Observation | None = None
-    clean: Conversation | None = None
-    clean_prompts: list[tuple[int, ...]] = field(default_factory=list)
+    unguided: Conversation | None = None
 
-    def ended(self) -> Transcript:
+    def transcript(self) -> Transcript:
         """The finished episode as a critic reads it."""
         turns, last = self.trajectory.turns, self.last
-        seen = [turn.observation for turn in turns[1:]] + [last.text if last and turns[-1].error is None else ""]
-        answers = [(turn.action or turn.response, text) for turn, text in zip(turns, seen, strict=True)]
         error = turns[-1].error
+        texts = [turn.observation for turn in turns[1:]] + [last.text if last and error is None else ""]
+        answers = [(turn.action or turn.response, text) for turn, text in zip(turns, texts, strict=True)]
         return Transcript(self.trajectory.task, self.first.text, tuple(answers), self.trajectory.success, error)
 
     async def close(self) -> None:
         """Give back the environment and the policy's memory of the dialog."""
-        self.conversation.close()
+        self.close_dialogs()
         await self.env.close()
+
+    def close_dialogs(self) -> None:
+        """Give back the policy's memory of the dialog; the environment stays."""
+        for conversation in (self.conversation, self.unguided):
+            if conversation is not None:
+                conversation.close()
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """How an episode is played on. ``attempt`` tells several retries of one member apart.
+
+    ``phase`` is also the purpose in the address of its draws. ``guide`` makes the first prompt from its messages.
+    Under ``released_lenient`` an unusable response costs a turn and is answered by its error instead of ending the
+    episode (the original's retries in ALFWorld, audit B-7).
+    """
+
+    phase: Phase = Phase.ROLLOUT
+    rules: Rules = "same_as_base"
+    attempt: tuple[int, ...] = ()
+    guide: Guide | None = None
 
 
 async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
     """A base rollout of ``task`` from its start, without any guidance."""
     env = ctx.pool.open()
     first = await env.reset(task)
-    episode = Episode(Trajectory(task, member, "base"), env, ctx.policy.open(), first)
-    await continue_episode(ctx, episode, first, ctx.sampling, "rollout")
+    episode = Episode(Trajectory(task, member, TrajectoryKind.BASE), env, ctx.policy.open(), first)
+    await continue_episode(ctx, episode, first, Continuation())
     return episode
 
 
@@ -97,69 +126,36 @@ async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0)
     return [episode.trajectory for episode in episodes]
 
 
-async def continue_episode(
-    ctx: RolloutContext,
-    episode: Episode,
-    now: Observation,
-    sampling: Sampling,
-    purpose: str,
-    decorate: Decorate | None = None,
-    rules: Rules = "same_as_base",
-    attempt: tuple[int, ...] = (),
-) -> None:
+async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observation, how: Continuation) -> None:
     """Play on from ``now`` until the episode ends; fills the episode's trajectory in place.
 
-    ``decorate`` turns the messages of the first turn played here into (messages shown, messages without guidance).
     Ending rules: the engine says done; the response cannot be read or used, or the dialog outgrows the model's
-    context (the reward is then the observation's ``invalid_action_reward``, 0 by default); ``max_turns``. Under
-    ``released_lenient`` an unusable response costs a turn and is answered by its error instead (the original's
-    retries in ALFWorld, audit B-7).
+    context (the reward is then the observation's ``invalid_action_reward``, 0 by default); ``max_turns``.
     """
-    trajectory = episode.trajectory
+    trajectory, guide = episode.trajectory, how.guide
     ctx.counters["rollouts"] += 1
     reason = None
     while reason is None:
-        messages = clean = _next_messages(ctx.dialogue, episode, now)
-        if decorate is not None:
-            (messages, clean), decorate = decorate(messages), None
-        completion = await _answer(ctx, episode, messages, clean, sampling, purpose, attempt)
-        if completion.stop_reason == "context":
-            reason = "context"
+        messages = _next_messages(ctx.dialogue, episode, now)
+        prompt = guide(messages) if guide else Prompt(messages, messages)
+        guide = None  # only what is shown first
+        completion = await _respond(ctx, episode, prompt, how)
+        if completion.finish_reason is FinishReason.CONTEXT:
+            reason = StopReason.CONTEXT
             break
-        turn = _read(ctx.dialogue, trajectory, completion, now)
+        turn = _turn(ctx.dialogue, episode, completion, now, prompt)
         trajectory.turns.append(turn)
         if turn.action is not None:
             now = await episode.env.step(turn.action)
             ctx.counters["env_steps"] += 1
-        elif rules == "released_lenient":
+        elif how.rules == "released_lenient":
             now = replace(now, text=f"Not possible ({turn.error}). {now.text}")
         else:
-            reason = turn.error or "format"
+            reason = turn.error or StopReason.FORMAT
             break
         reason = _engine_reason(now, len(trajectory.turns), ctx.dialogue.max_turns)
     episode.last = now
     _finish(ctx, trajectory, now, reason)
-
-
-async def _answer(
-    ctx: RolloutContext,
-    episode: Episode,
-    messages: list[Message],
-    clean: list[Message],
-    sampling: Sampling,
-    purpose: str,
-    attempt: tuple[int, ...],
-) -> Completion:
-    for message in messages:
-        episode.conversation.add(message)
-    trajectory = episode.trajectory
-    where: Address = (trajectory.task.id, trajectory.member, *attempt, len(trajectory.turns))
-    completion = await ctx.complete(episode.conversation, sampling, purpose, *where)
-    if episode.clean is not None and completion.stop_reason != "context":
-        for message in clean:
-            episode.clean.add(message)
-        episode.clean_prompts.append(episode.clean.adopt(completion))
-    return completion
 
 
 def _next_messages(dialogue: Dialogue, episode: Episode, now: Observation) -> list[Message]:
@@ -170,25 +166,38 @@ def _next_messages(dialogue: Dialogue, episode: Episode, now: Observation) -> li
     return [] if message is None else [message]
 
 
-def _read(dialogue: Dialogue, trajectory: Trajectory, completion: Completion, now: Observation) -> Turn:
-    parsed = dialogue.parse(completion.text, now, trajectory.actions)
-    if completion.stop_reason == "length" and (parsed.error is not None or dialogue.stop == "line"):
-        parsed = Parsed(None, "truncated")
-    return Turn.of(completion, now.text, parsed.action, parsed.error)
+async def _respond(ctx: RolloutContext, episode: Episode, prompt: Prompt, how: Continuation) -> Completion:
+    for message in prompt.messages:
+        episode.conversation.add(message)
+    trajectory = episode.trajectory
+    where: Address = (trajectory.task.id, trajectory.member, *how.attempt, len(trajectory.turns))
+    sampling = replace(ctx.sampling, phase=how.phase)
+    return await ctx.complete(episode.conversation, sampling, how.phase.value, *where)
 
 
-def _engine_reason(now: Observation, turns: int, max_turns: int) -> str | None:
+def _turn(dialogue: Dialogue, episode: Episode, completion: Completion, now: Observation, prompt: Prompt) -> Turn:
+    parsed = dialogue.parse(completion.text, now, episode.trajectory.actions)
+    if completion.finish_reason is FinishReason.LENGTH and (parsed.error is not None or dialogue.stop == "line"):
+        parsed = Parsed(None, StopReason.TRUNCATED)
+    turn = Turn.of(completion, now.text, parsed.action, parsed.error)
+    if episode.unguided is None:
+        return turn
+    for message in prompt.unguided:
+        episode.unguided.add(message)
+    return replace(turn, unguided_prompt_ids=episode.unguided.append_completion(completion))
+
+
+def _engine_reason(now: Observation, turns: int, max_turns: int) -> StopReason | None:
     if now.done:
-        return "success" if now.success else "done"
-    return "max_turns" if turns >= max_turns else None
+        return StopReason.SUCCESS if now.success else StopReason.DONE
+    return StopReason.MAX_TURNS if turns >= max_turns else None
 
 
-def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reason: str) -> None:
-    ended_in_engine = reason in ("success", "done", "max_turns")
+def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reason: StopReason) -> None:
     trajectory.stop_reason = reason
-    trajectory.reward = now.reward if ended_in_engine else now.invalid_action_reward
-    trajectory.success = now.success and ended_in_engine
-    error = None if ended_in_engine else reason
+    trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
+    trajectory.success = now.success and reason.by_engine
+    error = None if reason.by_engine else reason
     trajectory.feedback = ctx.dialogue.closing(trajectory.reward, trajectory.success, len(trajectory.turns), error)
     ctx.counters[f"stop/{reason}"] += 1
-    ctx.explored.append(trajectory)
+    ctx.trajectories.append(trajectory)

@@ -6,24 +6,43 @@ were sampled (``response_ids``); the token sequence of a trajectory is their con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import StrEnum
 
 import numpy as np
 
-from r3l.core.policy import Completion
+from r3l.core.environment import StopReason
+from r3l.core.feedback import Feedback
+from r3l.core.policy import Completion, FinishReason
 from r3l.core.task import Task
 
-Kind = Literal["base", "distilled", "reflection", "critique", "guided_retry", "refined"]
-Objective = Literal["policy", "sft", "none"]
+
+class TrajectoryKind(StrEnum):
+    """What a trajectory is to the others of its task."""
+
+    BASE = "base"  # a plain rollout
+    DISTILLED = "distilled"  # a guided retry as if it had needed no guidance
+    REFLECTION = "reflection"  # an episode and the reflection on it
+    CRITIQUE = "critique"  # an episode and the critique of it
+    GUIDED_RETRY = "guided_retry"
+    REFINED = "refined"  # a distilled retry in place of its base (Critique-GRPO)
+
+
+class Objective(StrEnum):
+    """Which loss a group feeds."""
+
+    POLICY = "policy"  # weighted by advantages
+    SFT = "sft"  # imitation
+    NONE = "none"  # no loss: counted only
 
 
 @dataclass(frozen=True)
 class Turn:
     """One exchange. ``prompt_ids`` are the tokens added to the dialog since the previous response.
 
-    With turn samples (``samples: turn``) they are the whole context of the response instead.
+    With turn samples (``samples: turn``) they are the whole context of the response instead. A turn played beside an
+    unguided dialog (see r3l.retry) records the ``unguided_prompt_ids`` that it has there.
     """
 
     observation: str
@@ -31,12 +50,15 @@ class Turn:
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    stop_reason: str
+    finish_reason: FinishReason
     action: str | None = None
-    error: str | None = None
+    error: StopReason | None = None
+    unguided_prompt_ids: tuple[int, ...] | None = None
 
     @classmethod
-    def of(cls, completion: Completion, observation: str, action: str | None = None, error: str | None = None) -> Turn:
+    def of(
+        cls, completion: Completion, observation: str, action: str | None = None, error: StopReason | None = None
+    ) -> Turn:
         """The exchange in which ``completion`` answered ``observation``."""
         return cls(
             observation=observation,
@@ -44,7 +66,7 @@ class Turn:
             prompt_ids=completion.prompt_ids,
             response_ids=completion.response_ids,
             logprobs=completion.logprobs,
-            stop_reason=completion.stop_reason,
+            finish_reason=completion.finish_reason,
             action=action,
             error=error,
         )
@@ -58,32 +80,32 @@ class Turn:
 class Trajectory:
     """A dialog with its outcome.
 
-    ``pivot`` is the first trainable turn (0-based; 0 trains every turn), ``until`` the first one after it that is
-    not (None: none). ``feedback`` is the environment's closing message; the policy never sees it, a reflection
-    does. ``rescore``: the log-probs belong to another context than this one (a distilled retry was sampled under
-    guidance), and the engine is to compute those of the sampling policy under this context instead. ``attempt``
-    tells several retries of one member apart. ``report`` is what a reflection or critique says, as it was read, or
-    ``{"invalid": reason}``; for readers only.
+    A reflection or critique has no ``stop_reason`` but the ``finish_reason`` of its last turn. ``feedback`` is the
+    environment's closing message; the policy never sees it, a reflection does. ``restart_turn``: how many leading
+    turns are the base's own (0 for a base). ``trainable``: the turns that carry gradient; None for all. ``rescore``:
+    the log-probs belong to another context than this one (a distilled retry was sampled under guidance), and the
+    engine is to compute those of the sampling policy under this context instead. ``attempt`` tells several retries of
+    one member apart. ``parsed`` is what a reflection or critique says; for readers only.
     """
 
     task: Task
     member: int
-    kind: Kind
+    kind: TrajectoryKind
     turns: list[Turn] = field(default_factory=list)
     reward: float = 0.0
     success: bool = False
-    stop_reason: str = "running"
+    stop_reason: StopReason | None = None
     feedback: str = ""
-    pivot: int = 0
-    until: int | None = None
+    restart_turn: int = 0
+    trainable: range | None = None
     rescore: bool = False
     attempt: tuple[int, ...] = ()
-    report: Mapping[str, Any] | None = None
+    parsed: Feedback | None = None
 
     @property
     def off_policy(self) -> bool:
         """Sampled under another context than the one it is trained in."""
-        return self.kind in ("distilled", "refined")
+        return self.kind in (TrajectoryKind.DISTILLED, TrajectoryKind.REFINED)
 
     @property
     def actions(self) -> list[str]:
@@ -96,15 +118,15 @@ class Trajectory:
         return np.asarray(ids, dtype=np.int64)
 
     def response_mask(self) -> np.ndarray:
-        """1.0 on every sampled token, shape (T,), whatever the pivot."""
+        """1.0 on every sampled token, shape (T,), trainable or not."""
         return self._over_turns(lambda turn, _: np.ones(len(turn.response_ids)))
 
     def trains(self, k: int) -> bool:
         """Whether turn ``k`` carries gradient."""
-        return k >= self.pivot and (self.until is None or k < self.until)
+        return self.trainable is None or k in self.trainable
 
     def credit_mask(self) -> np.ndarray:
-        """1.0 on sampled tokens of trainable turns (paper: 0 before the pivot, 1 from it on), shape (T,)."""
+        """1.0 on sampled tokens of trainable turns, else 0, shape (T,)."""
         return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), float(self.trains(k))))
 
     def old_logprobs(self) -> np.ndarray:
@@ -122,21 +144,21 @@ class Trajectory:
 class Group:
     """Trajectories that share one task and one advantage baseline.
 
-    ``objective`` says which loss they feed: ``policy`` (advantage-weighted), ``sft`` (imitation) or ``none``
-    (counted only). ``shaped`` holds the returns of members where a method does not learn from the plain rewards,
-    ``baseline`` a baseline that is not made from this group's own returns.
+    ``returns``, one a member, where a method does not learn from the plain rewards; ``baseline``: one that is not made
+    from this group's own returns; ``weight`` scales the advantages (RLTF's self-distillation).
     """
 
     task: Task
     trajectories: list[Trajectory]
-    objective: Objective = "policy"
-    shaped: Sequence[float] | None = None
+    objective: Objective = Objective.POLICY
+    returns: Sequence[float] | None = None
     baseline: float | None = None
+    weight: float = 1.0
 
-    def rewards(self) -> np.ndarray:
-        """rewards_G, shape (G,)."""
+    def rewards_G(self) -> np.ndarray:
+        """Rewards of the members, shape (G,)."""
         return np.asarray([t.reward for t in self.trajectories], dtype=float)
 
-    def returns(self) -> np.ndarray:
-        """returns_G, what advantages are made from: ``shaped``, else the rewards; shape (G,)."""
-        return self.rewards() if self.shaped is None else np.asarray(self.shaped, dtype=float)
+    def returns_G(self) -> np.ndarray:
+        """What advantages are made from: ``returns``, else the rewards; shape (G,)."""
+        return self.rewards_G() if self.returns is None else np.asarray(self.returns, dtype=float)

@@ -45,7 +45,7 @@ class LocalModel:
         """One reply each, sampled together."""
         replies = [self._one(dialog, address) for dialog, address in zip(dialogs, addresses, strict=True)]
         completions = asyncio.run(self._policy.barrier.gather(*replies))
-        return [Reply(c.text, c.stop_reason, len(c.response_ids)) for c in completions]
+        return [Reply(c.text, c.finish_reason, len(c.response_ids)) for c in completions]
 
     async def _one(self, dialog: Sequence[Message], address: Address) -> Completion:
         conversation = self._policy.open()

@@ -16,7 +16,7 @@ import torch
 from r3l.core.barrier import Barrier
 from r3l.core.batching import packed
 from r3l.core.dialog import TokenDialog
-from r3l.core.policy import PHASES, Completion, Samples, Sampling
+from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of, uniforms
 from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, GenerationRequest, tokens_in
@@ -75,7 +75,7 @@ class LocalPolicy:
             batch = [requests[k] for k in sorted(indices)]
             with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
                 self._decoder(batch).run()
-        self.counts[f"seconds/{PHASES[requests[0].sampling.phase]}"] += time.perf_counter() - began
+        self.counts[f"seconds/{requests[0].sampling.phase}"] += time.perf_counter() - began
         return requests
 
     def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
@@ -102,7 +102,7 @@ class LocalConversation(TokenDialog):
         """Sample the next response."""
         prompt = self._advance()
         if not self._fits(sampling):
-            return Completion("", tuple(prompt), (), (), "context")
+            return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
         appended = len(prompt) + int(self._last_is_new)
         whole_turns = self._policy.samples == "turn"
         self._policy.counts["appended"] += len(self._ids) - self.encoded if whole_turns else appended
@@ -119,7 +119,7 @@ class LocalConversation(TokenDialog):
     def fork(self, turns: int) -> LocalConversation:
         """The dialog after ``turns`` responses; shares the encoded prefix (no copy, no re-encoding)."""
         twin = super().fork(turns)
-        twin._last_is_new = self._last_is_new and turns == len(self._ends) - 1  # nobody has encoded it yet
+        twin._last_is_new = self._last_is_new and turns == len(self._tokens_at) - 1  # nobody has encoded it yet
         if self._state is not None and turns:
             twin._state = [layer[:, :, : min(len(twin._ids), self.encoded)] for layer in self._state]
         return twin
@@ -128,7 +128,7 @@ class LocalConversation(TokenDialog):
         """Forget the caches."""
         self._state = None
 
-    def _rendered_anew(self, ids: list[int]) -> None:
+    def _before_rendering(self, ids: list[int]) -> None:
         """Cut the caches back to what ``ids`` begins with; the last token is always encoded anew."""
         same = 0
         limit = min(self.encoded, len(ids) - 1)

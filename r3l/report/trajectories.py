@@ -20,9 +20,9 @@ KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined
 def pack(run_dir: Path, limit: int) -> str | None:
     """What the viewer shows of a run: JSON, compressed (to a tenth), in base64; None where it kept no trajectories.
 
-    ``tasks``: step, task, group, why, and ``members``: the trajectories of each member of the group, in the order of
-    retries and KINDS. At most ``limit`` characters but always one task; ``left_out`` counts what did not fit. Tasks
-    that taught something go before the first of a step, and every step has its turn.
+    ``tasks``: step, task, group, selected_as, and ``members``: the trajectories of each member of the group, in
+    the order of retries and KINDS. At most ``limit`` characters but always one task; ``left_out`` counts what did not
+    fit. Tasks that taught something go before the first of a step, and every step has its turn.
     """
     lines = read_jsonl(run_dir / FILE)
     chosen: list[int] = []
@@ -52,7 +52,7 @@ def _by_turns(lines: Sequence[Line]) -> list[int]:
     for index, line in enumerate(lines):
         steps.setdefault(line["step"], []).append(index)
     for of_step in steps.values():
-        of_step.sort(key=lambda index: lines[index]["why"] == "first")
+        of_step.sort(key=lambda index: lines[index]["selected_as"] == "first")
     rounds = zip_longest(*[steps[step] for step in sorted(steps, reverse=True)])
     return [index for one in rounds for index in one if index is not None]
 
@@ -66,4 +66,4 @@ def _task(line: Line) -> Line:
     columns.sort(key=lambda c: (c["member"], c["kind"] != "base", c["attempt"], KINDS.index(c["kind"])))
     members = sorted({column["member"] for column in columns})
     grouped = [[column for column in columns if column["member"] == member] for member in members]
-    return {key: line[key] for key in ("step", "task", "group", "why")} | {"members": grouped}
+    return {key: line[key] for key in ("step", "task", "group", "selected_as")} | {"members": grouped}

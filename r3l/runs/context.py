@@ -7,7 +7,7 @@ from typing import Any
 
 from r3l.config import Run
 from r3l.core.environment import Dialogue
-from r3l.core.policy import PHASES, Policy, Sampling
+from r3l.core.policy import Phase, Policy, Sampling
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
@@ -29,7 +29,7 @@ def rollout_context(
         pool=pool,
         dialogue=dialogue,
         sampling=Sampling(temperature, s.max_tokens, stop=dialogue.stop),
-        feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=PHASES.index("feedback")),
+        feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=Phase.FEEDBACK),
         address=address,
         gather=gather,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind
 
 if TYPE_CHECKING:
     from r3l.core.batching import Row, TrajectoryRow
@@ -19,18 +19,22 @@ Metrics = dict[str, float]
 def of_groups(groups: Sequence[Group], explored: Sequence[Trajectory], dropped: int = 0) -> Metrics:
     """Means over base rollouts (what all methods have in common), and what the groups are like.
 
-    ``explored``: all that was played in the step (``RolloutContext.explored``): the groups of a method need not hold
-    every base rollout (Critique-GRPO's refinement takes the place of one). ``dropped``: tasks whose groups were
+    ``explored``: all that was played in the step (``RolloutContext.trajectories``): the groups of a method need not
+    hold every base rollout (Critique-GRPO's refinement takes the place of one). ``dropped``: tasks whose groups were
     refused.
     """
-    base = [t for t in explored if t.kind == "base"]
-    tasks = [g for g in groups if g.objective == "policy" and any(t.kind == "base" for t in g.trajectories)]
+    base = [t for t in explored if t.kind is TrajectoryKind.BASE]
+    tasks = [
+        g
+        for g in groups
+        if g.objective is Objective.POLICY and any(t.kind is TrajectoryKind.BASE for t in g.trajectories)
+    ]
     metrics: Metrics = {
         "train/success": _mean([t.success for t in base]),
         "train/reward": _mean([t.reward for t in base]),
         "train/turns": _mean([len(t.turns) for t in base]),
         "groups/policy": len(tasks),
-        "groups/zero_variance": sum(float(g.rewards().std() == 0) for g in tasks),
+        "groups/zero_variance": sum(float(g.rewards_G().std() == 0) for g in tasks),
         "dropped/groups": dropped,
         "entropy": _entropy(groups),
     }
@@ -42,7 +46,9 @@ def of_groups(groups: Sequence[Group], explored: Sequence[Trajectory], dropped: 
 
 def _entropy(groups: Sequence[Group]) -> float:
     """Nats per sampled token of base rollouts: the mean of -log p, an unbiased estimate of the policy's entropy."""
-    base = [t for g in groups for t in g.trajectories if t.kind == "base" and g.objective != "sft"]
+    base = [
+        t for g in groups for t in g.trajectories if t.kind is TrajectoryKind.BASE and g.objective is not Objective.SFT
+    ]
     logprobs = [x for t in base for turn in t.turns for x in turn.logprobs]
     return -_mean(logprobs)
 

@@ -2,14 +2,14 @@
 
 ``trajectories.jsonl.gz`` in the run's directory holds one line a task::
 
-    step, method, task, group (easy, hard), why (first | taught)
+    step, method, task, group (easy, hard), selected_as (first | taught)
     groups: objective (policy | sft | none), and its trajectories:
-        kind, member, attempt, reward, success, stop_reason, advantage, kept, pivot, until, feedback, report
-        turns: prompt, prompt_tokens, response, stop_reason, action, error
+        kind, member, attempt, reward, success, stop_reason, advantage, restart_turn, trainable, feedback, parsed
+        turns: prompt, prompt_tokens, response, finish_reason, action, error
 
 A turn's ``response`` is a list of [text, tokens, trained]: runs of sampled tokens that all carry gradient or all do
-not. What was explored but is not learnt from stands in a last group with the objective ``none``. Nothing here draws,
-trains or counts.
+not; ``trainable`` is [first, end) of the turns with credit. What was explored but is not learnt from stands in a last
+group with the objective ``none``. Nothing here draws, trains or counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from r3l.core.method import Method
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import Group, Objective, Trajectory
 
 FILE = "trajectories.jsonl.gz"
 FIRST, TAUGHT = 1, 2  # tasks of a step: the first ones, and further ones that training learns from; our choice
@@ -40,7 +40,7 @@ def lines(
     """The lines of a step: its first task, and the next two that teach (an advantage that is not zero, or imitation).
 
     ``tasks``: the groups of each task of the batch; ``explored``: everything that was sampled for them
-    (``RolloutContext.explored``); ``decode``: token ids to text.
+    (``RolloutContext.trajectories``); ``decode``: token ids to text.
     """
     advantages = [[_advantages(method, group) for group in groups] for groups in tasks]
     further = [k for k in range(FIRST, len(tasks)) if _teaches(tasks[k], advantages[k])][:TAUGHT]
@@ -49,12 +49,14 @@ def lines(
 
 
 def _teaches(groups: Sequence[Group], advantages: Sequence[Sequence[float | None]]) -> bool:
-    return any(group.objective == "sft" or any(values) for group, values in zip(groups, advantages, strict=True))
+    return any(
+        group.objective is Objective.SFT or any(values) for group, values in zip(groups, advantages, strict=True)
+    )
 
 
 def _advantages(method: Method, group: Group) -> list[float | None]:
     """One a trajectory; None where the objective has none."""
-    if group.objective != "policy":
+    if group.objective is not Objective.POLICY:
         return [None] * len(group.trajectories)
     return [float(a) for a in method.advantages(group)]
 
@@ -64,28 +66,28 @@ def _line(
     advantages: Sequence[Sequence[float | None]],
     explored: Sequence[Trajectory],
     decode: Decode,
-    why: str,
+    selected_as: str,
 ) -> Line:
     task = groups[0].task
     learnt = {id(t) for group in groups for t in group.trajectories}
     own = [t for t in explored if t.task.id == task.id]
-    rest = Group(task, [t for t in own if id(t) not in learnt], "none")
-    bases = {t.member: t for t in own if t.kind == "base"}
+    rest = Group(task, [t for t in own if id(t) not in learnt], Objective.NONE)
 
     def described(group: Group, values: Sequence[float | None]) -> Line:
-        learns = group.objective != "none"
+        learns = group.objective is not Objective.NONE
         pairs = zip(group.trajectories, values, strict=True)
-        members = [_trajectory(t, a, learns, bases.get(t.member), decode) for t, a in pairs]
+        members = [_trajectory(t, a, learns, decode) for t, a in pairs]
         return {"objective": group.objective, "trajectories": members}
 
     found = [described(group, values) for group, values in zip(groups, advantages, strict=True)]
     if rest.trajectories:
         found.append(described(rest, [None] * len(rest.trajectories)))
-    return {"task": task.id, "group": task.group, "why": why, "groups": found}
+    return {"task": task.id, "group": task.group, "selected_as": selected_as, "groups": found}
 
 
-def _trajectory(t: Trajectory, advantage: float | None, learnt: bool, base: Trajectory | None, decode: Decode) -> Line:
+def _trajectory(t: Trajectory, advantage: float | None, learnt: bool, decode: Decode) -> Line:
     mask = t.credit_mask() * learnt
+    trainable = range(len(t.turns)) if t.trainable is None else t.trainable
     return {
         "kind": t.kind,
         "member": t.member,
@@ -94,21 +96,12 @@ def _trajectory(t: Trajectory, advantage: float | None, learnt: bool, base: Traj
         "success": t.success,
         "stop_reason": t.stop_reason,
         "advantage": advantage,
-        "kept": _kept(t, base),
-        "pivot": t.pivot,
-        "until": t.until,
+        "restart_turn": t.restart_turn,
+        "trainable": [trainable.start, trainable.stop],
         "feedback": t.feedback,
-        "report": t.report,
+        "parsed": None if t.parsed is None else t.parsed.as_json(),
         "turns": _turns(t, mask, decode),
     }
-
-
-def _kept(t: Trajectory, base: Trajectory | None) -> int:
-    """How many leading turns are the base's own: where a retry starts, whatever of it is trained."""
-    if base is None or base is t:
-        return 0
-    same = [ours is theirs for ours, theirs in zip(t.turns, base.turns, strict=False)]
-    return same.index(False) if False in same else len(same)
 
 
 def _turns(t: Trajectory, mask: np.ndarray, decode: Decode) -> list[Line]:
@@ -121,7 +114,7 @@ def _turns(t: Trajectory, mask: np.ndarray, decode: Decode) -> list[Line]:
                 "prompt": decode(list(turn.prompt_ids)),
                 "prompt_tokens": len(turn.prompt_ids),
                 "response": _runs(turn.response_ids, mask[at:end], decode),
-                "stop_reason": turn.stop_reason,
+                "finish_reason": turn.finish_reason,
                 "action": turn.action,
                 "error": turn.error,
             }

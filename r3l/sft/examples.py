@@ -12,10 +12,18 @@ import numpy as np
 
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Message, Stop
+from r3l.core.feedback import ParsedReflection
+from r3l.core.policy import FinishReason
 from r3l.core.render import ChatRenderer
-from r3l.core.trajectory import Trajectory, Turn
-from r3l.reflection import GuidanceForm, ReflectionSettings, Report, parse_reflection, reflection_text, review_request
-from r3l.retry import guidance_text, with_guidance
+from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
+from r3l.reflection import (
+    GuidanceForm,
+    ReflectionSettings,
+    parse_reflection,
+    reflection_request,
+    reflection_text,
+)
+from r3l.retry import Restart, guidance_text, with_guidance
 
 Part = tuple[list[Message], str, bool]  # messages, response, trained?
 
@@ -55,12 +63,12 @@ def review_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
     """The reflection on the episode, as a method would ask for it."""
     last = len(d.steps) - 1
     turns = [
-        Turn(s.now.text, s.response, (), (), (), "end", s.action, d.error if k == last else None)
+        Turn(s.now.text, s.response, (), (), (), FinishReason.END, s.action, d.error if k == last else None)
         for k, s in enumerate(d.steps)
     ]
     feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
-    ended = Trajectory(d.task, 0, "base", turns, d.reward, d.success, feedback=feedback)
-    request = review_request(dialogue, ended, d.first, ReflectionSettings.model_validate({}))
+    ended = Trajectory(d.task, 0, TrajectoryKind.BASE, turns, d.reward, d.success, feedback=feedback)
+    request = reflection_request(dialogue, ended, d.first, ReflectionSettings.model_validate({}))
     return [(request, reflection_text(d.critique), True)]
 
 
@@ -70,12 +78,11 @@ def retry_parts(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm = "
     assert pivot is not None, d.task.id
     steps = (*d.steps[:pivot], *d.retry)
     report = parse_reflection(reflection_text(d.critique), len(d.steps))
-    assert isinstance(report, Report)
-    hint = with_guidance(guidance_text(report, guidance), "user_turn")
+    assert isinstance(report, ParsedReflection)
+    hint = with_guidance(Restart(pivot, guidance_text(report, guidance)), "user_turn")
     parts: list[Part] = []
     for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
-        shown, _ = hint(messages) if k == pivot else (messages, messages)
-        parts.append((shown, step.response, k >= pivot))
+        parts.append((hint(messages).messages if k == pivot else messages, step.response, k >= pivot))
     return parts
 
 

@@ -18,12 +18,15 @@ import torch
 from trinity.common.experience import EID, CustomField, Experience
 
 from r3l.core.batching import TrajectoryRow
+from r3l.core.environment import StopReason
+from r3l.core.feedback import feedback_of
+from r3l.core.policy import FinishReason
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind, Turn
 
 INFO = "r3l"  # the key of ``info`` under which everything of ours stands
-PLAIN = ("member", "kind", "reward", "success", "stop_reason", "feedback", "pivot", "until", "rescore", "report")
-SPOKEN = ("observation", "response", "stop_reason", "action", "error")
+PLAIN = ("member", "reward", "success", "feedback", "restart_turn", "rescore")
+SPOKEN = ("observation", "response", "action")
 SCALARS = {"token_weight": torch.float32, "sft": torch.bool, "off_policy": torch.bool}  # one each a row
 FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
 
@@ -35,7 +38,7 @@ class Explored:
     task: Task
     position: int
     groups: list[Group]
-    trajectories: list[Trajectory]  # all that were played or written (RolloutContext.explored)
+    trajectories: list[Trajectory]  # all that were played or written (RolloutContext.trajectories)
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -43,11 +46,7 @@ def pack(found: Explored) -> list[Experience]:
     """One experience a trajectory. A task that left none has one without tokens."""
     members = {id(t): t for t in [*found.trajectories, *(t for g in found.groups for t in g.trajectories)]}
     index = {key: number for number, key in enumerate(members)}
-    bases = {t.member: t for t in members.values() if t.kind == "base"}
-    packed = [
-        _experience(t, found.position, number, _shared(t, bases.get(t.member)))
-        for number, t in enumerate(members.values())
-    ]
+    packed = [_experience(t, found.position, number) for number, t in enumerate(members.values())]
     packed[0].info[INFO]["task"] = {
         **asdict(found.task),
         "explored": len(found.trajectories),
@@ -56,8 +55,9 @@ def pack(found: Explored) -> list[Experience]:
             {
                 "members": [index[id(t)] for t in group.trajectories],
                 "objective": group.objective,
-                "shaped": None if group.shaped is None else [float(x) for x in group.shaped],
+                "returns": None if group.returns is None else [float(x) for x in group.returns],
                 "baseline": group.baseline,
+                "weight": group.weight,
             }
             for group in found.groups
         ],
@@ -75,32 +75,31 @@ def _unpacked(experiences: Sequence[Experience]) -> Explored:
     head = dict(experiences[0].info[INFO]["task"])
     explored, counters, groups = head.pop("explored"), head.pop("counters"), head.pop("groups")
     task = Task(**head)
-    members: list[Trajectory] = []
-    bases: dict[int, Trajectory] = {}
-    for experience in experiences:
-        t = _trajectory(experience, task)
-        base = bases.setdefault(t.member, t)
-        shared = experience.info[INFO]["shared"]
-        t.turns[:shared] = base.turns[:shared]
-        members.append(t)
-    made = [Group(task, [members[k] for k in g.pop("members")], **g) for g in map(dict, groups)]
-    return Explored(task, experiences[0].info[INFO]["position"], made, members[:explored], counters)
+    members = [_trajectory(experience, task) for experience in experiences]
+    return Explored(
+        task,
+        experiences[0].info[INFO]["position"],
+        [_group(task, members, **group) for group in groups],
+        members[:explored],
+        counters,
+    )
 
 
-def _shared(t: Trajectory, base: Trajectory | None) -> int:
-    """How many leading turns are the very ones of the member's base."""
-    same = [ours is theirs for ours, theirs in zip(t.turns, base.turns, strict=False)] if base else []
-    return [*same, False].index(False)
+def _group(task: Task, all_members: Sequence[Trajectory], members: Sequence[int], objective: str, **rest: Any) -> Group:
+    return Group(task, [all_members[k] for k in members], Objective(objective), **rest)
 
 
-def _experience(t: Trajectory, position: int, index: int, shared: int) -> Experience:
+def _experience(t: Trajectory, position: int, index: int) -> Experience:
     start = len(t.turns[0].prompt_ids) if t.turns else 0
     info = {
         "position": position,
         "index": index,
-        "shared": shared,
         "attempt": list(t.attempt),
+        "trainable": None if t.trainable is None else [t.trainable.start, t.trainable.stop],
+        "parsed": None if t.parsed is None else dict(t.parsed.as_json()),
         **{name: getattr(t, name) for name in PLAIN},
+        "kind": t.kind.value,
+        "stop_reason": t.stop_reason and t.stop_reason.value,
         "turns": [_spoken(turn) for turn in t.turns],
     }
     return Experience(
@@ -111,13 +110,14 @@ def _experience(t: Trajectory, position: int, index: int, shared: int) -> Experi
         action_mask=torch.from_numpy(t.response_mask()[start:] > 0),
         reward=float(t.reward),
         info={INFO: info},
-        metrics={"reward": float(t.reward), "success": float(t.success)} if t.kind == "base" else {},
+        metrics={"reward": float(t.reward), "success": float(t.success)} if t.kind is TrajectoryKind.BASE else {},
     )
 
 
 def _spoken(turn: Turn) -> dict[str, Any]:
     lengths = {"prompt": len(turn.prompt_ids), "sampled": len(turn.response_ids)}
-    return lengths | {name: getattr(turn, name) for name in SPOKEN}
+    reasons = {"finish_reason": turn.finish_reason.value, "error": turn.error and turn.error.value}
+    return lengths | reasons | {name: getattr(turn, name) for name in SPOKEN}
 
 
 def _trajectory(experience: Experience, task: Task) -> Trajectory:
@@ -133,11 +133,22 @@ def _trajectory(experience: Experience, task: Task) -> Trajectory:
                 prompt_ids=tuple(tokens[at:middle]),
                 response_ids=tuple(tokens[middle:end]),
                 logprobs=tuple(logprobs[middle:end]),
+                finish_reason=FinishReason(spoken["finish_reason"]),
+                error=StopReason(spoken["error"]) if spoken["error"] else None,
                 **{name: spoken[name] for name in SPOKEN},
             )
         )
         at = end
-    return Trajectory(task=task, turns=turns, attempt=tuple(info["attempt"]), **{name: info[name] for name in PLAIN})
+    return Trajectory(
+        task=task,
+        kind=TrajectoryKind(info["kind"]),
+        turns=turns,
+        stop_reason=StopReason(info["stop_reason"]) if info["stop_reason"] else None,
+        attempt=tuple(info["attempt"]),
+        trainable=range(*info["trainable"]) if info["trainable"] else None,
+        parsed=feedback_of(info["parsed"]) if info["parsed"] else None,
+        **{name: info[name] for name in PLAIN},
+    )
 
 
 def training_batch(rows: Sequence[TrajectoryRow], count: int, model_version: int = 0) -> list[Experience]:

@@ -10,7 +10,7 @@ from tinker import types
 from trinity.common.models.model import ModelWrapper
 
 from r3l.core.dialog import TokenDialog
-from r3l.core.policy import Completion, Samples, Sampling
+from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
 
@@ -69,7 +69,7 @@ class TrinityConversation(TokenDialog):
         """Sample the next response."""
         prompt = self._advance()
         if not self._fits(sampling):
-            return Completion("", tuple(prompt), (), (), "context")
+            return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
         stops = self._policy.renderer.stops(sampling.stop)
         ids, logprobs = await self._policy.sample(self._ids, sampling, stops, seed_of(*address))
         return self._accept(prompt, ids, logprobs, stops)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import ray
 from trinity.common.constants import SyncMethod
@@ -24,7 +24,7 @@ from r3l.core.pool import EnvironmentPool
 from r3l.core.render import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Kind, Trajectory
+from r3l.core.trajectory import Group, Trajectory, TrajectoryKind
 from r3l.runs.context import rollout_context
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import Explored, pack
@@ -32,7 +32,7 @@ from r3l.trinity.policy import TrinityPolicy
 
 WAIT = 0.05  # seconds between two looks for new weights; our choice
 PATIENCE = 600.0  # seconds until weights that do not come are an error; our choice
-KINDS = get_args(Kind)  # the order in which trajectories are kept, whoever was finished first
+KINDS = tuple(TrajectoryKind)  # the order in which trajectories are kept, whoever was finished first
 T = TypeVar("T")
 
 
@@ -89,7 +89,7 @@ class MethodWorkflow(Workflow):
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
         groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
-        explored = sorted(ctx.explored, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
+        explored = sorted(ctx.trajectories, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
         return pack(Explored(task, position, groups, explored, ctx.counters))
 
     def _arena(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:

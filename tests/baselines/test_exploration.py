@@ -82,14 +82,14 @@ def test_dapo_penalises_length_and_drops_uniform_groups():
     assert not method.keep(groups)
     _, groups, _ = explore("dapo", {"rollout": WIN + LOSE}, group_size=2, overlong_max=8, overlong_cache=8)
     length = 2 * len(WIN)  # two response tokens a turn: at or beyond Lmax
-    assert groups[0].returns().tolist() == [1.0 - min(length / 8, 1.0), -0.5] and method.keep(groups)
+    assert groups[0].returns_G().tolist() == [1.0 - min(length / 8, 1.0), -0.5] and method.keep(groups)
 
 
 def test_dapo_released_counts_observations_and_only_success():
     settings = {"overlong_max": 8, "overlong_cache": 8, "overlong_counts": "all_after_first_prompt"}
     method, groups, _ = explore("dapo", {"rollout": LOSE}, group_size=1, binary_reward=True, **settings)
     (trajectory,) = groups[0].trajectories
-    assert len(trajectory.token_ids()) == 6 and groups[0].returns().tolist() == [
+    assert len(trajectory.token_ids()) == 6 and groups[0].returns_G().tolist() == [
         -5 / 8
     ]  # 6 tokens less the first prompt
 
@@ -102,7 +102,7 @@ def test_r3l_sample_layout_paper():
     method, groups, counters = explore("r3l", R3L_SCRIPT, group_size=4)
     assert shape(groups) == [("policy", [("base", 0.0), ("distilled", 0.0), ("base", 1.0)])]
     base, distilled, solved = groups[0].trajectories
-    assert (base.pivot, solved.pivot, distilled.pivot) == (1, 0, 1)
+    assert (base.trainable, solved.trainable, distilled.trainable) == (range(1, 2), None, range(1, 2))
     np.testing.assert_allclose(method.advantages(groups[0]), [-1 / 3, -1 / 3, 3.0])
     assert counters["retry/count"] == 1 and counters["reflection/valid"] == 2
     assert counters["rollouts"] == 3 <= method.max_rollouts
@@ -150,12 +150,12 @@ def test_r3l_released_triggers():
 
 def test_r3l_ablations_change_one_thing():
     _, groups, _ = rescue(credit=[])
-    assert [t.pivot for t in groups[0].trajectories] == [0, 0]
+    assert [t.trainable for t in groups[0].trajectories] == [None, None]
     _, groups, counters = explore("r3l_no_reflection", {"rollout": WIN + LOSE}, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("base", 0.0)])] and "reflection/count" not in counters
     script = {"rollout": LOSE, "reflection": [review(1)], "retry": WIN}
     _, groups, _ = explore("r3l_from_start", script, group_size=2)
-    assert groups[0].trajectories[1].success and groups[0].trajectories[0].pivot == 0
+    assert groups[0].trajectories[1].success and groups[0].trajectories[0].trains(0)
     for name, same in (("r3l", False), ("r3l_no_guidance", True)):
         _, groups, _ = explore(name, script, group_size=2, pivot="start", train_on="guided")
         base, guided = groups[0].trajectories
@@ -166,7 +166,7 @@ def test_the_oracle_pivot_is_the_environments_review():
     """ALFWorld's scripted reviewer: ``look`` at turn 0 was needless, but the impossible ``fly`` ended the episode."""
     script = {"rollout": LOSE, "reflection": [review(0)], "retry": [say("fly")]}
     _, groups, counters = explore("r3l_oracle_pivot", script, group_size=2)
-    assert groups[0].trajectories[1].pivot == 1
+    assert groups[0].trajectories[1].restart_turn == groups[0].trajectories[1].trainable.start == 1
     assert counters["pivot/with_oracle"] == 1 and counters["pivot/oracle_agrees"] == 0
 
 
@@ -206,7 +206,7 @@ def test_reflect_grpo_retries_failures_from_the_start():
     script = {"rollout": LOSE + WIN + LOSE, "reflection": [review(1)], "retry": WIN}
     method, groups, counters = explore("reflect_grpo", script, group_size=1, reflected_rollouts=2)
     assert shape(groups) == [("policy", [("base", 0.0), ("base", 1.0), ("base", 0.0), ("distilled", 1.0)])]
-    assert all(t.pivot == 0 for t in groups[0].trajectories) and groups[0].trajectories[-1].rescore
+    assert all(t.trains(0) for t in groups[0].trajectories) and groups[0].trajectories[-1].rescore
     assert counters["reflection/count"] == 1 and method.max_rollouts == 5
     released, groups, _ = explore("reflect_grpo", script, group_size=1, reflected_rollouts=2, retry="released_noop")
     assert [kind for kind, _ in shape(groups)[0][1]] == ["base"] * 3  # audit B-2: GRPO with wasted reflections
@@ -237,7 +237,7 @@ def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
     script = {"rollout": WIN + LOSE, "critique": [review(0)], "retry": WIN}
     _, groups, a = played("critique_grpo", script, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("refined", 1.0)])]
-    metrics = of_groups(groups, a.explored)
+    metrics = of_groups(groups, a.trajectories)
     assert metrics["train/success"] == metrics["train/reward"] == metrics[f"train/success/{TASK.group}"] == 0.5
     assert metrics["train/turns"] == (len(WIN) + len(LOSE)) / 2
 
@@ -256,7 +256,7 @@ def test_rltf_groups(learn, extra):
     objective = "policy" if learn == "sd" else "sft"
     assert shape(groups)[:2] == [("policy", [("base", 1.0), ("base", 0.0)]), ("policy", [("guided_retry", 1.0)])]
     assert groups[2].objective == objective and [t.kind for t in groups[2].trajectories] == [extra]
-    assert groups[0].returns().tolist() == [1.0, 0.1]  # r1 + 0.1 r2
+    assert groups[0].returns_G().tolist() == [1.0, 0.1]  # r1 + 0.1 r2
     assert counters["critique/by_environment"] == 1 and counters["tokens/critique"] == 0
     if learn == "fm":
         critique = groups[2].trajectories[0]

@@ -1,11 +1,16 @@
 """The barrier: one batch when everybody waits, sorted, lowest phase first, whatever the timing."""
 
 import asyncio
+import itertools
 import random
 
 import pytest
+from r3l.config.kinds import EnvConfig
 
+from r3l.config import environment_of, names, resolve
+from r3l.config.files import load
 from r3l.core.barrier import Barrier
+from r3l.core.policy import Phase
 
 
 def run(delays):
@@ -19,13 +24,13 @@ def run(delays):
 
     async def member(i):
         await asyncio.sleep(delays[i])
-        first = await barrier.request(0, (i,), i)
+        first = await barrier.request(Phase.ROLLOUT, (i,), i)
         second = await barrier.gather(*[child(i, k) for k in range(i)])
         return first, second
 
     async def child(i, k):
         await asyncio.sleep(delays[k])
-        return await barrier.request(1, (i, k), 100 * i + k)
+        return await barrier.request(Phase.FEEDBACK, (i, k), 100 * i + k)
 
     async def main():
         return await barrier.gather(*[member(i) for i in range(4)])
@@ -43,24 +48,43 @@ def test_batches_do_not_depend_on_timing():
 
 def test_a_lower_phase_goes_first():
     order = []
-    barrier = Barrier(lambda payloads: order.append(sorted(payloads)) or payloads)
+    barrier = Barrier(lambda payloads: order.append(payloads) or payloads)
+    rollout, retry = Phase.ROLLOUT, Phase.RETRY
 
     async def member(name, phases):
         for phase in phases:
-            await barrier.request(phase, (name,), f"{name}{phase}")
+            await barrier.request(phase, (name,), f"{name} {phase}")
 
     async def main():
-        await barrier.gather(member("a", [0, 1]), member("b", [0, 0, 1]))
+        await barrier.gather(member("b", [rollout, rollout, retry]), member("a", [rollout, retry]))
 
     asyncio.run(main())
-    assert order == [["a0", "b0"], ["b0"], ["a1", "b1"]]
+    assert order == [["a rollout", "b rollout"], ["b rollout"], ["a retry", "b retry"]]
+
+
+def padded(address):
+    """The order that the stored runs were sampled in: the parts as texts, filled with zeros on the left."""
+    return [f"{part:0>12}" for part in address]
+
+
+@pytest.mark.parametrize("env", [env for env in names("envs") if "nano" in load("envs", env, EnvConfig).tiers])
+def test_batches_keep_the_order_of_the_stored_runs(env):
+    """Who stands where in a batch may change its rounding: natural order is that of zero-padded texts."""
+    run = resolve("nano", env, "r3l", 0)
+    for task_set in (run.env_settings.train_task_set, run.env_settings.test_task_set):
+        ids = [task.id for task in environment_of(env).tasks(task_set)]
+        where = [*itertools.product(range(12), range(30)), *itertools.product(range(12), range(1, 3), range(30))]
+        for address in ((0, "train", step, "retry") for step in (9, 10, 100)):
+            addresses = [(*address, task, *rest) for task in ids[:40] for rest in where[::7]]
+            assert sorted(addresses) == sorted(addresses, key=padded)
+        assert sorted(ids) == sorted(ids, key=lambda task: padded((task,)))
 
 
 def test_a_failure_reaches_the_caller():
     barrier = Barrier(lambda payloads: payloads)
 
     async def waits():
-        await barrier.request(0, ("w",), 1)
+        await barrier.request(Phase.ROLLOUT, ("w",), 1)
 
     async def fails():
         raise ValueError("broken")

@@ -14,7 +14,7 @@ from r3l.core import losses
 from r3l.core.batching import collate, microbatches, packed, rows_of
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling
-from r3l.core.trajectory import Group
+from r3l.core.trajectory import Group, Objective
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import token_logprobs
 
@@ -78,10 +78,10 @@ def test_kl_estimators_by_hand():
 
 
 def groups():
-    base, retry = make_trajectory(3, 0.0), make_trajectory(4, 1.0, "distilled", pivot=2)
-    base.pivot = 2
-    example = make_trajectory(2, 0.0, "reflection", pivot=1)
-    return [Group(base.task, [base, retry]), Group(base.task, [example], "sft")]
+    base, retry = make_trajectory(3, 0.0), make_trajectory(4, 1.0, "distilled", first=2)
+    base.trainable = range(2, 3)
+    example = make_trajectory(2, 0.0, "reflection", first=1)
+    return [Group(base.task, [base, retry]), Group(base.task, [example], Objective.SFT)]
 
 
 def test_r3l_loss_by_hand():

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from scripted import TASK, Scripted, rollout_context, say
 
+from r3l.core.feedback import ParsedReflection
+from r3l.core.oracle import count_retry, grade_reflection
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import play
-from r3l.diagnosis import count_retry, diagnose
 from r3l.envs.registry import find_environment
-from r3l.reflection import Report
 from r3l.runs.metrics import rates
 
 CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``
@@ -28,8 +28,15 @@ def failed():
     pool.close()
 
 
-def a_report(pivot, cause):
-    return Report("failure", "go on", pivot, {"root_cause_analysis": cause})
+def reflection(pivot, cause):
+    document = {
+        "trajectory_summary": "s",
+        "root_cause_analysis": cause,
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": "go on",
+        "retry_from_step": pivot,
+    }
+    return ParsedReflection.of(document)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +51,8 @@ def a_report(pivot, cause):
 )
 def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade):
     a, episode = failed
-    assert a.dialogue.critique(episode.ended()).cause == CAUSE
-    assert diagnose(a_report(pivot, cause), episode, a) == 2
+    assert a.dialogue.critique(episode.transcript()).cause == CAUSE
+    assert grade_reflection(a, episode, reflection(pivot, cause)) == 2
     found = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
     assert found == (1, exact, near)
     assert {key: n for key, n in a.counters.items() if key.startswith("reflection_quality/")} == {
@@ -57,7 +64,7 @@ def test_without_a_critic_nothing_is_counted(failed):
     a, episode = failed
     a.dialogue.critique = lambda transcript: None
     before = dict(a.counters)
-    assert diagnose(a_report(2, CAUSE), episode, a) is None
+    assert grade_reflection(a, episode, reflection(2, CAUSE)) is None
     count_retry(a, 2, None, True)
     assert dict(a.counters) == before
 

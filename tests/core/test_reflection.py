@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scripted import rollout_context
 
 from r3l.core.environment import Critique, Outcome
+from r3l.core.feedback import InvalidFeedback, ParsedReflection
 from r3l.core.task import Task
-from r3l.reflection import Invalid, Report, count_leak, parse_reflection, reflection_text, shown_feedback
+from r3l.reflection import count_leak, parse_reflection, reflection_text, shown_feedback
 
 GOOD = {
     "trajectory_summary": "s",
@@ -25,30 +26,30 @@ def parse(turns=5, **changes):
     return parse_reflection("noise " + json.dumps(GOOD | changes) + " tail", turns)
 
 
-def test_a_valid_report():
-    report = parse()
-    assert isinstance(report, Report)
-    assert (report.outcome, report.pivot, report.suggestion) == ("failure", 2, "go to desk 1")
-    assert not report.perfect and not report.coerced
+def test_a_valid_reflection():
+    parsed = parse()
+    assert isinstance(parsed, ParsedReflection)
+    assert (parsed.outcome, parsed.pivot, parsed.suggestion) == ("failure", 2, "go to desk 1")
+    assert not parsed.perfect and not parsed.coerced
 
 
 def test_a_critique_is_written_as_a_reflection_in_the_order_that_start_models_were_taught():
     text = reflection_text(Critique(Outcome.FAILURE, "s", "c", "go to desk 1", 2))
-    assert text == json.dumps(GOOD) and parse_reflection(text, 3).content == GOOD
+    assert text == json.dumps(GOOD) and parse_reflection(text, 3).document == GOOD
     perfect = reflection_text(Critique(Outcome.SUCCESS, "s", "c"))
     assert perfect.endswith('"trajectory_outcome": "success", "improvement_suggestion": null, "retry_from_step": null}')
 
 
 @pytest.mark.parametrize("raw", ["2", 2.0, " 2 "])
 def test_pivot_is_coerced_once_and_marked(raw):
-    report = parse(retry_from_step=raw)
-    assert isinstance(report, Report) and report.pivot == 2 and report.coerced
-    assert report.content["retry_from_step"] == 2
+    parsed = parse(retry_from_step=raw)
+    assert isinstance(parsed, ParsedReflection) and parsed.pivot == 2 and parsed.coerced
+    assert parsed.document["retry_from_step"] == 2
 
 
 def test_success_needs_no_pivot():
-    report = parse(trajectory_outcome="success", improvement_suggestion=None, retry_from_step=None)
-    assert isinstance(report, Report) and report.perfect and report.pivot is None
+    parsed = parse(trajectory_outcome="success", improvement_suggestion=None, retry_from_step=None)
+    assert isinstance(parsed, ParsedReflection) and parsed.perfect and parsed.pivot is None
 
 
 @pytest.mark.parametrize(
@@ -69,17 +70,17 @@ def test_success_needs_no_pivot():
     ],
 )
 def test_every_defect_has_a_reason(changes, reason):
-    assert parse(**changes) == Invalid(reason)
+    assert parse(**changes) == InvalidFeedback(reason)
 
 
 @pytest.mark.parametrize(("text", "reason"), [("", "no_json"), ("} {", "no_json"), ("{a}", "bad_json")])
 def test_text_without_json(text, reason):
-    assert parse_reflection(text, 5) == Invalid(reason)
+    assert parse_reflection(text, 5) == InvalidFeedback(reason)
 
 
 @given(st.text(), st.integers(1, 9))
 def test_never_raises_on_text(text, turns):
-    assert isinstance(parse_reflection(text, turns), Report | Invalid)
+    assert isinstance(parse_reflection(text, turns), ParsedReflection | InvalidFeedback)
 
 
 values = st.recursive(
@@ -91,28 +92,28 @@ values = st.recursive(
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, values)), st.integers(1, 9))
 def test_never_raises_on_any_json(content, turns):
-    verdict = parse_reflection(json.dumps(content), turns)
-    if isinstance(verdict, Report) and not verdict.perfect:
-        assert verdict.pivot is not None and 0 <= verdict.pivot < turns
+    parsed = parse_reflection(json.dumps(content), turns)
+    if isinstance(parsed, ParsedReflection) and not parsed.perfect:
+        assert parsed.pivot is not None and 0 <= parsed.pivot < turns
 
 
 def test_the_released_code_loses_pivots_that_are_not_integers():
     for raw in ("2", 2.0):
-        found = parse_reflection(json.dumps(GOOD | {"retry_from_step": raw}), 5, coerce=False)
-        assert found == Invalid("retry_from_step_not_an_integer")
-    assert isinstance(parse_reflection(json.dumps(GOOD), 5, coerce=False), Report)
+        parsed = parse_reflection(json.dumps(GOOD | {"retry_from_step": raw}), 5, coerce=False)
+        assert parsed == InvalidFeedback("retry_from_step_not_an_integer")
+    assert isinstance(parse_reflection(json.dumps(GOOD), 5, coerce=False), ParsedReflection)
 
 
-def told(sees, payload):
+def shown(sees, payload):
     base = make_trajectory(1)
     base.task, base.feedback = Task("t", "toy", "train", payload=payload), "not completed."
     return shown_feedback(base, sees)
 
 
 def test_what_a_reflection_sees():
-    assert told("none", {"answer": 42}) == "(not shown)"
-    assert told("outcome", {"answer": 42}) == told("answer", {}) == "not completed."
-    assert told("answer", {"answer": 42}) == "not completed. The correct answer is 42."
+    assert shown("none", {"answer": 42}) == "(not shown)"
+    assert shown("outcome", {"answer": 42}) == shown("answer", {}) == "not completed."
+    assert shown("answer", {"answer": 42}) == "not completed. The correct answer is 42."
 
 
 @pytest.mark.parametrize(

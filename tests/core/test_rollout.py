@@ -12,9 +12,9 @@ from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 from r3l.core.environment import Message
 from r3l.core.errors import EngineError
 from r3l.core.pool import EnvironmentPool
-from r3l.core.rollout import play
+from r3l.core.rollout import Prompt, play
 from r3l.envs.registry import find_environment
-from r3l.retry import RetrySettings, retry, with_guidance
+from r3l.retry import Restart, RetrySettings, retry, with_guidance
 
 
 def played(responses, max_turns=15, workers=0):
@@ -88,10 +88,11 @@ def test_the_turn_limit():
     assert trajectory.stop_reason == "max_turns" and len(trajectory.turns) == 2 and not trajectory.success
 
 
-async def played_and_retried(a, pivots, guidance="Hint: go on", settings=None, **options):
+async def played_and_retried(a, pivots, settings=None, repeat_observation=False):
     episode = await play(a, TASK, 0)
     settings = settings or RetrySettings()
-    return episode.trajectory, [await retry(a, episode, p, guidance, settings, **options) for p in pivots]
+    restarts = [Restart(pivot, "Hint: go on", repeat_observation=repeat_observation) for pivot in pivots]
+    return episode.trajectory, [await retry(a, episode, restart, settings) for restart in restarts]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -103,7 +104,7 @@ def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(workers)
     pool.close()
     guided, clean = done.guided, done.distilled
     assert not base.success and guided.success and clean.success and clean.kind == "distilled"
-    assert guided.turns[:3] == clean.turns[:3] == base.turns[:3] and guided.pivot == clean.pivot == 3
+    assert guided.turns[:3] == clean.turns[:3] == base.turns[:3] and guided.restart_turn == clean.restart_turn == 3
     assert guided.turns[3].observation == base.turns[3].observation
     assert clean.turns[3].prompt_ids == base.turns[3].prompt_ids != guided.turns[3].prompt_ids
     assert clean.turns[4:] == guided.turns[4:]
@@ -134,16 +135,17 @@ def test_guidance_stands_only_in_the_pivot_turn():
 
 def test_where_guidance_stands():
     system, user = Message("system", "rules"), Message("user", "desk")
-    shown, clean = with_guidance("G", "user_turn")([system, user])
-    assert shown == [system, Message("user", "G\ndesk")] and clean == [system, user]
-    shown, clean = with_guidance("G", "system_message")([system, user])
-    assert shown == [Message("system", "rules\n\nG"), user] and clean == [system, user]
-    shown, clean = with_guidance("G", "system_message")([user])
-    assert shown == [Message("system", "G"), user] and clean == [user]
-    shown, clean = with_guidance("G", "system_message", twice=True)([user])  # audit B-6
-    assert shown == [user, Message("system", "G"), user] and clean == [user, user]
-    shown, clean = with_guidance(None, "user_turn")([system, user])
-    assert shown == clean == [system, user]
+    start, later, repeated = Restart(0, "G"), Restart(1, "G"), Restart(1, "G", repeat_observation=True)
+    prompt = with_guidance(start, "user_turn")([system, user])
+    assert prompt == Prompt([system, Message("user", "G\ndesk")], [system, user])
+    prompt = with_guidance(start, "system_message")([system, user])
+    assert prompt == Prompt([Message("system", "rules\n\nG"), user], [system, user])
+    prompt = with_guidance(later, "system_message")([user])
+    assert prompt == Prompt([Message("system", "G"), user], [user])
+    prompt = with_guidance(repeated, "system_message")([user])  # audit B-6
+    assert prompt == Prompt([user, Message("system", "G"), user], [user, user])
+    prompt = with_guidance(Restart(0, None), "user_turn")([system, user])
+    assert prompt == Prompt([system, user], [system, user])
 
 
 def test_the_released_double_observation_reaches_both_samples():
@@ -151,7 +153,7 @@ def test_the_released_double_observation_reaches_both_samples():
     pool = EnvironmentPool(find_environment("alfworld"), 0)
     a = rollout_context(Scripted(map(say, script)), pool)
     settings = RetrySettings(guidance_place="system_message")
-    base, (done,) = asyncio.run(played_and_retried(a, [2], settings=settings, twice=True))
+    base, (done,) = asyncio.run(played_and_retried(a, [2], settings=settings, repeat_observation=True))
     (plain,) = base.turns[2].prompt_ids
     assert done.distilled.turns[2].prompt_ids == (plain, plain)
     assert len(done.guided.turns[2].prompt_ids) == 3 and done.guided.turns[2].prompt_ids[::2] == (plain, plain)

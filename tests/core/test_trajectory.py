@@ -5,6 +5,7 @@ from conftest import make_trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r3l.core.policy import FinishReason
 from r3l.core.trajectory import Turn
 from r3l.credit import CreditSettings, assign_pivotal_credit
 
@@ -21,7 +22,7 @@ def trained_turns(trajectory):
 
 @pytest.mark.parametrize(("pivot", "expected"), [(2, [2, 3, 4]), (0, [0, 1, 2, 3, 4]), (5, []), (9, [])])
 def test_golden_mask_of_five_turns(pivot, expected):
-    assert trained_turns(make_trajectory(5, pivot=pivot)) == expected
+    assert trained_turns(make_trajectory(5, first=pivot)) == expected
 
 
 def test_tokens_and_logprobs_in_order():
@@ -33,7 +34,7 @@ def test_tokens_and_logprobs_in_order():
 
 def test_a_turn_refuses_unequal_lengths():
     with pytest.raises(ValueError, match="2 response ids but 1 log-probs"):
-        Turn("o", "r", (1,), (2, 3), (-1.0,), "end")
+        Turn("o", "r", (1,), (2, 3), (-1.0,), FinishReason.END)
 
 
 @given(st.integers(1, 12), st.data())
@@ -55,7 +56,7 @@ def masks(pivot, **options):
     """Trained turns of a base, a distilled and a guided retry of five turns."""
     found = {}
     for kind in ("base", "distilled", "guided_retry"):
-        trajectory = make_trajectory(5, kind=kind, pivot=pivot if kind == "guided_retry" else 0)
+        trajectory = make_trajectory(5, kind=kind)
         assign_pivotal_credit(trajectory, pivot, CreditSettings(**options))
         found[kind] = trained_turns(trajectory)
     return found

@@ -1,6 +1,7 @@
 """One-answer problems: lines as turns, attempts, penalties, and a retry that continues the kept lines to the token."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from scripted import Scripted
 
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.policy import Completion, Sampling
+from r3l.core.policy import FinishReason, Sampling
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
@@ -18,7 +19,7 @@ from r3l.envs.registry import find_environment
 from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
 from r3l.envs.single_answer.engine import WRONG, AnswerEngine, AnswerGrade
 from r3l.envs.single_answer.options import AnswerOptions
-from r3l.retry import RetrySettings, retry
+from r3l.retry import Restart, RetrySettings, retry
 
 TASK = Task("t", "math", "test", "", {"problem": "What is 2 + 3 + 4?", "answer": "9"})
 
@@ -108,7 +109,7 @@ def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_
 
     async def both():
         base = await play(ctx, TASK, 0)
-        return base.trajectory, await retry(ctx, base, 1, "Hint: add 4.", RetrySettings())
+        return base.trajectory, await retry(ctx, base, Restart(1, "Hint: add 4."), RetrySettings())
 
     base, again = asyncio.run(both())
     pool.close()
@@ -135,8 +136,8 @@ def test_a_line_that_is_cut_off_ends_the_episode():
 
         async def cut(sampling, address):
             done = await respond(sampling, address)
-            reason = "line" if done.text.endswith("\n") else "length"
-            return Completion(done.text, done.prompt_ids, done.response_ids, done.logprobs, reason)
+            reason = FinishReason.LINE if done.text.endswith("\n") else FinishReason.LENGTH
+            return replace(done, finish_reason=reason)
 
         dialog.respond = cut
         return dialog

@@ -4,11 +4,12 @@ import pytest
 
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
+from r3l.core.feedback import ParsedReflection
 from r3l.core.task import Task
 from r3l.envs.registry import find_environment
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, WrongAction, criticise
-from r3l.reflection import Report, parse_reflection, reflection_text
+from r3l.reflection import parse_reflection, reflection_text
 
 ERRING = {"low": 0.45, "high": 0.65, "systematic": 0.8, "overlook": 0.6}
 TURNS = {"alfworld": 15, "scienceworld": 12, "webshop": 10}
@@ -42,9 +43,9 @@ def test_critiques_are_valid_reflections_and_the_dialogue_gives_the_same(env, er
     dialogue = PACKAGES[env].dialogue("compact", TURNS[env])
     outcomes = set()
     for d in erring:
-        report = parse_reflection(reflection_text(d.critique), len(d.steps))
-        assert isinstance(report, Report) and d.success == (report.outcome != "failure")
-        outcomes.add(report.outcome)
+        reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
+        assert isinstance(reflection, ParsedReflection) and d.success == (reflection.outcome != "failure")
+        outcomes.add(reflection.outcome)
         last = "" if d.error else "the end"
         texts = [*(step.now.text for step in d.steps[1:]), last]
         answers = tuple((step.action, text) for step, text in zip(d.steps, texts, strict=True))

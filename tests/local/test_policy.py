@@ -117,7 +117,7 @@ def test_temperature_zero_is_greedy_and_context_is_respected(nano):
     greedy = [asyncio.run(once(policy, Sampling(0.0, 4), ("g", i))) for i in range(3)]
     assert len({g.response_ids for g in greedy}) == 1
     tight = LocalPolicy(model, tokenizer, 6)
-    assert asyncio.run(once(tight, Sampling(1.0, 8), ("c",))).stop_reason == "context"
+    assert asyncio.run(once(tight, Sampling(1.0, 8), ("c",))).finish_reason == "context"
 
 
 def test_lines_continue_one_response_and_forks_continue_it_too(nano):
@@ -135,7 +135,7 @@ def test_lines_continue_one_response_and_forks_continue_it_too(nano):
         return dialog, lines, again
 
     dialog, lines, again = asyncio.run(respond())
-    assert [x.stop_reason for x in lines].count("line") >= 4
+    assert [x.finish_reason for x in lines].count("line") >= 4
     assert [x.prompt_ids for x in lines[1:]] == [()] * 5
     sampled = [i for x in lines for i in x.response_ids]
     assert dialog._ids[-len(sampled) :] == sampled

@@ -11,9 +11,9 @@ from conftest import make_trajectory
 from r3l.algorithm import R3L
 from r3l.baselines.gspo import GSPO
 from r3l.core.batching import collate, rows_of
-from r3l.core.environment import Message
+from r3l.core.environment import Message, StopReason
 from r3l.core.policy import Sampling
-from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import token_logprobs
 
@@ -33,7 +33,7 @@ def talk(policy, turns=3, said=None):
         for t in range(turns):
             conversation.add(Message("user", f"You arrive at desk {t}."))
             if said:
-                found.append(conversation.write(said[t]))
+                found.append(conversation.append_text(said[t]))
             else:
                 found.append(await conversation.respond(Sampling(1.0, 6), ("x", t)))
         return found, conversation
@@ -41,9 +41,11 @@ def talk(policy, turns=3, said=None):
     return asyncio.run(one())
 
 
-def as_trajectory(task, completions, pivot=0):
+def as_trajectory(task, completions, first=0):
     turns = [Turn.of(c, f"see {k}", f"act {k}") for k, c in enumerate(completions)]
-    return Trajectory(task, 0, "base", turns, 1.0, True, "success", "", pivot)
+    return Trajectory(
+        task, 0, TrajectoryKind.BASE, turns, 1.0, True, StopReason.SUCCESS, trainable=range(first, len(turns))
+    )
 
 
 def whole_contexts(trajectory):
@@ -62,8 +64,8 @@ def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(na
     model, tokenizer = nano
     method = R3L({"loss_agg": loss_agg})
     completions, _ = talk(LocalPolicy(model, tokenizer, 512))
-    won = as_trajectory(make_trajectory(1).task, completions, pivot=1)
-    lost = Trajectory(**{**won.__dict__, "turns": won.turns[:2], "reward": 0.0, "pivot": 0})
+    won = as_trajectory(make_trajectory(1).task, completions, first=1)
+    lost = Trajectory(**{**won.__dict__, "turns": won.turns[:2], "reward": 0.0, "trainable": None})
     gradients = []
     for samples, members in (("trajectory", [won, lost]), ("turn", [whole_contexts(won), whole_contexts(lost)])):
         twin = copy.deepcopy(model).train()
@@ -77,7 +79,7 @@ def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(na
 
 
 def test_turns_before_the_pivot_become_rows_without_gradient():
-    trajectory = make_trajectory(4, 1.0, pivot=2)
+    trajectory = make_trajectory(4, 1.0, first=2)
     rows = rows_of(R3L({}), [Group(trajectory.task, [trajectory, make_trajectory(1)])], "turn")
     assert [bool(row.mask.any()) for row in rows] == [False, False, True, True, True]
     assert [row.advantage for row in rows] == [3.0] * 4 + [-0.5]
@@ -119,17 +121,17 @@ def test_turn_sampling_reuses_what_it_can_and_samples_the_same(nano, template):
 
 
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
-def test_forks_and_adopted_responses(nano, samples):
-    """A fork goes on as the dialog stood; an adopted response gets this dialog's own prompt."""
+def test_forks_and_appended_responses(nano, samples):
+    """A fork goes on as the dialog stood; an appended response gets this dialog's own prompt."""
     model, tokenizer = nano
     policy = LocalPolicy(model, tokenizer, 512, samples=samples)
     completions, conversation = talk(policy)
     twin = conversation.fork(2)
     twin.add(Message("user", "You arrive at desk 2."))
-    assert twin.adopt(completions[2]) == completions[2].prompt_ids
+    assert twin.append_completion(completions[2]) == completions[2].prompt_ids
     guided = conversation.fork(2)
     guided.add(Message("user", "Hint: a mug 1. You arrive at desk 2."))
-    assert guided.adopt(completions[2]) != completions[2].prompt_ids
+    assert guided.append_completion(completions[2]) != completions[2].prompt_ids
 
 
 def test_sequence_ratios_are_per_row():

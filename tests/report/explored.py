@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 from conftest import make_trajectory, make_turn
 
+from r3l.core.environment import StopReason
+from r3l.core.feedback import ParsedReflection
 from r3l.core.files import append_jsonl
-from r3l.core.trajectory import Group
+from r3l.core.trajectory import Group, TrajectoryKind
 from r3l.runs import trajectory_log as trajectories
 
 HOSTILE = "</script><script>document.body.dataset.broken = 1</script><img src=x onerror=alert(1)> & 'é'"
@@ -28,14 +30,35 @@ def attempt() -> tuple[list[Group], list]:
 
     Base and distilled: turn 0 is masked (2 tokens each), turns 1 and 2 train (4 tokens each).
     """
-    base = make_trajectory(3, pivot=1)
+    base = make_trajectory(3, first=1)
     retried = [base.turns[0], *(replace(make_turn(k), response_ids=(7, 8), prompt_ids=(200 + k,)) for k in (1, 2))]
-    guided = replace(base, kind="guided_retry", turns=retried, reward=1.0, success=True, stop_reason="success")
-    distilled = replace(
-        guided, kind="distilled", turns=[retried[0], *(replace(t, prompt_ids=(3,)) for t in retried[1:])]
+    guided = replace(
+        base,
+        kind=TrajectoryKind.GUIDED_RETRY,
+        turns=retried,
+        reward=1.0,
+        success=True,
+        stop_reason=StopReason.SUCCESS,
+        restart_turn=1,
     )
-    report = {"improvement_suggestion": HOSTILE, "retry_from_step": 1}
-    reflection = replace(base, kind="reflection", turns=[*base.turns, make_turn(9)], pivot=3, report=report)
+    distilled = replace(
+        guided, kind=TrajectoryKind.DISTILLED, turns=[retried[0], *(replace(t, prompt_ids=(3,)) for t in retried[1:])]
+    )
+    document = {
+        "trajectory_summary": "s",
+        "root_cause_analysis": "c",
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": HOSTILE,
+        "retry_from_step": 1,
+    }
+    reflection = replace(
+        base,
+        kind=TrajectoryKind.REFLECTION,
+        turns=[*base.turns, make_turn(9)],
+        restart_turn=3,
+        trainable=range(3, 4),
+        parsed=ParsedReflection.of(document),
+    )
     return [Group(base.task, [base, distilled])], [base, reflection, guided, distilled]
 
 

@@ -9,7 +9,7 @@ from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
 from r3l.core.pool import EnvironmentPool
-from r3l.core.trajectory import Group
+from r3l.core.trajectory import Group, Objective
 from r3l.envs.registry import find_environment
 from r3l.runs import trajectory_log as trajectories
 
@@ -37,7 +37,7 @@ def explored(name, script, **settings):
     a = rollout_context(Scripted(script), pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()
-    return groups, trajectories.lines(method, [groups], a.explored, words)
+    return groups, trajectories.lines(method, [groups], a.trajectories, words)
 
 
 def kinds(line):
@@ -53,7 +53,7 @@ def test_the_first_the_middle_and_the_last_step_are_kept():
 
 def test_spans_are_those_of_the_credit_mask():
     """Three turns of one prompt token and two response tokens, credit from turn 1: tokens 4, 5, 7, 8 of nine."""
-    trajectory = make_trajectory(3, pivot=1)
+    trajectory = make_trajectory(3, first=1)
     (line,) = trajectories.lines(_Even(), [[Group(trajectory.task, [trajectory])]], [trajectory], words)
     (found,) = line["groups"][0]["trajectories"]
     assert [turn["prompt"] for turn in found["turns"]] == ["100", "101", "102"]
@@ -87,12 +87,16 @@ def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
     ]
     base, distilled, solved = line["groups"][0]["trajectories"]
     np.testing.assert_allclose([t["advantage"] for t in (base, distilled, solved)], [-1 / 3, -1 / 3, 3.0])
-    assert [(t["pivot"], t["kept"]) for t in (base, distilled, solved)] == [(1, 0), (1, 1), (0, 0)]
+    assert [(t["trainable"], t["restart_turn"]) for t in (base, distilled, solved)] == [
+        ([1, 2], 0),
+        ([1, 2], 1),
+        ([0, len(WIN)], 0),
+    ]
     reflection, guided, content = line["groups"][1]["trajectories"]
-    assert reflection["report"]["improvement_suggestion"] == "go on" and reflection["report"]["retry_from_step"] == 1
-    assert content["report"]["trajectory_outcome"] == "success" and content["member"] == 1
-    assert len(reflection["turns"]) == 3 and reflection["kept"] == 2  # it stands in the base's own dialog
-    assert guided["kept"] == 1 and guided["advantage"] is None
+    assert reflection["parsed"]["improvement_suggestion"] == "go on" and reflection["parsed"]["retry_from_step"] == 1
+    assert content["parsed"]["trajectory_outcome"] == "success" and content["member"] == 1
+    assert len(reflection["turns"]) == 3 and reflection["restart_turn"] == 2  # it stands in the base's own dialog
+    assert guided["restart_turn"] == 1 and guided["advantage"] is None
     assert guided["turns"][1]["response"][0][0] == distilled["turns"][1]["response"][0][0]  # one response,
     assert guided["turns"][1]["prompt"] != distilled["turns"][1]["prompt"]  # with the hint before it and without
     trained = [any(_flat(turn["response"])) for t in (guided, reflection) for turn in t["turns"]]
@@ -104,7 +108,7 @@ def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
 def test_where_a_retry_starts_is_known_even_where_everything_trains():
     _, (line,) = explored("r3l_no_credit", R3L_SCRIPT, group_size=4)
     distilled = line["groups"][0]["trajectories"][1]
-    assert distilled["pivot"] == 0 and distilled["kept"] == 1
+    assert distilled["trainable"] == [0, 2] and distilled["restart_turn"] == 1
     assert all(all(_flat(turn["response"])) for turn in distilled["turns"])
 
 
@@ -112,13 +116,13 @@ def test_reflections_that_cannot_be_used_say_why():
     script = {"rollout": LOSE, "reflection": ["no object here"], "retry": []}
     _, (line,) = explored("r3l", script, group_size=2)
     (reflection,) = line["groups"][1]["trajectories"]
-    assert reflection["report"] == {"invalid": "no_json"} and reflection["stop_reason"] == "end"
+    assert reflection["parsed"] == {"invalid": "no_json"} and reflection["turns"][-1]["finish_reason"] == "end"
 
 
 def test_several_retries_are_told_apart():
     script = {"rollout": LOSE, "reflection": [review(1), review(0)], "retry": [*LOSE[1:], *WIN]}
     _, (line,) = explored("r3l", script, group_size=3, retries=2)
-    found = {(t["kind"], t["attempt"]): t["kept"] for g in line["groups"] for t in g["trajectories"]}
+    found = {(t["kind"], t["attempt"]): t["restart_turn"] for g in line["groups"] for t in g["trajectories"]}
     assert found == {
         ("base", 0): 0,
         ("distilled", 0): 1,
@@ -135,7 +139,7 @@ def test_what_a_refinement_replaced_is_still_shown():
     script = {"rollout": LOSE, "critique": [review(0)], "retry": WIN}
     _, (line,) = explored("critique_grpo", script, group_size=1, critic="model")
     assert kinds(line) == [("policy", ["refined"]), ("none", ["base", "critique", "guided_retry"])]
-    assert "go on" in line["groups"][1]["trajectories"][1]["report"]["guidance"]
+    assert "go on" in line["groups"][1]["trajectories"][1]["parsed"]["guidance"]
 
 
 def test_tasks_that_teach_follow_the_first():
@@ -143,10 +147,10 @@ def test_tasks_that_teach_follow_the_first():
     flat, steep = make_trajectory(1), make_trajectory(1)
     steep.member = 1
     groups = [Group(t.task, [t]) for t in (flat, flat, steep)] + [
-        Group(flat.task, [flat], "sft"),
+        Group(flat.task, [flat], Objective.SFT),
         Group(flat.task, [steep]),
     ]
     found = trajectories.lines(_Even(), [[group] for group in groups], [], words)
-    assert [line["why"] for line in found] == ["first", "taught", "taught"]
+    assert [line["selected_as"] for line in found] == ["first", "taught", "taught"]
     assert [line["groups"][0]["objective"] for line in found] == ["policy", "policy", "sft"]
     assert trajectories.lines(_Even(), [], [], words) == []  # every task was refused

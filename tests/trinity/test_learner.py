@@ -10,10 +10,10 @@ import torch
 from r3l.config import build_method, resolve
 from r3l.core.batching import collate, rows_of, trainable_rows
 from r3l.core.environment import Message
-from r3l.core.policy import Sampling
+from r3l.core.policy import FinishReason, Sampling
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory, Turn
+from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local import checkpoint
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import Trainer, token_logprobs
@@ -64,8 +64,8 @@ def test_the_same_tokens_as_the_local_policy_with_caches_and_without(learner):
 
 
 def trajectory(ids, reward):
-    turn = Turn("", "", tuple(ids[:4]), tuple(ids[4:]), (-1.0,) * (len(ids) - 4), "end")
-    return Trajectory(Task("t", "alfworld", "train"), 0, "base", [turn], reward)
+    turn = Turn("", "", tuple(ids[:4]), tuple(ids[4:]), (-1.0,) * (len(ids) - 4), FinishReason.END)
+    return Trajectory(Task("t", "alfworld", "train"), 0, TrajectoryKind.BASE, [turn], reward)
 
 
 def test_a_step_is_the_local_trainers(learner):

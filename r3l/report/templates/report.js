@@ -113,8 +113,8 @@ class Viewer {
     }
     if (key === "run" || key === "step") {
       const tasks = [...this.data.tasks.entries()].filter(([, task]) => String(task.step) === this.select.step.value);
-      this.fill("task", tasks.map(([index, task]) => [`${task.task} (${task.why === "first" ? "first of the step" : "taught something"})`, index]));
-      this.select.task.value = (tasks.find(([, task]) => task.why === "taught") ?? tasks[0])[0];
+      this.fill("task", tasks.map(([index, task]) => [`${task.task} (${task.selected_as === "first" ? "first of the step" : "taught something"})`, index]));
+      this.select.task.value = (tasks.find(([, task]) => task.selected_as === "taught") ?? tasks[0])[0];
       pick("task");
     }
     this.task = this.data.tasks[Number(this.select.task.value)];
@@ -183,10 +183,10 @@ class Viewer {
     const found = new Map();
     const add = (turn, text) => found.set(turn, [...new Set([...(found.get(turn) ?? []), text])]);
     const retries = columns.filter((c) => c.kind === "guided_retry");
-    for (const c of retries) add(c.kept, `pivot: retry${retries.length > 1 ? " " + (c.attempt + 1) : ""} starts at turn ${c.kept}`);
+    for (const c of retries) add(c.restart_turn, `pivot: retry${retries.length > 1 ? " " + (c.attempt + 1) : ""} starts at turn ${c.restart_turn}`);
     for (const c of columns) {
       const learns = c.objective !== "none" && !REVIEWS.includes(c.kind);
-      if (learns && c.pivot > 0 && !retries.some((r) => r.kept === c.pivot)) add(c.pivot, `credit of ${NAMES[c.kind].toLowerCase()} begins`);
+      if (learns && c.trainable[0] > 0 && !retries.some((r) => r.restart_turn === c.trainable[0])) add(c.trainable[0], `credit of ${NAMES[c.kind].toLowerCase()} begins`);
     }
     return found;
   }
@@ -217,7 +217,7 @@ class Viewer {
       outcome.append(make("b", c.success ? "success" : "failure", c.success ? "success" : "failure"), `, reward ${short(c.reward)}, ended: ${c.stop_reason}`);
       cell.append(outcome);
     }
-    const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.kept : 0).flatMap((turn) => turn.response);
+    const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.restart_turn : 0).flatMap((turn) => turn.response);
     const sum = (runs) => runs.reduce((total, run) => total + run[1], 0);
     const count = `${sum(sampled.filter((run) => run[2]))} of ${sum(sampled)} tokens`;
     const sign = c.advantage > 0 ? "+" : "";
@@ -237,10 +237,10 @@ class Viewer {
     cell.rowSpan = rows;
     const note = make("div", "note");
     const report = make("dl", "report");
-    for (const [key, value] of Object.entries(column.report ?? {})) {
+    for (const [key, value] of Object.entries(column.parsed ?? {})) {
       report.append(make("dt", "", key.replaceAll("_", " ")), make("dd", "", typeof value === "string" ? value : JSON.stringify(value)));
     }
-    note.append(report, ...column.turns.slice(column.kept).flatMap((turn) => this.exchange(column, turn, largest)));
+    note.append(report, ...column.turns.slice(column.restart_turn).flatMap((turn) => this.exchange(column, turn, largest)));
     cell.append(note);
     return cell;
   }

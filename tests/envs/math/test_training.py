@@ -26,9 +26,9 @@ def test_a_retry_shares_the_kept_lines_with_its_base_and_only_those_carry_no_gra
             continue
         bases = {t.member: t for t in group.trajectories if t.kind == "base"}
         for again in (t for t in group.trajectories if t.kind == "distilled"):
-            base, pivot = bases[again.member], again.pivot
+            base, pivot = bases[again.member], again.restart_turn
             kept = sum(len(turn.prompt_ids) + len(turn.response_ids) for turn in base.turns[:pivot])
-            assert base.pivot == pivot
+            assert base.trainable.start == again.trainable.start == pivot
             assert again.token_ids()[:kept].tolist() == base.token_ids()[:kept].tolist()
             for t in (base, again):
                 sampled = t.response_mask()
@@ -47,15 +47,17 @@ def test_a_retry_shares_the_kept_lines_with_its_base_and_only_those_carry_no_gra
 def test_a_whole_response_is_one_turn_and_its_retry_starts_over():
     groups, _ = explored("r3l", **{"env_settings.options.turns": "whole", "sampling.max_tokens": 64})
     trajectories = [t for group in groups if group.objective == "policy" for t in group.trajectories]
-    assert {len(t.turns) for t in trajectories} == {1} and {t.pivot for t in trajectories} == {0}
+    assert {len(t.turns) for t in trajectories} == {1} and not any(t.restart_turn for t in trajectories)
 
 
 def test_released_credit_masks_lines_that_are_not_shared():
     groups, _ = explored("r3l@pivot=start,credit_from=reflected")
     masked = 0
     for group in (g for g in groups if g.objective == "policy"):
-        for again in (t for t in group.trajectories if t.kind == "distilled" and t.pivot > 0):
+        for again in (t for t in group.trajectories if t.kind == "distilled" and not t.trains(0)):
             base = next(t for t in group.trajectories if t.kind == "base" and t.member == again.member)
             masked += 1
-            assert again.turns[0].prompt_ids == base.turns[0].prompt_ids and again.pivot == base.pivot
+            assert (
+                again.turns[0].prompt_ids == base.turns[0].prompt_ids and again.trainable.start == base.trainable.start
+            )
     assert masked > 3

@@ -4,10 +4,11 @@ import pytest
 
 from r3l.config import environment_of
 from r3l.core.environment import Transcript
+from r3l.core.feedback import ParsedReflection
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles.demonstrations import TAUGHT
 from r3l.envs.puzzles.dialogue import first_wrong_line, solution
-from r3l.reflection import Report, parse_reflection, reflection_text
+from r3l.reflection import parse_reflection, reflection_text
 
 ERRING = {"low": 0.6, "high": 0.8, "systematic": 0.5, "overlook": 0.0}
 CAREFUL = {"low": 0.0, "high": 0.0, "systematic": 0.0, "overlook": 0.0}
@@ -50,8 +51,8 @@ def test_demonstrations_are_reviewed_and_retried_from_the_first_wrong_line():
     dialogue = Puzzles().dialogue("compact", 14)
     failed = [d for d in erring if not d.success]
     for d in erring:
-        report = parse_reflection(reflection_text(d.critique), len(d.steps))
-        assert isinstance(report, Report) and report.perfect == d.success
+        reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
+        assert isinstance(reflection, ParsedReflection) and reflection.perfect == d.success
         answers = tuple((step.action, "") for step in d.steps)
         assert dialogue.critique(Transcript(d.task, d.first.text, answers, d.success, None)) == d.critique
     for d in failed:

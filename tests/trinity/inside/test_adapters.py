@@ -45,18 +45,8 @@ def explored(request):
         for position, task in enumerate(tasks[name] for name in TASKS):
             ctx = session.rollout_context((0, "train", 1), 0.7)
             groups = session.wait(ctx.gather(method.explore(task, ctx)))[0]
-            found.append(Explored(task, position, groups, ctx.explored, dict(ctx.counters)))
+            found.append(Explored(task, position, groups, ctx.trajectories, dict(ctx.counters)))
         return run, session.model, found
-
-
-def kept_turns(group):
-    """How many turns of each trajectory are the base's own, as the report shows them."""
-    bases = {t.member: t for t in group.trajectories if t.kind == "base"}
-    return [
-        sum(any(a is b for b in bases[t.member].turns) for a in t.turns)
-        for t in group.trajectories
-        if t.member in bases
-    ]
 
 
 def through_the_pipeline(run, found):
@@ -81,13 +71,16 @@ def test_what_was_explored_comes_back_as_it_was(explored):
         assert (a.task, a.position, a.counters) == (b.task, b.position, b.counters)
         assert len(a.trajectories) == len(b.trajectories)
         for x, y in zip(a.groups, b.groups, strict=True):
-            assert (x.objective, x.baseline) == (y.objective, y.baseline) and list(x.returns()) == list(y.returns())
-            assert kept_turns(x) == kept_turns(y)
+            assert (x.objective, x.baseline, x.weight) == (y.objective, y.baseline, y.weight) and list(
+                x.returns_G()
+            ) == list(y.returns_G())
             for s, t in zip(x.trajectories, y.trajectories, strict=True):
                 assert s.token_ids().tolist() == t.token_ids().tolist()
                 assert s.credit_mask().tolist() == t.credit_mask().tolist()
                 assert s.old_logprobs() == pytest.approx(t.old_logprobs(), abs=1e-7)
                 assert (s.kind, s.member, s.reward, s.stop_reason) == (t.kind, t.member, t.reward, t.stop_reason)
+                assert (s.restart_turn, s.trainable) == (t.restart_turn, t.trainable)
+                assert (s.parsed and s.parsed.as_json()) == (t.parsed and t.parsed.as_json())
                 assert [u.response for u in s.turns] == [u.response for u in t.turns]
     of_one_task = [e for e in pack(found[0]) if e.info["r3l"]["kind"] == "base"]
     assert all(len(runs) == 1 for runs in group_by(of_one_task, "run").values())  # Trinity's ids tell members apart
