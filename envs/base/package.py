@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from r3l.core.benchmark import Benchmark
 from r3l.core.check import Check
+from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.envs.base.options import OptionsT, read_options
 
 if TYPE_CHECKING:
-    from r3l.core.benchmark import Benchmark
-    from r3l.core.demonstration import Demonstration
     from r3l.envs.scripted.demonstrations import ErrorRates
 
 

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files import write_atomic
+from r3l.core.files import write_text_atomic
 from r3l.core.paths import CONFIGS, ENVS
 from r3l.core.task import Task
 
@@ -114,7 +114,7 @@ def summary(tasks: Sequence[Task]) -> dict[str, Any]:
 def commit(env: str, name: str, content: Mapping[str, Any]) -> Path:
     """Write the file to commit, whole or not at all; its path."""
     path = committed_path(env, name)
-    write_atomic(path, (json.dumps(content, indent=1) + "\n").encode())
+    write_text_atomic(path, json.dumps(content, indent=1) + "\n")
     return path
 
 

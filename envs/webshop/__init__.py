@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.check import Check
+from r3l.core.check import Check, guarded
 from r3l.core.environment import Dialogue, Environment
 from r3l.core.task import Task
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage
@@ -52,6 +52,9 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
         return DEMONSTRATOR
 
     def checks(self) -> list[Check]:
-        from r3l.envs.webshop import doctor
+        from r3l.envs.webshop.nouns import MODEL, VERSION, model_version, nouns
 
-        return doctor.checks()
+        def version_and_nouns() -> str:
+            return f"{model_version()}; the nouns of 'red cotton shirt': {', '.join(nouns('red cotton shirt'))}"
+
+        return [guarded("language model (WebShop)", version_and_nouns, f"pip install {MODEL}=={VERSION}")]
