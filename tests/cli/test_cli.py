@@ -160,8 +160,7 @@ def test_published_numbers_are_checked_and_ordered(monkeypatch, capsys, tmp_path
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 6
     code, text, _ = run(monkeypatch, capsys, *arguments)
     assert "not 101/140" in text and "author" not in text
-    stored = STORED
-    code, text, _ = run(monkeypatch, capsys, "published", "--ordering", "--results", stored, "--json")
+    code, text, _ = run(monkeypatch, capsys, "published", "--ordering", "--results", STORED, "--json")
     assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}
 
 
@@ -188,8 +187,7 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
 
 
 def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
-    stored = STORED
-    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", stored, "--offline", "--json")
+    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", STORED, "--offline", "--json")
     code, text, err = run(monkeypatch, capsys, *command)
     assert (code, err) == (0, "")
     opponents = [row["against"] for row in json.loads(text)["rows"]]
@@ -197,9 +195,8 @@ def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
 
 
 def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):
-    stored = STORED
-    code, text, err = run(monkeypatch, capsys, "table", "table_rltf", "--results", stored, "--json")
+    code, text, err = run(monkeypatch, capsys, "table", "table_rltf", "--results", STORED, "--json")
     assert (code, err) == (0, "")
     assert {row["env"] for row in json.loads(text)["rows"]} <= {"math", "knights_knaves", "shortest_path"}
-    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", stored, "--json")
+    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", STORED, "--json")
     assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}

@@ -19,6 +19,7 @@ from r3l.config import (
     names,
     resolve,
     validate,
+    variant,
 )
 from r3l.config.resolution import method_class
 from r3l.config.tier import EvaluationConfig, SamplingConfig
@@ -160,6 +161,13 @@ def test_variants_are_methods_of_their_own():
     assert (other.method_settings["alpha"], other.train.steps) == (5, 7)
     assert other.method_label == "R3L (alpha=5, train.steps=7)" and other.fingerprint() != plain.fingerprint()
     assert resolve("nano", "alfworld", "dapo@profile=released_code", 0).train.lr_warmup_steps == 20
+
+
+def test_a_variant_can_be_changed_further():
+    row = variant("r3l@alpha=5").changed(profile="fair", engine=None)
+    assert row.name == "r3l@alpha=5,profile=fair" and variant(row.name) == row
+    run = resolve("nano", "alfworld", row, 0)
+    assert (run.method, run.profile, run.method_settings["alpha"]) == (row.name, "fair", 5)
 
 
 @pytest.mark.parametrize(
