@@ -9,7 +9,23 @@ import sys
 
 import typer
 
-from r3l.cli import bench, build, cell, grid, html, paper, published, reports, runs
+from r3l.cli import (
+    bench,
+    build,
+    cell,
+    compare,
+    cost,
+    doctor,
+    evaluate,
+    listing,
+    published,
+    report,
+    status,
+    store,
+    table,
+    train,
+    trinity_config,
+)
 from r3l.core.errors import R3LError
 from r3l.runs.preemption import Preempted
 
@@ -29,25 +45,25 @@ app.add_typer(model_app, name="model")
 app.add_typer(catalogue_app, name="catalogue")
 app.add_typer(bench_app, name="bench")
 
-app.command("train")(runs.train)
-app.command("preflight")(runs.preflight)
-app.command("evaluate")(runs.evaluate)
-app.command("export")(runs.export)
-app.command("table")(reports.table)
-app.command("figure")(reports.figure)
-app.command("compare")(grid.compare)
-app.command("status")(grid.status)
+app.command("train")(train.train)
+app.command("preflight")(train.preflight)
+app.command("evaluate")(evaluate.evaluate)
+app.command("export")(train.export)
+app.command("table")(table.table)
+app.command("figure")(table.figure)
+app.command("compare")(compare.compare)
+app.command("status")(status.status)
 app.command("cell")(cell.cell)
-app.command("store")(grid.store)
-app.command("verify")(grid.verify)
-app.command("report")(html.report)
-app.command("methods")(reports.methods)
-app.command("options")(reports.list_options)
-app.command("envs")(reports.envs)
-app.command("doctor")(reports.doctor)
+app.command("store")(store.store)
+app.command("verify")(store.verify)
+app.command("report")(report.report)
+app.command("methods")(listing.methods)
+app.command("options")(listing.list_options)
+app.command("envs")(listing.envs)
+app.command("doctor")(doctor.doctor)
 app.command("published")(published.published)
-app.command("trinity-config")(paper.trinity_config)
-app.command("cost")(paper.cost)
+app.command("trinity-config")(trinity_config.trinity_config)
+app.command("cost")(cost.cost)
 app.command("sft")(build.sft)
 model_app.command("fetch")(build.model_fetch)
 task_set_app.command("check")(build.task_set_check)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.common import AsJson, Env, Method, Model, Overrides, Seed, Tier, print_report, resolve_run
+from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier, resolve_run
+from r3l.cli.printing import print_report
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,12 +88,12 @@ def bench_rollout(
     _print_and_write(bench.bench_rollout(run, tasks, repeats, _arms(arms, bench.ARMS)), out, as_json)
 
 
-def _arms(given: str, known: Sequence[Arm]) -> list[Arm]:
-    found = {arm: arm for arm in known}
+def _arms(names: str, known: Sequence[Arm]) -> list[Arm]:
+    arms: dict[str, Arm] = {arm: arm for arm in known}
     try:
-        return [found[name] for name in dict.fromkeys(given.split(","))]  # type: ignore[index]
+        return [arms[name] for name in dict.fromkeys(names.split(","))]
     except KeyError as error:
-        raise ConfigError(f"--arms {given}: {error.args[0]!r} is unknown; known: {', '.join(known)}") from None
+        raise ConfigError(f"--arms {names}: {error.args[0]!r} is unknown; known: {', '.join(known)}") from None
 
 
 def bench_train(

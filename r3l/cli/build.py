@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.common import AsJson, Env, Tier, print_result
+from r3l.cli.arguments import AsJson, Env, Tier
+from r3l.cli.printing import print_result
 
 
 def sft(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.common import AsJson, print_result
+from r3l.cli.arguments import AsJson
+from r3l.cli.printing import print_result
 from r3l.core.errors import ConfigError, DataError, did_you_mean
 from r3l.core.paths import STORED_MODELS, checkout
 
@@ -39,15 +40,15 @@ def cell(
 
     Example: `r3l cell paper/webshop/qwen2.5-1.5b/grpo/2 --profile slurm --run -- --dry-run`
     """
-    found = parse(name)
-    where = ["--profile", _profile(profile)] if profile else ["--cores", cores]
-    given = {"tier": found.tier, "envs": [found.env], "methods": [found.method], "seeds": [found.seed]}
-    command = line([f"results/{found.cell}/seed{found.seed}/evaluation.json"], given | _model(found), where)
+    named = parse(name)
+    placement = ["--profile", _profile(profile)] if profile else ["--cores", cores]
+    config = {"tier": named.tier, "envs": [named.env], "methods": [named.method], "seeds": [named.seed]}
+    command = line([f"results/{named.cell}/seed{named.seed}/evaluation.json"], config | _model(named), placement)
     command += options or []
     if run:
         make(command)
     else:
-        print_result({"cell": f"{found.cell}/{found.seed}", "command": command}, as_json, shlex.join(command))
+        print_result({"cell": f"{named.cell}/{named.seed}", "command": command}, as_json, shlex.join(command))
 
 
 def parse(name: str) -> Run:
@@ -102,15 +103,15 @@ def _profile(name: str) -> str:
     return os.path.relpath(profiles / name)
 
 
-def line(targets: list[str], given: dict[str, Any], where: list[str]) -> list[str]:
-    """The words of a snakemake command; ``given``: keys of configs/workflow.yaml, ``where``: cores or a profile."""
+def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
+    """A snakemake command; ``config``: keys of configs/workflow.yaml, ``placement``: cores or a profile."""
     snakefile = checkout() / "Snakefile"
     here = [] if Path("Snakefile").resolve() == snakefile else ["--snakefile", str(snakefile)]
-    config = [
+    pairs = [
         f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"
-        for key, value in given.items()
+        for key, value in config.items()
     ]
-    return ["snakemake", *here, *where, *targets, "--config", *config]
+    return ["snakemake", *here, *placement, *targets, "--config", *pairs]
 
 
 def make(command: list[str]) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from r3l.cli.common import RESULTS, AsJson, Results, check_known, print_shown
+from r3l.cli.arguments import RESULTS, AsJson, Results, check_known
+from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError
 
 
@@ -56,10 +57,10 @@ def _checks(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:
         check_known("published table", table, {row.table for row in known})
     if benchmark:
         check_known("published benchmark", benchmark, {row.benchmark for row in known})
-    chosen = [r for r in known if table in (None, r.table) and benchmark in (None, r.benchmark)]
-    if not chosen:
+    rows = [r for r in known if table in (None, r.table) and benchmark in (None, r.benchmark)]
+    if not rows:
         raise ConfigError(f"published table {table!r} has nothing on {benchmark!r}; leave one of both options away")
-    return check(chosen, known)
+    return check(rows, known)
 
 
 def _ordering(results: Path) -> list[dict[str, Any]]:

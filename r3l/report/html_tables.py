@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from r3l.config import variant
+from r3l.config.options import method_options
 from r3l.report import budget, options
 from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
@@ -95,7 +96,7 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
     Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
     """
     known = {row["method"]: row for tier in {r["tier"] for r in records} for row in options.methods(tier)}
-    meanings = {row["option"]: row["meaning"] for row in options.options()}
+    meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], Row] = {}
     for record, manifest in zip(records, manifests, strict=True):
         if manifest is None:
@@ -132,7 +133,7 @@ def _as_json(values: LongRow) -> dict[str, Any]:
 
 def all_options() -> Table:
     """Every option of every method, in one line."""
-    rows = options.options()
+    rows = [vars(option) for option in method_options()]
     cells = [{name: Cell(str(value)) for name, value in row.items()} for row in rows]
     note = "Letters and numbers are ids of our audit of the release."
     return table("Every option", list(map(Column, rows[0])), cells, note)

@@ -1,10 +1,8 @@
-"""Methods x options x profiles, read from the configs and the settings models; nothing is written twice."""
+"""Methods x options x profiles, read from the configs; what an option means: r3l.config.options."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
-
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from r3l.config import PROFILES, TierConfig, build_method, load, load_method, names, resolve
 from r3l.report.rows import LongRow
@@ -60,7 +58,7 @@ def methods_table(rows: list[LongRow]) -> Table:
         sections,
         [
             "rollouts: the most that one task can cost under paper / released_code / fair; the meaning of an option: "
-            "r3l options; where a value comes from: configs/methods"
+            "r3l options, and where its default comes from; where another value does: configs/methods"
         ],
     )
 
@@ -72,30 +70,3 @@ def lines(settings: LongRow) -> str:
 
 def _plain(value: Any) -> str:
     return ", ".join(map(str, value)) or "nothing" if isinstance(value, tuple | list) else str(value)
-
-
-def options() -> list[LongRow]:
-    """One row an option: its values, one line of meaning with the audit id, and the methods that have it."""
-    fields: dict[str, tuple[FieldInfo, list[str]]] = {}
-    for name in names("methods"):
-        settings = getattr(type(build_method(resolve("nano", "alfworld", name, 0))), "Settings", None)
-        for key, field in settings.model_fields.items() if settings and not load_method(name).extends else ():
-            fields.setdefault(key, (field, []))[1].append(name)
-    return [
-        {
-            "option": key,
-            "values": _values(field.annotation),
-            "meaning": field.description or "",
-            "methods": ", ".join(of),
-        }
-        for key, (field, of) in sorted(fields.items())
-    ]
-
-
-def _values(annotation: Any) -> str:
-    choices = get_args(annotation)
-    if choices and all(isinstance(choice, str) for choice in choices):
-        return " | ".join(choices)
-    if choices:
-        return " | ".join(dict.fromkeys(_values(c) if get_args(c) else getattr(c, "__name__", str(c)) for c in choices))
-    return getattr(annotation, "__name__", str(annotation))

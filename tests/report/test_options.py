@@ -5,6 +5,7 @@ import re
 import pytest
 
 from r3l.config import names
+from r3l.config.options import method_options
 from r3l.core.paths import CONFIGS, ROOT
 from r3l.report import options
 
@@ -17,10 +18,9 @@ def rows():
 
 
 def test_every_option_is_one_line_with_its_audit_id():
-    found = options.options()
-    for row in found:
-        assert row["meaning"] and "\n" not in row["meaning"] and row["methods"], row["option"]
-    named = " ".join(row["meaning"] for row in found)
+    for option in method_options():
+        assert option.meaning and "\n" not in option.meaning and option.methods, option
+    named = " ".join(option.meaning for option in method_options())
     wanted = {f"A-{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)}
     wanted |= {f"B-{n}" for n in (2, 3, 5, 6, 7, 12, 13, 16, 22, 33, 37, 40)}
     assert wanted == set(re.findall(r"[AB]-\d+", named))

@@ -1,4 +1,4 @@
-"""Verbs that read results and configs, offline: table, figure, methods, options, envs, doctor."""
+"""Verbs that show results, offline: table, figure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.common import RESULTS, AsJson, Results, Tier, check_known, print_result, print_rows, print_shown
+from r3l.cli.arguments import RESULTS, AsJson, Results, check_known
+from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def table(
     from r3l.runs.places import find_benchmark_runs, find_runs
     from r3l.workflow import plan
 
-    known = plan.tables()
-    check_known("table", name, {*known, "budget"})
+    specs = plan.tables()
+    check_known("table", name, {*specs, "budget"})
     if name == "budget":
         spent = budget.budget_rows(records.load(evaluations or find_runs(results)))
         printed = budget.table(spent)
@@ -45,16 +46,16 @@ def table(
             tables.write(spent, printed, out)
         print_shown({"rows": spent}, as_json, to_terminal(printed))
         return
-    config, chosen = plan.load(plan.workflow_content(tier)), known[name]
-    of_sets = chosen.kind == "benchmarks"
+    config, spec = plan.load(plan.workflow_content(tier)), specs[name]
+    of_sets = spec.kind == "benchmarks"
     benchmark_runs = (evaluations or find_benchmark_runs(results)) if of_sets else []
-    runs = [] if of_sets else _belonging(chosen, config, evaluations, results, tier)
-    benches = config.benches(chosen) if tier else []
+    runs = [] if of_sets else _belonging(spec, config, evaluations, results, tier)
+    benches = config.benches(spec) if tier else []
     run = {record["method"] for record in runs}
-    wanted = [m for m in chosen.methods if m in run or m in config.rows(chosen)]
+    wanted = [m for m in spec.methods if m in run or m in config.rows(spec)]
     planned = len(config.seeds) if seeds_planned is None else seeds_planned
     methods = rows.split(",") if rows else wanted
-    built = tables.build(chosen, runs, methods, planned, config.tier, benchmark_runs, benches)
+    built = tables.build(spec, runs, methods, planned, config.tier, benchmark_runs, benches)
     if out:
         built.write(out)
     print_shown({"rows": built.rows}, as_json, built.to_terminal())
@@ -96,69 +97,18 @@ def figure(
     from r3l.runs.places import find_runs
     from r3l.workflow import plan
 
-    known = plan.tables()
+    specs = plan.tables()
     check_known("figure", name, figures.FIGURES)
-    check_known("table", table or figures.FIGURES[name].table, known)
-    chosen = known[table or figures.FIGURES[name].table]
+    check_known("table", table or figures.FIGURES[name].table, specs)
+    spec = specs[table or figures.FIGURES[name].table]
     runs = records.load(evaluations or find_runs(results))
     if not evaluations:  # of all that lies there, what belongs into this table
         config = plan.load()
-        wanted = rows.split(",") if rows else [*chosen.methods, *config.rows(chosen)]
-        envs = config.columns(chosen)
+        wanted = rows.split(",") if rows else [*spec.methods, *config.rows(spec)]
+        envs = config.columns(spec)
         runs = [record for record in runs if record["env"] in envs and record["method"] in wanted]
     elif rows:
         runs = [record for record in runs if record["method"] in rows.split(",")]
-    written = figures.draw(name, runs, out, chosen)
+    written = figures.draw(name, runs, out, spec)
     paths = [str(path) for path in written]
     print_result({"figure": name, "files": paths}, as_json, "\n".join(paths))
-
-
-def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
-    """The table of methods and options, made from the configs: a column a profile.
-
-    Example: `r3l methods --json`
-    """
-    from r3l.report import options
-    from r3l.report.table.terminal import to_terminal
-
-    rows = options.methods(tier)
-    print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
-
-
-def list_options(as_json: AsJson = False) -> None:
-    """Every hyperparameter: allowed values, default, meaning, source, and the methods that have it.
-
-    Example: `r3l options`
-    """
-    from r3l.config.options import method_options, run_options
-
-    print_rows({"options": [vars(option) for option in (*method_options(), *run_options())]}, as_json)
-
-
-def envs(as_json: AsJson = False) -> None:
-    """List the environments with their tiers and task sets.
-
-    Example: `r3l envs`
-    """
-    from r3l.config import EnvConfig, load, names
-
-    rows = [
-        {"env": e.env, "label": e.label, "tier": tier, **settings.model_dump()}
-        for e in (load("envs", name, EnvConfig) for name in names("envs"))
-        for tier, settings in e.tiers.items()
-    ]
-    print_rows({"envs": rows}, as_json)
-
-
-def doctor(tier: Tier = "nano", as_json: AsJson = False) -> None:
-    """Check that this machine can run a tier; exit code 2 if something fails.
-
-    Example: `r3l doctor --tier nano`
-    """
-    from r3l.workflow import doctor as checks
-
-    found = checks.examine(tier)
-    content = {"tier": tier, "ok": all(c.ok for c in found), "checks": [vars(c) for c in found]}
-    print_shown(content, as_json, checks.render(found))
-    if not all(check.ok for check in found):
-        raise typer.Exit(2)

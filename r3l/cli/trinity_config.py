@@ -1,4 +1,4 @@
-"""Verbs of the paper tier: the configuration that Trinity-RFT reads, and what runs would cost."""
+"""The verb that prints what Trinity-RFT reads: `r3l trinity-config`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.common import (
+from r3l.cli.arguments import (
     RESULTS,
-    AsJson,
     Env,
-    Envs,
     Method,
     Model,
     Overrides,
     Seed,
-    Seeds,
     Tier,
-    check_known,
-    configured,
-    listed,
-    numbers,
-    print_shown,
     resolve_run,
 )
-from r3l.core.errors import ConfigError
 
 Nodes = Annotated[int | None, typer.Option(min=1, help="Default: configs/models.")]
 
@@ -77,35 +68,3 @@ def trinity_config(
     with writable(out):
         write_text_atomic(out, text)
     print(out)
-
-
-def cost(
-    table: Annotated[str, typer.Option(help="The table whose runs are counted: a file of configs/tables/.")] = "table1",
-    tier: Tier = "paper",
-    env: Envs = None,
-    model: Annotated[str | None, typer.Option(help="Only this model. Default: those of the table.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only these methods, by commas.")] = None,
-    seeds: Seeds = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-) -> None:
-    """What a table's runs would cost, in GPU-hours from the published seconds a step; runs nothing.
-
-    Example: `r3l cost --table table1`
-
-    Example: `r3l cost --model qwen2.5-1.5b --env alfworld --method grpo,r3l --seeds 0 --set train.steps=400`
-    """
-    from r3l.report import expected_cost
-    from r3l.report.table.terminal import to_terminal
-    from r3l.workflow import plan
-
-    known = plan.tables()
-    check_known("table", table, known)
-    given = {"envs": listed(env), "model": model, "methods": listed(method), "seeds": numbers(seeds), "set": overrides}
-    config = configured(tier=tier, **given)
-    found = expected_cost.costs(plan.runs(config, known[table]).values())
-    if not found:
-        raise ConfigError(f"table {table!r} has no runs at tier {tier!r}; name another one, such as table1 or table2")
-    count = len(config.seeds)
-    content = {"rows": expected_cost.cost_rows(found, count), "summary": expected_cost.summary(found, count)}
-    print_shown(content, as_json, to_terminal(expected_cost.cost_table(found, count, known[table].title)))

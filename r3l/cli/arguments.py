@@ -1,24 +1,19 @@
-"""What the verbs share: the options' types, and how results are printed."""
+"""The options that verbs share, and what is made of them."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from r3l.config import Run, Variant
+    from r3l.workflow.plan import WorkflowConfig
 
 RESULTS = Path("results")
-
 Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
 Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
 Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]
@@ -60,55 +55,12 @@ def check_known(kind: str, name: str, known: Any) -> None:
         raise ConfigError(f"there is no {kind} {name!r}; known: {', '.join(sorted(known))}")
 
 
-def pairs(values: dict[str, float]) -> str:
-    """``key 0.123`` of each, by commas."""
-    return ", ".join(f"{key} {value:.3f}" for key, value in values.items()) or "nothing trained"
-
-
-def print_result(content: dict[str, Any], as_json: bool, text: str) -> None:
-    """One JSON object, or a line of text."""
-    print(json.dumps(content, sort_keys=True) if as_json else text)
-
-
-def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -> None:
-    """One JSON object, or a table."""
-    if as_json:
-        print(json.dumps(content))
-    else:
-        console().print(shown)
-
-
-def print_report(content: dict[str, Any], as_json: bool) -> None:
-    """A measurement; always JSON."""
-    print(json.dumps(content, indent=None if as_json else 2))
-
-
-def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
-    """The one list of rows in ``content``: JSON, or a table."""
-    (rows,) = content.values()
-    shown = Table()
-    for column in rows[0]:
-        shown.add_column(column)
-    for row in rows:
-        shown.add_row(*(_text(value) for value in row.values()))
-    print_shown(content, as_json, shown)
-
-
-def console() -> Console:
-    """As wide as the terminal; wide enough for every table where there is none."""
-    return Console() if Console().is_terminal else Console(width=150)
-
-
-def _text(value: Any) -> str:
-    return "\n".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-
-
-def configured(**given: Any) -> Any:
-    """configs/workflow.yaml, or the tier's own, with what an option has changed."""
+def configured(**options: Any) -> WorkflowConfig:
+    """configs/workflow.yaml, or the tier's own, with the options that are not None."""
     from r3l.workflow import plan
 
-    found = plan.workflow_content(given.pop("tier", None))
-    return plan.load(found | {key: value for key, value in given.items() if value is not None})
+    values = plan.workflow_content(options.pop("tier", None))
+    return plan.load(values | {key: value for key, value in options.items() if value is not None})
 
 
 def listed(text: str | None) -> list[str] | None:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.common import RESULTS, AsJson, Results, print_result
+from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
 
 
@@ -29,9 +30,9 @@ def report(
 
     if figures is not None and not figures.is_dir():
         raise DataError(f"--figures {figures} is not a folder; draw figures with r3l figure, or leave the option out")
-    shown = sorted((figures or results / "figures").glob("*.png"))
+    images = sorted((figures or results / "figures").glob("*.png"))
     runs = records.load(evaluations or find_runs(results))
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    written = html.write(runs, shown, planned, out)
-    summary = {"file": str(written), "runs": len(runs), "figures": len(shown), "bytes": written.stat().st_size}
-    print_result(summary, as_json, f"{written}: {len(runs)} runs, {len(shown)} figures, {summary['bytes']:,} bytes")
+    written = html.write(runs, images, planned, out)
+    summary = {"file": str(written), "runs": len(runs), "figures": len(images), "bytes": written.stat().st_size}
+    print_result(summary, as_json, f"{written}: {len(runs)} runs, {len(images)} figures, {summary['bytes']:,} bytes")

@@ -1,0 +1,79 @@
+"""The verb that compares a method with stored baselines: `r3l compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, Tier, configured, listed, numbers
+from r3l.cli.cell import line, make
+from r3l.cli.printing import print_shown
+from r3l.core.errors import ConfigError
+from r3l.core.paths import STORED
+
+
+def compare(
+    method: Annotated[str, typer.Argument(help="A file of configs/methods/ or $R3L_METHODS, or a variant.")],
+    against: Annotated[str, typer.Option(help="Methods, by commas; or all: those of Table 1.")] = "grpo,r3l",
+    tier: Tier = "nano",
+    env: Envs = None,
+    seeds: Seeds = "0,1,2",
+    group: Annotated[str, typer.Option(help="Of the test tasks: all, easy, hard.")] = "all",
+    results: Results = RESULTS,
+    stored: Annotated[
+        Path | None, typer.Option(help="Where the baselines lie. Default: those of this project.")
+    ] = None,
+    cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
+    offline: Annotated[bool, typer.Option(help="Train nothing; compare what is there.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the rows as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
+
+    Example: `r3l compare raft --env alfworld --seeds 0,1,2`
+    """
+    from r3l.core.files import writable, write_json_atomic
+    from r3l.report import compare as comparison
+    from r3l.report import records
+    from r3l.report.table.terminal import to_terminal
+    from r3l.runs.places import find_runs
+    from r3l.workflow import plan
+
+    if results != RESULTS and not offline:
+        raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
+    config = configured(tier=tier, methods=[method], envs=listed(env), seeds=numbers(seeds))
+    runs = plan.grid(config, config.envs, [method])
+    opponents = _opponents(method, against)
+    plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
+    if not offline:
+        targets = [str(results / path / "evaluation.json") for path in runs]
+        changes = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
+        make(line(targets, changes, ["--cores", cores]))
+    own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
+    others = [p for p in find_runs(stored or STORED) if _is_one_of(p, tier, config.envs, opponents)]
+    rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
+    if out:
+        with writable(out):
+            write_json_atomic(out, rows)
+    print_shown({"rows": rows}, as_json, to_terminal(comparison.comparison_table(rows)))
+    for row in [] if as_json else rows:
+        for warning in row["warnings"]:
+            print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
+
+
+def _opponents(method: str, against: str) -> list[str]:
+    from r3l.workflow import plan
+
+    everyone = plan.tables()["table1"].methods if against == "all" else against.split(",")
+    others = [other for other in everyone if other != method]
+    if not others:
+        raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
+    return others
+
+
+def _is_one_of(evaluation: Path, tier: str, envs: list[str], methods: list[str]) -> bool:
+    """By its place: TIER/ENV/MODEL/METHOD/seedN/evaluation.json."""
+    found_tier, env, _, method = evaluation.parts[-6:-2]
+    return found_tier == tier and env in envs and method in methods

@@ -1,0 +1,59 @@
+"""The verb that says what runs would cost: `r3l cost`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from r3l.cli.arguments import (
+    AsJson,
+    Envs,
+    Overrides,
+    Seeds,
+    Tier,
+    check_known,
+    configured,
+    listed,
+    numbers,
+)
+from r3l.cli.printing import print_shown
+from r3l.core.errors import ConfigError
+
+
+def cost(
+    table: Annotated[str, typer.Option(help="The table whose runs are counted: a file of configs/tables/.")] = "table1",
+    tier: Tier = "paper",
+    env: Envs = None,
+    model: Annotated[str | None, typer.Option(help="Only this model. Default: those of the table.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only these methods, by commas.")] = None,
+    seeds: Seeds = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a table's runs would cost, in GPU-hours from the published seconds a step; runs nothing.
+
+    Example: `r3l cost --table table1`
+
+    Example: `r3l cost --model qwen2.5-1.5b --env alfworld --method grpo,r3l --seeds 0 --set train.steps=400`
+    """
+    from r3l.report import expected_cost
+    from r3l.report.table.terminal import to_terminal
+    from r3l.workflow import plan
+
+    known = plan.tables()
+    check_known("table", table, known)
+    options = {
+        "envs": listed(env),
+        "model": model,
+        "methods": listed(method),
+        "seeds": numbers(seeds),
+        "set": overrides,
+    }
+    config = configured(tier=tier, **options)
+    costs = expected_cost.costs(plan.runs(config, known[table]).values())
+    if not costs:
+        raise ConfigError(f"table {table!r} has no runs at tier {tier!r}; name another one, such as table1 or table2")
+    count = len(config.seeds)
+    content = {"rows": expected_cost.cost_rows(costs, count), "summary": expected_cost.summary(costs, count)}
+    print_shown(content, as_json, to_terminal(expected_cost.cost_table(costs, count, known[table].title)))

@@ -1,0 +1,55 @@
+"""How verbs print: one JSON object, or text for people."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def pairs(values: dict[str, float]) -> str:
+    """``key 0.123`` of each, by commas."""
+    return ", ".join(f"{key} {value:.3f}" for key, value in values.items()) or "nothing trained"
+
+
+def print_result(content: dict[str, Any], as_json: bool, text: str) -> None:
+    """One JSON object, or a line of text."""
+    print(json.dumps(content, sort_keys=True) if as_json else text)
+
+
+def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -> None:
+    """One JSON object, or a table."""
+    if as_json:
+        print(json.dumps(content))
+    else:
+        console().print(shown)
+
+
+def print_report(content: dict[str, Any], as_json: bool) -> None:
+    """A measurement; always JSON."""
+    print(json.dumps(content, indent=None if as_json else 2))
+
+
+def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
+    """The one list of rows in ``content``: JSON, or a table."""
+    (rows,) = content.values()
+    shown = Table()
+    for column in rows[0]:
+        shown.add_column(column)
+    for row in rows:
+        shown.add_row(*(_text(value) for value in row.values()))
+    print_shown(content, as_json, shown)
+
+
+def console() -> Console:
+    """As wide as the terminal; wide enough for every table where there is none."""
+    return Console() if Console().is_terminal else Console(width=150)
+
+
+def _text(value: Any) -> str:
+    return "\n".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

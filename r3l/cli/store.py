@@ -1,0 +1,48 @@
+"""Verbs about finished runs: store, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.printing import print_result
+from r3l.core.paths import STORED
+
+
+def store(
+    results: Results = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="Default: results/stored of this project.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep finished runs for good: verified, lines compressed, without checkpoints.
+
+    Example: `r3l store --results results`
+    """
+    from r3l.evaluation import stored
+    from r3l.runs.places import find_runs
+
+    target = out or STORED
+    written = stored.store([path.parent for path in find_runs(results)], results, target)
+    files = [str(path) for path in written]
+    print_result({"stored": files}, as_json, f"{len(files)} runs stored in {target}")
+
+
+def verify(
+    run_dirs: Annotated[list[Path] | None, typer.Argument(help="Run directories. Default: the stored runs.")] = None,
+    results: Annotated[Path | None, typer.Option(help="All finished runs below this folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the numbers of finished runs again from their raw lines; exit code 2 at the first that differs.
+
+    Example: `r3l verify results/nano/alfworld/nano/r3l/seed0`
+    """
+    from r3l.evaluation import stored
+    from r3l.runs.places import find_runs
+
+    checked = run_dirs or [path.parent for path in find_runs(results or STORED)]
+    for run_dir in checked:
+        stored.verify(run_dir)
+    print_result({"verified": len(checked)}, as_json, f"{len(checked)} runs: every number follows from the raw lines")

@@ -1,0 +1,106 @@
+"""Verbs that train: train, preflight, export."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from r3l.cli.arguments import RESULTS, AsJson, Env, Method, Model, Overrides, Seed, Tier, resolve_run, tier_engine
+from r3l.cli.printing import pairs, print_report, print_result
+
+if TYPE_CHECKING:
+    from r3l.config import Run
+
+
+def train(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    profile: Annotated[str | None, typer.Option(help="paper, released_code or fair.")] = None,
+    model: Model = None,
+    seed: Seed = 0,
+    steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
+    overrides: Overrides = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
+    logger: Annotated[
+        list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
+    set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long with exit code 75; the same command goes on.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train one run; run the same command again to resume.
+
+    Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
+
+    Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
+    """
+    from r3l.config import variant
+    from r3l.runs.run_dir import move_aside
+
+    row = variant(method).changed(profile=profile, engine=None if engine == tier_engine(tier) else engine)
+    run = resolve_run(tier, env, row, seed, model, overrides, steps)
+    where = run_dir or RESULTS / run.cell / f"seed{seed}"
+    if set_aside:
+        move_aside(where, run.fingerprint())
+    result = _train(run, where, logger or (), minutes)
+    line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
+    print_result(result, as_json, line)
+
+
+def _train(run: Run, where: Path, loggers: Sequence[str], minutes: float | None) -> dict[str, Any]:
+    """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
+    from r3l.config import trains
+    from r3l.runs.gpu_locks import reserved_gpus
+    from r3l.workflow import resources
+
+    engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
+    job = resources.requested_resources(resources.load(), "train", run)
+    elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
+    with reserved_gpus(0 if elsewhere else job.gpu):
+        result: dict[str, Any] = engine.train(run, where, loggers, minutes)
+    return result
+
+
+def preflight(
+    tier: Tier = "smol",
+    env: Env = "alfworld",
+    method: Method = "r3l",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explore one step, update nothing: are sampling's log-probs those of training? Exit code 2 where they are not.
+
+    On a GPU it first rehearses the largest micro-batch, so that memory runs out now or never.
+
+    Example: `r3l preflight --tier smol --set train.tasks_per_step=2`
+    """
+    from r3l.local.preflight import preflight as check
+
+    print_report(check(resolve_run(tier, env, method, seed, model, overrides, None)), as_json)
+
+
+def export(
+    run_dir: Annotated[Path, typer.Argument(help="A run's directory, finished or not.")],
+    to: Annotated[list[str], typer.Option(help="tensorboard, wandb (offline) or trackio; repeatable.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a run's metrics for another viewer, into RUN_DIR/NAME; metrics.jsonl stays the truth.
+
+    Example: `r3l export results/nano/alfworld/nano/r3l/seed0 --to tensorboard`
+    """
+    from r3l.runs import loggers
+
+    loggers.export(run_dir, to)
+    copies = [str(run_dir / name) for name in to]
+    print_result({"exported": copies}, as_json, "\n".join(copies))
