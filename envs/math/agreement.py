@@ -1,4 +1,4 @@
-"""Which grader accepts what: ``python -m envs.math.agreement`` writes ``results/stored/math_grader_agreement.csv``.
+"""Which grader accepts what: ``python -m r3l.envs.math.agreement`` writes ``results/stored/math_grader_agreement.csv``.
 
 Graders: ours; math-verify as documented (both sides boxed); lm-eval's ``is_equiv`` of hendrycks_math and aime; the
 released rule in the main thread, and where it runs (text equality). Pairs: MATH-500's golds with themselves, with the
@@ -91,8 +91,8 @@ def documented(gold: str, answer: str) -> bool:
     """math-verify as its manual says: LaTeX in an environment, gold first."""
     from math_verify import parse, verify
 
-    found = [parse(f"\\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
-    return bool(verify(*found, timeout_seconds=None))
+    expected, given = (parse(f"\\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer))
+    return bool(verify(expected, given, timeout_seconds=None))
 
 
 def rules() -> dict[str, Rule]:
@@ -110,7 +110,7 @@ def rules() -> dict[str, Rule]:
     }
 
 
-def pairs() -> Iterator[Pair]:
+def all_pairs() -> Iterator[Pair]:
     """All of them. A next item's gold counts as right where it is the same text: two true coincidences."""
     golds = [p.gold for p in load("math500")]
     for gold in golds:
@@ -120,20 +120,19 @@ def pairs() -> Iterator[Pair]:
     yield from VARIANTS
 
 
-def table(graders: dict[str, Rule], found: list[Pair]) -> list[dict[str, object]]:
+def table(graders: dict[str, Rule], pairs: list[Pair]) -> list[dict[str, object]]:
     """A row a kind of pair and grader."""
     rows: list[dict[str, object]] = []
-    for kind in dict.fromkeys(pair.kind for pair in found):
-        chosen = [pair for pair in found if pair.kind == kind]
+    for kind in dict.fromkeys(pair.kind for pair in pairs):
+        of_kind = [pair for pair in pairs if pair.kind == kind]
         for name, rule in graders.items():
-            accepted = [rule(pair.gold, pair.answer) for pair in chosen]
-            marked = list(zip(chosen, accepted, strict=True))
+            accepted = [rule(pair.gold, pair.answer) for pair in of_kind]
             counts = (
-                len(chosen),
-                sum(pair.right for pair in chosen),
+                len(of_kind),
+                sum(pair.right for pair in of_kind),
                 sum(accepted),
-                sum(pair.right and not yes for pair, yes in marked),
-                sum(yes and not pair.right for pair, yes in marked),
+                sum(pair.right and not accepts for pair, accepts in zip(of_kind, accepted, strict=True)),
+                sum(accepts and not pair.right for pair, accepts in zip(of_kind, accepted, strict=True)),
             )
             rows.append(dict(zip(COLUMNS, (kind, name, *counts), strict=True)))
     return rows
@@ -145,7 +144,7 @@ def main() -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table(rules(), list(pairs())))
+    writer.writerows(table(rules(), list(all_pairs())))
     write_text_atomic(OUT, text.getvalue())
     print(OUT)
 

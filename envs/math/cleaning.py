@@ -20,7 +20,7 @@ _FRACTION = re.compile(r"\\[dt]frac")
 
 
 @dataclass(frozen=True)
-class Report:
+class CleaningReport:
     """What became of DAPO's rows. ``overlaps``: clusters dropped by the test set that they also stand in."""
 
     rows: int
@@ -48,11 +48,11 @@ def key_of(problem: str) -> str:
 
 def clean(
     rows: Iterable[tuple[str, str]], tests: Mapping[str, Sequence[str]]
-) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]], Report]:
+) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]], CleaningReport]:
     """(train, test, report) of (problem, gold) rows; ``tests`` holds the problems of every test set.
 
     Both parts are lists of (key, problem, gold) in the order of their keys; test is the first ``HELD_OUT``. Of a
-    cluster's texts the first in alphabetical order is kept, so that the result does not depend on the rows' order.
+    cluster's texts the first in alphabetical order stays, so that the result does not depend on the rows' order.
     """
     clusters: dict[str, set[tuple[str, str]]] = {}
     count = 0
@@ -62,9 +62,9 @@ def clean(
     where = {key_of(problem): name for name, problems in tests.items() for problem in problems}
     overlaps = {name: sum(where.get(key) == name for key in clusters) for name in tests}
     agreed = {key: texts for key, texts in clusters.items() if len({gold for _, gold in texts}) == 1}
-    kept = sorted((key, *min(texts)) for key, texts in agreed.items() if key not in where)
-    test, train = kept[:HELD_OUT], kept[HELD_OUT:]
-    report = Report(
+    problems = sorted((key, *min(texts)) for key, texts in agreed.items() if key not in where)
+    test, train = problems[:HELD_OUT], problems[HELD_OUT:]
+    report = CleaningReport(
         rows=count,
         duplicates=count - len(clusters),
         clusters=len(clusters),

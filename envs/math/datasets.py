@@ -20,7 +20,7 @@ from typing import Any
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files import read_json
-from r3l.envs.math.cleaning import Report, clean
+from r3l.envs.math.cleaning import CleaningReport, clean
 from r3l.envs.single_answer.extraction import boxed
 
 FOLDER = "R3L_MATH"  # environment variable that names a folder with the data files
@@ -113,10 +113,10 @@ def _dapo(row: Row, number: int) -> Fields:
 
 def _boxed_in(row: Row, key: str) -> str:
     """The last box; TeX lets one character stand in it without braces."""
-    found = boxed(_BARE_BOX.sub(r"\\boxed{\1}", row[key]))
-    if found is None:
+    answer = boxed(_BARE_BOX.sub(r"\\boxed{\1}", row[key]))
+    if answer is None:
         raise ValueError(f"key {key!r} has no \\boxed{{...}}")
-    return found.strip()
+    return answer.strip()
 
 
 def _listed(text: str) -> Iterator[str]:
@@ -157,9 +157,9 @@ def load(name: str, source: Path | None = None) -> list[Problem]:
     Raises ConfigError for an unknown set, DataError where a set cannot be found, read, or is not the frozen one.
     """
     known_set(name)
-    found = _dapo_parts(source)[0][name] if name in DAPO_SETS else _read(name, source)
-    _verify(name, found)
-    return found
+    problems = _dapo_parts(source)[0][name] if name in DAPO_SETS else read_set(name, source)
+    _verify(name, problems)
+    return problems
 
 
 def known_set(name: str) -> str:
@@ -174,7 +174,7 @@ def contaminated(name: str) -> frozenset[str]:
     return frozenset(frozen()[known_set(name)].get("in_dapo", ()))
 
 
-def dapo_report(source: Path | None = None) -> Report:
+def dapo_report(source: Path | None = None) -> CleaningReport:
     """What cleaning DAPO dropped, by reason."""
     return _dapo_parts(source)[1]
 
@@ -194,19 +194,19 @@ def _line(problem: Problem) -> str:
     return json.dumps(asdict(problem), sort_keys=True) + "\n"
 
 
-def _verify(name: str, found: Sequence[Problem]) -> None:
-    wanted = frozen()[name]
-    if (len(found), sha256_of(found)) != (wanted["rows"], wanted["sha256"]):
+def _verify(name: str, problems: Sequence[Problem]) -> None:
+    expected = frozen()[name]
+    if (len(problems), sha256_of(problems)) != (expected["rows"], expected["sha256"]):
         raise DataError(
-            f"set {name!r} is not the frozen one: {len(found)} records with sha256 {sha256_of(found)[:16]}, "
-            f"{FROZEN.name} has {wanted['rows']} with {wanted['sha256'][:16]}. Get the file that docs/math.md "
+            f"set {name!r} is not the frozen one: {len(problems)} records with sha256 {sha256_of(problems)[:16]}, "
+            f"{FROZEN.name} has {expected['rows']} with {expected['sha256'][:16]}. Get the file that docs/math.md "
             f"names and give its folder in {FOLDER} or with --data; if the change is meant: "
-            "python -m envs.math.freeze DIR"
+            "python -m r3l.envs.math.freeze DIR"
         )
 
 
-def _read(name: str, source: Path | None) -> list[Problem]:
-    """A set as it stands in the folder, in this package, or on the hub: the first of these that has it."""
+def read_set(name: str, source: Path | None) -> list[Problem]:
+    """A set as the folder, this package or the hub has it (the first that does), whether frozen or not."""
     origin = ORIGINS[name]
     folder = _folder(source)
     if folder and (folder / origin.file).is_file():
@@ -243,7 +243,7 @@ def _download(name: str, origin: Origin) -> Path:
 
 def read_file(path: Path, origin: Origin) -> list[Fields]:
     """Every row with a gold answer of a .jsonl or .parquet file. Raises DataError naming file, row, key and fix."""
-    found = []
+    parsed = []
     for number, row in enumerate(_rows(path)):
         if number in origin.without_gold:
             continue
@@ -258,8 +258,8 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
             ) from error
         except (ValueError, TypeError, AttributeError, IndexError) as error:
             raise DataError(f"{path}, row {number + 1}: {error}; take the file that docs/math.md names") from error
-        found.append(fields)
-    return found
+        parsed.append(fields)
+    return parsed
 
 
 def _rows(path: Path) -> Iterator[Row]:
@@ -290,8 +290,8 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 
 @cache
-def _dapo_parts(source: Path | None) -> tuple[dict[str, list[Problem]], Report]:
-    raw = _read("dapo_raw", source)
+def _dapo_parts(source: Path | None) -> tuple[dict[str, list[Problem]], CleaningReport]:
+    raw = read_set("dapo_raw", source)
     tests = {name: [p.problem for p in load(name, source)] for name in TEST_SETS}
     train, test, report = clean([(p.problem, p.gold) for p in raw], tests)
     return {

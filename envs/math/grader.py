@@ -65,10 +65,10 @@ def _by_symbols(gold: str, answer: str) -> MathGrade:
 
     if _brackets(gold) and _brackets(answer) and _brackets(gold) != _brackets(answer):
         return MathGrade(False, by="symbols")  # math-verify takes the interval (1, 2) for the set {1, 2}
-    expected, found = _parsed(gold), _parsed(answer)
-    if not found or not expected:
+    expected, given = _parsed(gold), _parsed(answer)
+    if not given or not expected:
         return MathGrade(False, "unreadable")
-    return MathGrade(bool(verify(list(expected), list(found), timeout_seconds=None)), by="symbols")
+    return MathGrade(bool(verify(list(expected), list(given), timeout_seconds=None)), by="symbols")
 
 
 def _brackets(text: str) -> tuple[str, str] | None:

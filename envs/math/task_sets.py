@@ -22,9 +22,9 @@ def tasks(task_set: str) -> list[Task]:
     name, split = name_and_split(ENV, task_set, _splits)
     if name in datasets.frozen():
         return _records(name, split)
-    found = list(generated(name, split))
-    check_hash(ENV, name, split, sha256_of(found))
-    return found
+    problems = list(generated(name, split))
+    check_hash(ENV, name, split, sha256_of(problems))
+    return problems
 
 
 def committed_hash(task_set: str) -> str:
@@ -49,14 +49,14 @@ def constant_answer(task_set: str) -> ConstantAnswer:
 def generated(name: str, split: str) -> tuple[Task, ...]:
     """The problems of a split of a generated task set, no two alike, sorted by id."""
     defined = definition(name)
-    found: dict[str, Task] = {}
+    problems: dict[str, Task] = {}
     for group, count in defined.splits[split].items():
-        number, wanted = 0, len(found) + count
-        while len(found) < wanted:
+        number, size = 0, len(problems) + count
+        while len(problems) < size:
             task = problem(split, number, defined.operations[group])
-            found.setdefault(task.id, task)
+            problems.setdefault(task.id, task)
             number += 1
-    return tuple(sorted(found.values(), key=lambda task: task.id))
+    return tuple(sorted(problems.values(), key=lambda task: task.id))
 
 
 def _records(name: str, split: str) -> list[Task]:

@@ -38,11 +38,10 @@ def pieces(text: str) -> list[str]:
 @lru_cache(maxsize=1 << 16)
 def term_of(piece: str) -> str | None:
     """The term that ``piece`` is indexed under, or None for a stop word and for what is no word."""
-    found = _WORD.search(piece)
-    if found is None:
+    match = _WORD.search(piece)
+    if match is None:
         return None
-    word = found[0][:-2] if found[0].endswith(_POSSESSIVE) else found[0]
-    word = word.lower()
+    word = (match[0][:-2] if match[0].endswith(_POSSESSIVE) else match[0]).lower()
     return None if word in STOP_WORDS else _stem(word)
 
 

@@ -53,10 +53,10 @@ def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path
     return folder, read_meta(folder)
 
 
-def make(found: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
+def make(products: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
     """``catalogue.build`` where nobody else is building. Raises ConfigError where somebody is, or has built."""
     with _claimed(folder, wait=False):
-        return build(found, folder, name, page_size)
+        return build(products, folder, name, page_size)
 
 
 def make_original(items: Path, attributes: Path, human: Path | None, folder: Path, limit: int | None = None) -> Meta:
@@ -81,8 +81,8 @@ def _claimed(folder: Path, wait: bool) -> Iterator[None]:
             f"{folder} cannot be written ({error}); choose another folder (R3L_CACHE for caches)"
         ) from error
     try:
-        for left in folder.parent.glob(glob.escape(partial_prefix(folder)) + "*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for partial in folder.parent.glob(glob.escape(partial_prefix(folder)) + "*"):
+            shutil.rmtree(partial, ignore_errors=True)
         yield
     finally:
         Path(lock.lock_file).unlink(missing_ok=True)  # while held; filelock sees that a waiter's file has gone
@@ -98,8 +98,8 @@ def _located(catalogue: str, variable: str, cache: str) -> Path:
     if name == ORIGINAL:
         folder, meta = original()
     else:
-        wanted = definition(name).catalogue
-        folder, meta = synthetic(name, wanted.products, wanted.seed, wanted.page_size)
+        config = definition(name).catalogue
+        folder, meta = synthetic(name, config.products, config.seed, config.page_size)
     if meta.id != catalogue:
         raise DataError(f"{folder} holds catalogue {meta.id}, the task belongs to {catalogue}; build or name that one")
     return folder

@@ -25,7 +25,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.envs.webshop import nouns
 from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
 from r3l.envs.webshop.index import Index, IndexWriter, Term, file_names
-from r3l.envs.webshop.products import Product, is_listed, product, read_items, read_table
+from r3l.envs.webshop.products import Product, is_listed, product_of, read_items, read_table
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -68,7 +68,7 @@ class Meta:
 
 
 def original_files(items: Path, attributes: Path, human: Path | None, limit: int | None = None) -> Iterator[Source]:
-    """Products and goals of the original's files (schema: envs.webshop.products), streamed.
+    """Products and goals of the original's files (schema: r3l.envs.webshop.products), streamed.
 
     Without ``human``, goals are made from the records' own instructions. ``limit``: only the first products.
     """
@@ -80,13 +80,13 @@ def original_files(items: Path, attributes: Path, human: Path | None, limit: int
             return
         if not is_listed(record, seen):
             continue
-        listed = product(record, known.get(str(record["asin"]), {}), f"{items}, record {number}")
-        seen.add(listed.asin)
+        product = product_of(record, known.get(str(record["asin"]), {}), f"{items}, record {number}")
+        seen.add(product.asin)
         if human is not None:
-            goals = human_goals(listed, instructions.get(listed.asin, ()), str(human))
+            goals = human_goals(product, instructions.get(product.asin, ()), str(human))
         else:
-            goals = synthetic_goals(listed, known.get(listed.asin, {}), str(attributes))
-        yield Source(listed, tuple(goals))
+            goals = synthetic_goals(product, known.get(product.asin, {}), str(attributes))
+        yield Source(product, tuple(goals))
 
 
 def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
@@ -123,12 +123,12 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
     asins: list[str] = []
     goals: list[Goal] = []
     for source in sources:
-        line, bought = source.product.to_json().encode(), source.product
+        product, line = source.product, source.product.to_json().encode()
         digest.update(line + b"\n")
-        row = (len(asins), bought.asin, bought.category, bought.query, zlib.compress(line, 1))
+        row = (len(asins), product.asin, product.category, product.query, zlib.compress(line, 1))
         database.execute("INSERT INTO products VALUES (?, ?, ?, ?, ?)", row)
-        writer.add(bought.document())
-        asins.append(bought.asin)
+        writer.add(product.document())
+        asins.append(product.asin)
         goals += source.goals
     lines = [goal.to_json() for goal in in_order(goals)]
     digest.update("\n".join(lines).encode())
@@ -140,14 +140,14 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
     database.execute("COMMIT")
     database.close()
     meta = Meta(
-        SCHEMA,
-        name,
-        len(asins),
-        len(goals),
-        page_size,
-        writer.total_length,
-        digest.hexdigest(),
-        nouns.model_version(),
+        schema=SCHEMA,
+        name=name,
+        products=len(asins),
+        goals=len(goals),
+        page_size=page_size,
+        total_length=writer.total_length,
+        sha256=digest.hexdigest(),
+        nouns=nouns.model_version(),
     )
     (folder / "meta.json").write_text(json.dumps(asdict(meta), indent=1) + "\n", encoding="utf-8")
     return meta

@@ -23,7 +23,7 @@ WARNINGS: Mapping[str, str] = {
 
 
 class CatalogueConfig(Strict):
-    """The synthetic catalogue that a task_set's goals belong to."""
+    """The synthetic catalogue that a task set's goals belong to."""
 
     products: int = Field(ge=1)
     seed: int = Field(ge=0)

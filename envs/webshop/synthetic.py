@@ -17,7 +17,7 @@ from typing import Any
 from r3l.core.seeds import seed_of
 from r3l.envs.webshop.catalogue import Source
 from r3l.envs.webshop.goals import human_goals
-from r3l.envs.webshop.products import product
+from r3l.envs.webshop.products import product_of
 
 _BASE36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _STEP, _SPACE = 1_000_003_729, 36**8  # coprime, so that asins are distinct and not in order
@@ -160,9 +160,9 @@ def records(count: int, seed: int, full: bool = False) -> Iterator[tuple[dict[st
 def sources(count: int, seed: int, full: bool = False, goals_of: int | None = None) -> Iterator[Source]:
     """The records as the catalogue takes them. ``goals_of``: only the first so many products have goals."""
     for number, (record, attributes, wishes) in enumerate(records(count, seed, full)):
-        listed = product(record, attributes, f"synthetic record {number}")
-        wanted = wishes if goals_of is None or number < goals_of else []
-        yield Source(listed, tuple(human_goals(listed, wanted, "synthetic wishes")))
+        product = product_of(record, attributes, f"synthetic record {number}")
+        instructions = wishes if goals_of is None or number < goals_of else []
+        yield Source(product, tuple(human_goals(product, instructions, "synthetic wishes")))
 
 
 def is_wish(instruction: str) -> bool:
@@ -172,12 +172,12 @@ def is_wish(instruction: str) -> bool:
 
 def read_wish(instruction: str) -> Wish:
     """What an instruction of this catalogue asks for. Raises ValueError for any other text."""
-    found = _WISH.fullmatch(instruction)
-    if found is None:
+    match = _WISH.fullmatch(instruction)
+    if match is None:
         raise ValueError(f"not an instruction of the synthetic catalogue: {instruction!r}")
-    options = tuple(found["options"].split(" and ")) if found["options"] else ()
-    limit = float(found["limit"]) if found["limit"] else None
-    return Wish(found["kind"], tuple(found["attributes"].split(" and ")), options, limit)
+    options = tuple(match["options"].split(" and ")) if match["options"] else ()
+    limit = float(match["limit"]) if match["limit"] else None
+    return Wish(match["kind"], tuple(match["attributes"].split(" and ")), options, limit)
 
 
 def is_hard(options: tuple[Any, ...]) -> bool:
@@ -197,8 +197,8 @@ def _wish(
 
 
 def _pick(rng: random.Random, values: tuple[str, ...]) -> list[str]:
-    chosen = set(rng.sample(values, 3))
-    return [value for value in values if value in chosen]
+    sample = set(rng.sample(values, 3))
+    return [value for value in values if value in sample]
 
 
 def _pricing(rng: random.Random, kind: _Kind) -> str:

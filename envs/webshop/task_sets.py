@@ -1,14 +1,14 @@
 """WebShop's task sets: which goals results are measured on, committed as counts, ids and hashes.
 
 ``NAME/SPLIT``: goals of a synthetic catalogue, defined in ``configs/task_sets/webshop_NAME.yaml`` and regenerated;
-``task_sets/NAME.json`` is the proof that the same ones came out. ``official/SPLIT`` and ``r3l/SPLIT``: goals of the
+``task_sets/NAME.json`` shows whether the same ones came out. ``official/SPLIT`` and ``r3l/SPLIT``: goals of the
 original catalogue by session number; the catalogue is the user's own, its size and hash are in every task id.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from r3l.core.errors import ConfigError
@@ -28,9 +28,9 @@ def tasks(task_set: str) -> list[Task]:
     name, split = name_and_split(ENV, task_set, _splits)
     if name in ORIGINAL_SPLITS:
         return _original_tasks(name, split)
-    found = regenerate(name)[split]
-    check_hash(ENV, name, split, sha256_of(found))
-    return found
+    regenerated = regenerate(name)[split]
+    check_hash(ENV, name, split, sha256_of(regenerated))
+    return regenerated
 
 
 def committed_hash(task_set: str) -> str:
@@ -50,40 +50,40 @@ def sft_task(index: int, name: str = "nano") -> Task:
 @lru_cache(maxsize=2)
 def regenerate(name: str) -> dict[str, list[Task]]:
     """Every split's tasks and, under ``sft``, all goals that are left."""
-    shop, wanted = catalogue(name), definition(name)
-    waiting: dict[str, Iterator[int]] = {}
+    shop = catalogue(name)
     numbers: dict[str, list[int]] = {"easy": [], "hard": []}
     for number in range(shop.meta.goals):
         numbers["hard" if is_hard(shop.goal(number).options) else "easy"].append(number)
-    waiting = {group: iter(found) for group, found in numbers.items()}
+    left = {group: iter(of_group) for group, of_group in numbers.items()}
     splits: dict[str, list[Task]] = {}
-    for split, counts in wanted.splits.items():
-        splits[split] = sorted(
-            (
-                _task(shop.meta, shop.goal(number), number, split, group)
-                for group, count in counts.items()
-                for number in _take(waiting[group], count, f"{definition_path(ENV, name)}: splits.{split}.{group}")
-            ),
-            key=lambda task: task.id,
-        )
-    splits["sft"] = [
-        _task(shop.meta, shop.goal(number), number, "sft", group) for group, rest in waiting.items() for number in rest
-    ]
-    splits["sft"].sort(key=lambda task: int(task.payload["goal"]))  # the groups mixed
+    for split, counts in definition(name).splits.items():
+        goals = {
+            group: _next_goals(left[group], count, f"{definition_path(ENV, name)}: splits.{split}.{group}")
+            for group, count in counts.items()
+        }
+        splits[split] = sorted(_tasks(shop, goals, split), key=lambda task: task.id)
+    splits["sft"] = sorted(_tasks(shop, left, "sft"), key=lambda task: int(task.payload["goal"]))  # the groups mixed
     return splits
 
 
-def _take(numbers: Iterator[int], count: int, where: str) -> list[int]:
-    taken = list(itertools.islice(numbers, count))
-    if len(taken) < count:
-        raise ConfigError(f"{where} is {count}, but the catalogue has only {len(taken)} such goals left")
-    return taken
+def _next_goals(numbers: Iterator[int], count: int, where: str) -> list[int]:
+    goals = list(itertools.islice(numbers, count))
+    if len(goals) < count:
+        raise ConfigError(f"{where} is {count}, but the catalogue has only {len(goals)} such goals left")
+    return goals
+
+
+def _tasks(shop: Catalogue, goals: Mapping[str, Iterable[int]], split: str) -> Iterator[Task]:
+    """The tasks of a split, whose goals are given by group."""
+    for group, numbers in goals.items():
+        for number in numbers:
+            yield _task(shop.meta, shop.goal(number), number, split, group)
 
 
 def catalogue(name: str) -> Catalogue:
     """The catalogue of a synthetic task set."""
-    wanted = definition(name).catalogue
-    return Catalogue.at(synthetic(name, wanted.products, wanted.seed, wanted.page_size)[0])
+    config = definition(name).catalogue
+    return Catalogue.at(synthetic(name, config.products, config.seed, config.page_size)[0])
 
 
 def _original_tasks(name: str, split: str) -> list[Task]:

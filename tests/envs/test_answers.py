@@ -34,18 +34,18 @@ def engine(**options):
     return AnswerEngine(AnswerOptions(**options), grade)
 
 
-def told(now):
+def outcome(now):
     return now.text, now.reward, now.done, now.success
 
 
 def test_a_line_break_goes_on_and_anything_else_ends_the_response():
     e = engine()
     assert e.reset(TASK).text == "What is 2 + 3 + 4?"
-    assert told(e.step("2 + 3 = 5\n")) == ("", 0.0, False, False)
-    assert told(e.step("9")) == ("", 1.0, True, True)
+    assert outcome(e.step("2 + 3 = 5\n")) == ("", 0.0, False, False)
+    assert outcome(e.step("9")) == ("", 1.0, True, True)
     e.reset(TASK)
     e.step("9\n")
-    assert told(e.step("")) == ("", 1.0, True, True)  # the end came after the line break
+    assert outcome(e.step("")) == ("", 1.0, True, True)  # the end came after the line break
     whole = engine(turns="whole")
     whole.reset(TASK)
     assert whole.step("so 9\n").success
@@ -54,10 +54,10 @@ def test_a_line_break_goes_on_and_anything_else_ends_the_response():
 def test_attempts_are_told_that_they_were_wrong():
     e = engine(attempts=3)
     e.reset(TASK)
-    assert told(e.step("8")) == (WRONG, 0.0, False, False)
+    assert outcome(e.step("8")) == (WRONG, 0.0, False, False)
     e.step("let me see\n")
-    assert told(e.step("7")) == (WRONG, 0.0, False, False)
-    assert told(e.step("6")) == ("", 0.0, True, False)
+    assert outcome(e.step("7")) == (WRONG, 0.0, False, False)
+    assert outcome(e.step("6")) == ("", 0.0, True, False)
 
 
 def test_a_response_without_an_answer_loses_the_penalty_and_so_does_a_cut_off_one():
@@ -65,9 +65,9 @@ def test_a_response_without_an_answer_loses_the_penalty_and_so_does_a_cut_off_on
     assert e.reset(TASK).invalid_action_reward == -0.1
     assert e.step("a line\n").invalid_action_reward == -0.1
     e.reset(TASK)
-    assert told(e.step("")) == ("", -0.1, True, False)
+    assert outcome(e.step("")) == ("", -0.1, True, False)
     e.reset(TASK)
-    assert told(e.step("8")) == ("", 0.0, True, False)
+    assert outcome(e.step("8")) == ("", 0.0, True, False)
 
 
 def test_step_before_reset_is_refused_and_options_are_checked():
@@ -120,8 +120,8 @@ def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_
     assert again.distilled.turns[0] == base.turns[0]
     assert [turn.prompt_ids for turn in again.distilled.turns[1:]] == [(), ()]
     assert [len(turn.prompt_ids) for turn in again.guided.turns] == [1, 1, 0]  # the guidance is a message
-    said = [[m.content for m in messages] for _, messages in policy.asked]
-    assert said == [["What is 2 + 3 + 4?"], [], [], ["Hint: add 4."], []]
+    prompts = [[m.content for m in messages] for _, messages in policy.asked]
+    assert prompts == [["What is 2 + 3 + 4?"], [], [], ["Hint: add 4."], []]
     # credit: exactly the shared tokens carry no gradient
     assert again.distilled.credit_mask().tolist() == [0, 0, 0, 1, 1, 1, 1]
 

@@ -120,7 +120,7 @@ class Countdown(ScriptedExpert):
         return None if action == str(self.next) else WrongAction(turn, f"{action}?", correction, complete=True)
 
     def summary(self, answers):
-        return f"{len(answers)} said"
+        return f"{len(answers)} words"
 
 
 def answered(*words):
@@ -145,4 +145,4 @@ def answered(*words):
 def test_the_turn_is_that_of_the_last_decisive_wrong_action(answers, success, limit, turn, outcome, suggestion):
     critique = criticise(Countdown(), Transcript(Task("t", "toy", "test"), "", tuple(answers), success, None), limit)
     assert (critique.turn, critique.outcome, critique.suggestion) == (turn, outcome, suggestion)
-    assert critique.summary == f"{len(answers)} said"
+    assert critique.summary == f"{len(answers)} words"

@@ -58,9 +58,9 @@ def test_gold_rules(name, row, fields):
 @pytest.mark.parametrize(("name", "rows"), [("gsm8k", 1319), ("math500", 500), ("olympiadbench", 675)])
 def test_packaged_sets_are_the_frozen_ones(monkeypatch, name, rows):
     monkeypatch.delenv("R3L_MATH", raising=False)
-    found = load(name)
-    assert len(found) == len({p.id for p in found}) == rows
-    assert all(p.source == name and p.lang == "en" and len(p.sha256) == 16 for p in found)
+    problems = load(name)
+    assert len(problems) == len({p.id for p in problems}) == rows
+    assert all(p.source == name and p.lang == "en" and len(p.sha256) == 16 for p in problems)
 
 
 def test_a_record_by_hand(monkeypatch):

@@ -51,45 +51,45 @@ def test_the_last_box_with_balanced_braces():
     ],
 )
 def test_grading(gold, answer, correct, by):
-    verdict = grade(gold, answer)
-    assert (verdict.correct, verdict.by, verdict.status) == (correct, by, "graded")
+    graded = grade(gold, answer)
+    assert (graded.correct, graded.by, graded.status) == (correct, by, "graded")
 
 
 def test_what_cannot_be_read_is_wrong_and_counted():
     with Grader() as grader:
-        asked = [None, " ", "1" * (LONGEST + 1), "34"]
-        assert [grader.grade("34", answer).status for answer in asked] == ["none", "none", "too_long", "graded"]
+        answers = [None, " ", "1" * (LONGEST + 1), "34"]
+        assert [grader.grade("34", answer).status for answer in answers] == ["none", "none", "too_long", "graded"]
         assert grader.counts == {"none": 2, "too_long": 1, "graded": 1}
 
 
 def test_the_deadline_holds_and_the_next_answer_is_graded():
     with Grader(deadline=0.5) as grader:
         hostile = [r"10^{10^{10}}", r"9^{9^{9^9}}", r"\sum_{k=1}^{10^9} k^{17}"]
-        verdicts = [grader.grade("34", answer) for answer in hostile]
-        assert not any(verdict.correct for verdict in verdicts)
+        grades = [grader.grade("34", answer) for answer in hostile]
+        assert not any(graded.correct for graded in grades)
         assert grader.slowest < 0.5 + GRACE + 0.2 and grader.over == 0
         assert grader.grade("34", "34").correct and sum(grader.counts.values()) == 4
 
 
 def test_threads_share_a_grader():
-    verdicts = {}
+    grades = {}
     with Grader(workers=2) as grader:
         threads = [
-            threading.Thread(target=lambda k=k: verdicts.update({k: grader.grade(rf"\frac{{{k}}}{{2}}", f"{k / 2}")}))
+            threading.Thread(target=lambda k=k: grades.update({k: grader.grade(rf"\frac{{{k}}}{{2}}", f"{k / 2}")}))
             for k in range(6)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert grader.counts == {"graded": 6} and all(verdict.correct for verdict in verdicts.values())
+        assert grader.counts == {"graded": 6} and all(graded.correct for graded in grades.values())
 
 
 def test_the_bench_counts_everything():
-    found = grader_bench.run(workers=1, count=2, items=20, deadline=0.3)
-    assert found["one_thread"]["correct"] == found["pool"]["correct"] == 10
-    assert sum(found["hostile"]["statuses"].values()) == 2 and found["hostile"]["over"] == 0
-    assert found["pool"]["answers_per_s"] > 0
+    measured = grader_bench.run(workers=1, count=2, items=20, deadline=0.3)
+    assert measured["one_thread"]["correct"] == measured["pool"]["correct"] == 10
+    assert sum(measured["hostile"]["statuses"].values()) == 2 and measured["hostile"]["over"] == 0
+    assert measured["pool"]["answers_per_s"] > 0
 
 
 def test_hostile_strings_are_the_same_every_time():

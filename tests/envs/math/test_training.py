@@ -27,13 +27,13 @@ def test_a_retry_shares_the_kept_lines_with_its_base_and_only_those_carry_no_gra
         bases = {t.member: t for t in group.trajectories if t.kind == "base"}
         for again in (t for t in group.trajectories if t.kind == "distilled"):
             base, pivot = bases[again.member], again.restart_turn
-            kept = sum(len(turn.prompt_ids) + len(turn.response_ids) for turn in base.turns[:pivot])
+            shared = sum(len(turn.prompt_ids) + len(turn.response_ids) for turn in base.turns[:pivot])
             assert base.trainable.start == again.trainable.start == pivot
-            assert again.token_ids()[:kept].tolist() == base.token_ids()[:kept].tolist()
+            assert again.token_ids()[:shared].tolist() == base.token_ids()[:shared].tolist()
             for t in (base, again):
                 sampled = t.response_mask()
-                assert not t.credit_mask()[:kept].any()
-                assert (t.credit_mask()[kept:] == sampled[kept:]).all()
+                assert not t.credit_mask()[:shared].any()
+                assert (t.credit_mask()[shared:] == sampled[shared:]).all()
             # the response goes on: after the prompt there is nothing that was not sampled
             assert [turn.prompt_ids for turn in again.turns[1:]] == [()] * (len(again.turns) - 1)
             assert all(turn.response.endswith("\n") for turn in again.turns[:-1])

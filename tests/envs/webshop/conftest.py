@@ -26,12 +26,12 @@ def task(shop, monkeypatch):
 @pytest.fixture
 def files(tmp_path):
     """The three files of the original for 60 products."""
-    made = list(records(60, 5))
+    rows = list(records(60, 5))
     paths = [tmp_path / name for name in ("items.json", "attrs.json", "human.json")]
     tables = [
-        [record for record, _, _ in made],
-        {record["asin"]: attributes for record, attributes, _ in made},
-        {record["asin"]: wishes for record, _, wishes in made},
+        [record for record, _, _ in rows],
+        {record["asin"]: attributes for record, attributes, _ in rows},
+        {record["asin"]: wishes for record, _, wishes in rows},
     ]
     for path, table in zip(paths, tables, strict=True):
         path.write_text(json.dumps(table), encoding="utf-8")

@@ -11,7 +11,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import seed_of
 from r3l.envs.webshop.catalogue import Catalogue, build, original_files, read_meta
 from r3l.envs.webshop.goals import NO_LIMIT, price_limit, synthetic_goals
-from r3l.envs.webshop.products import Product, product, read_items
+from r3l.envs.webshop.products import Product, product_of, read_items
 from r3l.envs.webshop.synthetic import read_wish, sources
 
 RECORD = {
@@ -23,16 +23,16 @@ RECORD = {
 
 
 def test_a_record_by_hand():
-    found = product(RECORD, {"attributes": ["hand wash"]}, "test")
-    assert found.options == (("size", ("6 | 8 cups", "xl")),)  # lower case, "/" spaced out, null lists left out
-    assert (found.bullets, found.query, found.attributes) == (("one line",), "tea pots", ("hand wash",))
-    assert found.price_label == "$12.99 to $45.0"
-    assert found.price == random.Random(seed_of("webshop", "price", "B000000001")).uniform(12.99, 45.0)
-    assert found.document() == "red tea pot holds tea. one line size: 6 | 8 cups, xl"
-    assert Product.from_json(found.to_json()) == found
-    bare = product(RECORD | {"pricing": "", "customization_options": "", "small_description": []}, {}, "test")
+    listed = product_of(RECORD, {"attributes": ["hand wash"]}, "test")
+    assert listed.options == (("size", ("6 | 8 cups", "xl")),)  # lower case, "/" spaced out, null lists left out
+    assert (listed.bullets, listed.query, listed.attributes) == (("one line",), "tea pots", ("hand wash",))
+    assert listed.price_label == "$12.99 to $45.0"
+    assert listed.price == random.Random(seed_of("webshop", "price", "B000000001")).uniform(12.99, 45.0)
+    assert listed.document() == "red tea pot holds tea. one line size: 6 | 8 cups, xl"
+    assert Product.from_json(listed.to_json()) == listed
+    bare = product_of(RECORD | {"pricing": "", "customization_options": "", "small_description": []}, {}, "test")
     assert (bare.price, bare.price_label, bare.attributes) == (100.0, "$100.0", ("DUMMY_ATTR",))
-    assert product(RECORD | {"pricing": "$1,234.50"}, {}, "test").price == 1234.5
+    assert product_of(RECORD | {"pricing": "$1,234.50"}, {}, "test").price == 1234.5
 
 
 def test_price_limits():
@@ -63,19 +63,19 @@ def test_goals_of_the_originals_files_in_the_originals_order(files, tmp_path):
 
 def test_goals_made_from_records():
     customization = {"Size": [{"value": "s"}, {"value": "l"}], "Color": [{"value": "red"}]}
-    made = product(RECORD | {"customization_options": customization}, {}, "test")
-    goals = list(synthetic_goals(made, {"instruction": "Find me pots", "instruction_attributes": ["red"]}, "attrs"))
+    listed = product_of(RECORD | {"customization_options": customization}, {}, "test")
+    goals = list(synthetic_goals(listed, {"instruction": "Find me pots", "instruction_attributes": ["red"]}, "attrs"))
     assert [goal.options for goal in goals] == [(("color", "red"), ("size", "s")), (("color", "red"), ("size", "l"))]
     assert goals[0].instruction.startswith("Find me pots with color: red, and size: s, and price lower than ")
-    assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(made, {}, "attrs")) == []
+    assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(listed, {}, "attrs")) == []
 
 
 def test_records_that_the_original_drops(files, tmp_path):
     listed = json.loads(files[0].read_text())
     extra = [RECORD | {"asin": "nan"}, RECORD | {"asin": "B" * 11}, listed[0] | {"name": "again"}]
     files[0].write_text(json.dumps([*listed[:5], *extra, *listed[5:]]))
-    found = [source.product for source in original_files(*files)]
-    assert len(found) == 60 and all(p.name != "again" for p in found)
+    products = [source.product for source in original_files(*files)]
+    assert len(products) == 60 and all(p.name != "again" for p in products)
     assert len(list(original_files(*files, limit=5))) == 5
 
 
@@ -112,7 +112,7 @@ def test_wishes_can_be_read_back(shop):
 def test_a_bad_record_is_named(key, value, message):
     record = {k: v for k, v in (RECORD | {key: value}).items() if v is not ...}
     with pytest.raises(DataError, match=message):
-        product(record, {}, "items.json, record 0")
+        product_of(record, {}, "items.json, record 0")
 
 
 def test_bad_files_are_named(files, tmp_path):

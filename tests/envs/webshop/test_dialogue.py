@@ -16,7 +16,7 @@ RELEASED, COMPACT = WebshopDialogue("released", 15), WebshopDialogue("compact", 
 ANYWHERE = Observation("", ())
 
 
-def said(action):
+def response(action):
     return f"<think>so</think> then <action>{action}</action>"
 
 
@@ -32,9 +32,9 @@ def at_item(task, shop):
 def test_compact_shows_what_matters_on_one_line(at_item, shop):
     engine, goal, (first, results, item) = at_item
     assert [m.content for m in COMPACT.opening(None, first)] == [f"0: {goal.instruction}"]
-    found = [shop.product(number) for number in shop.listed("query", goal.query)]
+    products = [shop.product(number) for number in shop.listed("query", goal.query)]
     assert COMPACT.following(first, ["x"], results).content == "1: page 1 of 3 results; " + "; ".join(
-        f"{p.asin} {p.name} {p.price_label}".lower() for p in found
+        f"{p.asin} {p.name} {p.price_label}".lower() for p in products
     )
     product = shop.product(shop.number(goal.asin))
     (name, values), (other, others) = product.options
@@ -65,9 +65,9 @@ def test_released_prompts_hold_everything_needed(at_item):
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
-        (said("search[red tea]"), Parsed("search[red tea]")),
+        (response("search[red tea]"), Parsed("search[red tea]")),
         ("so <think>a</think>\n<action> click[Buy Now] </action> and <action>b</action>", Parsed("click[Buy Now]")),
-        (said("fly"), Parsed("fly")),  # what the page does not have is for the engine: it changes nothing
+        (response("fly"), Parsed("fly")),  # what the page does not have is for the engine: it changes nothing
         ("<action>click[x]</action><think>a</think>", Parsed(None, "format")),  # the order counts
         ("<action>click[x]</action>", Parsed(None, "format")),
         ("<think>a</think><action> </action>", Parsed(None, "format")),
@@ -80,10 +80,10 @@ def test_responses(response, expected):
 
 
 def test_the_same_action_twice_ends_an_episode_unless_it_turns_pages():
-    assert COMPACT.parse(said("click[red]"), ANYWHERE, ["click[red]"]) == Parsed(None, "repetition")
-    assert COMPACT.parse(said("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"
+    assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]"]) == Parsed(None, "repetition")
+    assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"
     for action in ("click[next >]", "click[< prev]", "search[tea]"):
-        assert COMPACT.parse(said(action), ANYWHERE, [action]).action == action
+        assert COMPACT.parse(response(action), ANYWHERE, [action]).action == action
 
 
 @given(st.text(max_size=80))

@@ -19,7 +19,7 @@ from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.catalogue import Catalogue, Source, build
 from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from r3l.envs.webshop.goals import human_goals
-from r3l.envs.webshop.products import product
+from r3l.envs.webshop.products import product_of
 
 TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
 
@@ -131,12 +131,12 @@ def test_the_page_flow_of_recorded_sessions(name, tmp_path, monkeypatch):
         if line["page"] == "search_results":
             listed = pages_of.setdefault(tuple(line["content"]["keywords"]), {})
             listed[line["content"]["page"]] = line["content"]["search_result_asins"]
-    bought, found = lines[-1]["content"], {}
+    bought, texts = lines[-1]["content"], {}
     for keywords, listed in pages_of.items():
         for rank, asin in enumerate(a for page in sorted(listed) for a in listed[page]):
             # Longer texts rank lower: the recorded order comes out of the real search.
-            found.setdefault(asin, " ".join(keywords) + " filler" * rank)
-    sources = [Source(_stand_in(asin, text, bought["options"]), ()) for asin, text in found.items()]
+            texts.setdefault(asin, " ".join(keywords) + " filler" * rank)
+    sources = [Source(_stand_in(asin, text, bought["options"]), ()) for asin, text in texts.items()]
     goal = {"instruction": "anything", "instruction_attributes": ["x"], "instruction_options": []}
     sources[0] = replace(sources[0], goals=tuple(human_goals(sources[0].product, [goal], "test")))
     meta = build(sources, tmp_path / "shop", "original")
@@ -167,7 +167,7 @@ def _stand_in(asin, text, options):
         "customization_options": {name: [{"value": value}] for name, value in options.items()},
         "category": "c", "query": "q", "product_category": "p", "images": ["i"],
     }  # fmt: skip
-    return product(record, {}, asin)
+    return product_of(record, {}, asin)
 
 
 def _action(before, line, here):

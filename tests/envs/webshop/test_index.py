@@ -21,8 +21,8 @@ def written(documents, folder):
     writer = IndexWriter(folder)
     for text in documents.values():
         writer.add(text)
-    found = {term: (start, size) for term, start, size in writer.finish(list(documents))}
-    return Index(folder, writer.total_length, found.get)
+    postings = {term: (start, size) for term, start, size in writer.finish(list(documents))}
+    return Index(folder, writer.total_length, postings.get)
 
 
 def oracle(documents, query, limit=50):
@@ -86,15 +86,15 @@ text = st.lists(word, max_size=60).map(" ".join)
 def test_the_order_is_the_oracles(tmp_path_factory, texts, query):
     documents = {f"B{(k * 7) % 100:03d}": value for k, value in enumerate(texts)}
     names = list(documents)
-    found = written(documents, tmp_path_factory.mktemp("index")).scored(query, 10)
+    ranking = written(documents, tmp_path_factory.mktemp("index")).scored(query, 10)
     expected = oracle(documents, query)
-    assert len(found) == min(10, len(expected))
+    assert len(ranking) == min(10, len(expected))
     # Scores that differ by less than single precision may change places; no others.
-    for (number, score), (name, wanted) in zip(found, expected, strict=False):
+    for (number, score), (name, wanted) in zip(ranking, expected, strict=False):
         assert score == pytest.approx(wanted, rel=2e-6, abs=2e-6)
         if all(abs(wanted - other) > 1e-5 for other_name, other in expected if other_name != name):
             assert names[number] == name
-    ties = [(-np.float32(score), names[number]) for number, score in found]
+    ties = [(-np.float32(score), names[number]) for number, score in ranking]
     assert ties == sorted(ties)
 
 

@@ -41,9 +41,9 @@ def words(name):
 
 def test_a_purchase_by_hand():
     # essential oils stand in a bullet, tea tree nowhere; one of two options; price in the limit: (1 + 1 + 1) / 5
-    found = score(GOAL, SHOE, ["xl"], words)
-    assert (found.attributes, found.options, found.price, found.type) == (1, 1, True, 1.0)
-    assert found.reward == pytest.approx(0.6)
+    scored = score(GOAL, SHOE, ["xl"], words)
+    assert (scored.attributes, scored.options, scored.price, scored.type) == (1, 1, True, 1.0)
+    assert scored.reward == pytest.approx(0.6)
     # 40.01 dollars: (1 + 1 + 0) / 5; 40.00 is still within
     assert score(GOAL, replace(SHOE, price=40.01), ["xl"], words).reward == pytest.approx(0.4)
     assert score(GOAL, replace(SHOE, price=40.0), ["xl"], words).reward == pytest.approx(0.6)
@@ -105,14 +105,16 @@ phrase = st.sampled_from(["red", "blue xl", "pack of 6", "tea tree", "gluten fre
 def test_the_written_definition(attributes, options, own, chosen, price, name):
     goal = replace(GOAL, attributes=tuple(attributes), options=tuple(options))
     bought = replace(SHOE, attributes=tuple(own), price=price, name=name, query="other", product_category="z")
-    found = score(goal, bought, chosen, words)
-    parts = found.attributes + found.options + (price <= 40.0)
-    assert found.reward == pytest.approx(found.type * parts / (len(attributes) + len(options) + 1))
-    assert 0 <= found.reward <= 1 and found.attributes <= len(attributes) and found.options <= len(options)
-    assert found.attributes >= sum(a in own for a in attributes) and found.options >= sum(o in chosen for o in options)
+    scored = score(goal, bought, chosen, words)
+    parts = scored.attributes + scored.options + (price <= 40.0)
+    assert scored.reward == pytest.approx(scored.type * parts / (len(attributes) + len(options) + 1))
+    assert 0 <= scored.reward <= 1 and scored.attributes <= len(attributes) and scored.options <= len(options)
+    assert scored.attributes >= sum(a in own for a in attributes) and scored.options >= sum(
+        o in chosen for o in options
+    )
     better = replace(bought, attributes=(*own, *attributes), price=min(price, 40.0))
     more = score(goal, better, [*chosen, *options], words)
-    assert more.reward == pytest.approx(more.type) and more.reward >= found.reward
+    assert more.reward == pytest.approx(more.type) and more.reward >= scored.reward
 
 
 def test_the_goal_product_itself_is_a_success():
@@ -140,10 +142,10 @@ def test_the_recorded_purchase_of_the_goal_itself():
         tuple(raw["attributes"]), tuple(raw["goal_options"]), raw["price_upper"],
     )  # fmt: skip
     bought = replace(SHOE, name=goal.name, query=goal.query, product_category=goal.product_category, price=339.0)
-    found = score(goal, bought, [], nouns)
+    scored = score(goal, bought, [], nouns)
     # "intel core" stands in the name. The model of 2022 counted 21 of 23 nouns; the pinned one counts 23 of 25.
-    assert (found.type, found.attributes, found.price, found.reward) == (1.0, 1, True, last["reward"])
-    assert found.title_score == pytest.approx(23 / 25)
+    assert (scored.type, scored.attributes, scored.price, scored.reward) == (1.0, 1, True, last["reward"])
+    assert scored.title_score == pytest.approx(23 / 25)
 
 
 def test_nouns_of_the_pinned_model():
