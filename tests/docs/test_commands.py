@@ -13,6 +13,7 @@ from docs.pages import PAGES, blocks, inline_code, text
 from typer.main import get_command
 
 from r3l import cli
+from r3l.config import resolve
 from r3l.core.paths import ROOT
 from r3l.report.figures import FIGURES
 from r3l.workflow import plan
@@ -66,6 +67,20 @@ def _names(verb: str | None, arguments: list[str]) -> list[str]:
 def test_commands_exist(page):
     wrong = {command: check(command) for command in commands(page)}
     assert {command: what for command, what in wrong.items() if what} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_runs_of_the_pages_resolve(page):
+    """Tiers, environments, methods, variants and overrides of training commands are real ones."""
+    for command in commands(page):
+        verb, *arguments = words(command)
+        if verb in ("train", "preflight") and not re.search(r"[A-Z]{3}|shortest", command):
+            pairs = list(zip(arguments, arguments[1:], strict=False))
+            given = {"--tier": "nano", "--env": "alfworld", "--method": "r3l"} | {
+                k: v for k, v in pairs if k != "--set"
+            }
+            overrides = [value for key, value in pairs if key == "--set"]
+            resolve(given["--tier"], given["--env"], given["--method"], 0, None, overrides)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
