@@ -16,8 +16,7 @@ from r3l.core.batching import TrajectoryRow, microbatches, rows_of, trainable_ro
 from r3l.core.errors import ConfigError
 from r3l.core.files import append_jsonl
 from r3l.core.render import load_tokenizer
-from r3l.runs import step_metrics
-from r3l.runs import trajectory_log as trajectories
+from r3l.runs import step_metrics, trajectory_log
 from r3l.trinity.experience import Explored, training_batch, unpack
 
 
@@ -31,8 +30,8 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         self.run = validate(Run, run, "advantage_fn_args.run")
         self.method = build_method(self.run)
         self.experiences = experiences
-        self.file = Path(folder) / trajectories.FILE
-        self._decode: trajectories.Decode | None = None
+        self.file = Path(folder) / trajectory_log.FILE
+        self._decode: trajectory_log.Decode | None = None
 
     def __call__(self, exps: list[Experience], **kwargs: Any) -> tuple[list[Experience], dict[str, float]]:
         """As :meth:`process`; the name that Trinity's advantage functions have."""
@@ -40,26 +39,27 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
         """The experiences of a step to those that train, and the step's metrics as the local engine counts them."""
-        found = unpack(exps)
-        kept = [f for f in found if self.method.keep(f.groups)]
-        groups = [group for f in kept for group in f.groups]
+        tasks = unpack(exps)
+        kept = [explored for explored in tasks if self.method.keep(explored.groups)]
+        groups = [group for explored in kept for group in explored.groups]
+        played = [trajectory for explored in tasks for trajectory in explored.trajectories]
         rows = rows_of(self.method, groups, self.run.samples)
-        useful = self._weighed(trainable_rows(self.method, rows))
+        trainable = self._weighed(trainable_rows(self.method, rows))
         step = int(exps[0].eid.batch)
-        if step in trajectories.kept_steps(self.run.train.steps):
-            self._keep(step, kept)
+        if step in trajectory_log.kept_steps(self.run.train.steps):
+            self._log_trajectories(step, kept)
         counters: Counter[str] = Counter({"sampling_rounds": 1})
-        for explored in found:
+        for explored in tasks:
             counters.update(explored.counters)
         metrics = {
             "step": step,
-            **step_metrics.of_groups(groups, [t for f in found for t in f.trajectories], len(found) - len(kept)),
+            **step_metrics.of_groups(groups, played, len(tasks) - len(kept)),
             **step_metrics.of_rows(rows),
             **counters,
-            "dropped/tasks": self.run.train.tasks_per_step - len(found),
-            **step_metrics.of_training(rows, useful),
+            "dropped/tasks": self.run.train.tasks_per_step - len(tasks),
+            **step_metrics.of_training(rows, trainable),
         }
-        return training_batch(useful, self.experiences, exps[0].info["model_version"]), metrics
+        return training_batch(trainable, self.experiences, exps[0].info["model_version"]), metrics
 
     def _weighed(self, rows: list[TrajectoryRow]) -> list[TrajectoryRow]:
         """Rows as they train. Trinity's trainers pack as they like: a released micro-batch is one row here."""
@@ -70,11 +70,12 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
             )
         return [row for part in microbatches(rows, 0, self.method.loss_agg) for row in part]
 
-    def _keep(self, step: int, kept: Sequence[Explored]) -> None:
+    def _log_trajectories(self, step: int, kept: Sequence[Explored]) -> None:
         if self._decode is None:
             self._decode = load_tokenizer(locate(self.run.model)).decode
-        tasks, explored = [f.groups for f in kept], [t for f in kept for t in f.trajectories]
-        for line in trajectories.lines(self.method, tasks, explored, self._decode):
+        groups = [explored.groups for explored in kept]
+        played = [trajectory for explored in kept for trajectory in explored.trajectories]
+        for line in trajectory_log.lines(self.method, groups, played, self._decode):
             append_jsonl(self.file, {"step": step, "method": self.run.method, **line})
 
     @classmethod

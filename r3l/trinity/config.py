@@ -7,7 +7,6 @@ fork and 0.6.0, is written out; :data:`r3l.trinity.keys.SOURCES` says where each
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,10 @@ from typing import Any, Literal
 
 import yaml
 
-from r3l.config import ClusterConfig, ModelConfig, Run, build_method, find_model, locate, names, variant
+from r3l.config import ClusterConfig, Run, build_method, find_model, locate, variant
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
+from r3l.trinity.sizes import cluster_of, experiences_per_step, planned_model, planned_rollouts, tokens_per_gpu
 
 VERSION = "0.6.0"  # of Trinity-RFT; another version has other keys, and unknown ones are errors
 WORKFLOW = "r3l.trinity.workflow.MethodWorkflow"
@@ -61,8 +61,8 @@ def trinity_config(run: Run, place: Place) -> Config:
     method = build_method(run)
     if not method.trains:
         raise ConfigError(f"method {run.method!r} trains nothing, so there is nothing to configure; use r3l evaluate")
-    own = {"run": run.model_dump(mode="json")}
-    cluster = _cluster(run, place) if place.backend == "verl" else None
+    run_args = {"run": run.model_dump(mode="json")}
+    cluster = cluster_of(run, place.nodes, place.gpus_per_node) if place.backend == "verl" else None
     config = {
         "mode": "both",
         "project": run.tier,
@@ -70,9 +70,9 @@ def trinity_config(run: Run, place: Place) -> Config:
         "name": _plain(f"{Path(run.model).name}-{run.method}-seed{run.seed}"),
         "checkpoint_root_dir": str(place.folder.absolute()),
         "continue_from_checkpoint": True,
-        "algorithm": _algorithm(run, method, place, cluster, own),
+        "algorithm": _algorithm(run, method, place, cluster, run_args),
         "model": _model(run, place),
-        "buffer": _buffer(run, method, place, cluster, own),
+        "buffer": _buffer(run, method, place, cluster, run_args),
         "data_processor": {"experience_pipeline": {"save_input": False}},
         "explorer": _explorer(run, cluster),
         "synchronizer": _synchronizer(run, place),
@@ -99,67 +99,17 @@ def algorithm_name(method: str, reference: bool = False) -> str:
     return f"{ALGORITHMS}.{name}{'WithReference' if reference else ''}"
 
 
-def planned_rollouts(method: Method) -> int:
-    """N as the released configurations state it. One call of our workflow makes all of them, and their retries."""
-    settings = method.describe()
-    return int(settings.get("group_size", 1)) + int(settings.get("reflected_rollouts", 0))
-
-
-def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
-    """How many experiences the trainer reads for one step, a multiple of ``multiple`` (its GPUs).
-
-    Trinity's trainer waits for an exact number, while methods yield a varying one. This is the most that a step can
-    yield; the advantage operator, which sees a whole step, fills up with empty experiences. So a step of the
-    explorer is a step of the trainer, as in the local engine. (The released code reads 96 x N, cut across groups.)
-    """
-    most = run.train.tasks_per_step * method.max_samples
-    if run.samples == "turn":
-        most *= run.env_settings.max_turns
-    return math.ceil(most / multiple) * multiple
-
-
-def planned_models() -> list[ModelConfig]:
-    """The models whose GPUs are planned."""
-    return [found for name in names("models") if (found := find_model(name)) and found.cluster]
-
-
-def described(run: Run) -> ModelConfig:
-    """The model's configuration. Raises ConfigError where it has none that plans GPUs."""
-    found = find_model(run.model)
-    if found is None or found.cluster is None:
-        planned = ", ".join(model.model for model in planned_models())
-        raise ConfigError(
-            f"model {run.model!r} has no GPUs planned, which the trinity engine needs; planned are {planned}. For "
-            "another one add configs/models/NAME.yaml with a `cluster`; weights that lie in a folder are found through "
-            "$R3L_MODELS"
-        )
-    return found
-
-
-def _cluster(run: Run, place: Place) -> ClusterConfig:
-    planned = described(run).cluster
-    assert planned is not None
-    own = {"nodes": place.nodes, "gpus_per_node": place.gpus_per_node}
-    cluster = planned.model_copy(update={key: value for key, value in own.items() if value is not None})
-    if cluster.trainer_gpus < 1:
-        raise ConfigError(
-            f"{cluster.nodes} nodes of {cluster.gpus_per_node} GPUs leave {cluster.trainer_gpus} for training: "
-            f"configs/models/{run.model}.yaml plans {cluster.engines} engines of {cluster.tensor_parallel}; give more "
-            "GPUs, or plan fewer engines"
-        )
-    return cluster
-
-
-def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, own: Config) -> Config:
+def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, run_args: Config) -> Config:
     reference = method.kl_coef > 0 or place.backend == "tinker"  # the tinker trainer always reads its log-probs
+    experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
     return {
         "algorithm_type": algorithm_name(run.method, reference),
         "repeat_times": planned_rollouts(method),
         "sample_strategy": "default",
         "advantage_fn": ADVANTAGE,
-        "advantage_fn_args": own | {"experiences": _experiences(run, method, cluster), "folder": str(place.folder)},
+        "advantage_fn_args": {**run_args, "experiences": experiences, "folder": str(place.folder)},
         "policy_loss_fn": LOSS_WITH_REFERENCE if method.kl_coef > 0 else LOSS,
-        "policy_loss_fn_args": own | {"replicas": _replicas(cluster)},
+        "policy_loss_fn_args": run_args | {"replicas": _replicas(cluster)},
         "kl_penalty_fn": "none",
         "kl_loss_fn": "none",
         "entropy_loss_fn": "none",
@@ -176,17 +126,13 @@ def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | 
     }
 
 
-def _experiences(run: Run, method: Method, cluster: ClusterConfig | None) -> int:
-    return experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
-
-
 def _replicas(cluster: ClusterConfig | None) -> int:
     """Data-parallel ranks of the trainer, over which verl's FSDP averages gradients."""
     return cluster.trainer_gpus // cluster.sequence_parallel if cluster else 1
 
 
 def _model(run: Run, place: Place) -> Config:
-    found = find_model(run.model)
+    described = find_model(run.model)
     config: Config = {
         "model_path": locate(run.model),
         "max_model_len": run.sampling.max_context,
@@ -197,21 +143,21 @@ def _model(run: Run, place: Place) -> Config:
         "top_p": 1.0,
         "top_k": -1,
         "logprobs": 0,
-        "enable_thinking": found.thinking if found else False,
+        "enable_thinking": described.thinking if described else False,
     }
     if place.backend == "tinker":
         config["tinker"] = {"enable": True, "base_url": place.tinker_url, "seed": run.seed}
     return config
 
 
-def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, own: Config) -> Config:
-    experiences = _experiences(run, method, cluster)
+def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, run_args: Config) -> Config:
+    experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
     config: Config = {
         "batch_size": run.train.tasks_per_step,
         "train_batch_size": experiences,
         "total_epochs": 1,
         "total_steps": run.train.steps,
-        "explorer_input": {"taskset": _taskset(run, place, own, "train", run.sampling.temperature)},
+        "explorer_input": {"taskset": _taskset(run, place, run_args, "train", run.sampling.temperature)},
         "trainer_input": {
             "experience_buffer": {
                 "name": "experiences",
@@ -223,11 +169,11 @@ def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | Non
         },
     }
     if place.backend == "verl":  # the local engine evaluates nothing on the way
-        config["explorer_input"]["eval_tasksets"] = [_taskset(run, place, own, "test", run.evaluation.temperature)]
+        config["explorer_input"]["eval_tasksets"] = [_taskset(run, place, run_args, "test", run.evaluation.temperature)]
     return config
 
 
-def _taskset(run: Run, place: Place, own: Config, split: str, temperature: float) -> Config:
+def _taskset(run: Run, place: Place, run_args: Config, split: str, temperature: float) -> Config:
     return {
         "name": f"{run.env}-{split}",
         "storage_type": "file",
@@ -235,7 +181,7 @@ def _taskset(run: Run, place: Place, own: Config, split: str, temperature: float
         "split": split,
         "format": {"prompt_key": TASK_KEY},
         "default_workflow_type": WORKFLOW,
-        "workflow_args": own,
+        "workflow_args": run_args,
         "rollout_args": {"temperature": temperature, "top_p": 1.0, "top_k": -1, "logprobs": 0},
         "data_selector": {"selector_type": "sequential"},
         **({"repeat_times": run.evaluation.episodes_per_task} if split == "test" else {}),
@@ -258,7 +204,7 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
             "engine_num": cluster.engines,
             "tensor_parallel_size": cluster.tensor_parallel,
             "gpu_memory_utilization": cluster.sampling_memory,
-            "dtype": described(run).dtype,
+            "dtype": planned_model(run).dtype,
             "enable_prefix_caching": True,
             "enable_chunked_prefill": True,
             "enforce_eager": False,
@@ -280,8 +226,8 @@ def _synchronizer(run: Run, place: Place) -> Config:
 def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
     shared = {"total_steps": run.train.steps, "grad_clip": run.train.grad_clip}
     if cluster is None:  # the flag: losses of a step's samples are added up, not averaged
-        own = {"save_interval": run.train.save_every, "fix_actor_microbatch_loss_scale": True}
-        return {"trainer_type": "tinker", **own, **shared}
+        backend = {"save_interval": run.train.save_every, "fix_actor_microbatch_loss_scale": True}
+        return {"trainer_type": "tinker", **backend, **shared}
     return {
         "trainer_type": "verl",
         "trainer_strategy": "fsdp2",
@@ -296,14 +242,6 @@ def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
         "fix_actor_microbatch_loss_scale": False,
         **shared,
     }
-
-
-def tokens_per_gpu(run: Run, cluster: ClusterConfig) -> int:
-    """Tokens of a micro-batch on one GPU: as configured, and at least the longest dialog.
-
-    verl asserts that a micro-batch holds the longest row (audit B-32: the released 3B configs can fall short of it).
-    """
-    return max(run.train.tokens_per_microbatch, math.ceil(run.sampling.max_context / cluster.sequence_parallel))
 
 
 def _plain(name: str) -> str:

@@ -8,12 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from r3l.config import EnvConfig, ModelConfig, locate, resolve
-from r3l.config import gpu_memory as memory
+from r3l.config import EnvConfig, ModelConfig, gpu_memory, locate, resolve
+from r3l.config.gpu_memory import GIB
 from r3l.core.check import Check, verdict
 from r3l.core.errors import ConfigError
-from r3l.trinity.config import VERSION, planned_models, tokens_per_gpu
+from r3l.trinity.config import VERSION
 from r3l.trinity.processes import Environment
+from r3l.trinity.sizes import planned_models, tokens_per_gpu
 
 CARD = 80.0  # GiB of a GPU to plan for where there is none
 USABLE = 0.9  # of a GPU; the rest is for CUDA, NCCL and fragments (Trinity warns at 0.8 or 0.9)
@@ -49,7 +50,7 @@ def gpus() -> list[float]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    ask = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    ask = [program, "--query-gpu=gpu_memory.total", "--format=csv,noheader,nounits"]
     done = subprocess.run(ask, capture_output=True, text=True)
     return [float(line) / 1024 for line in done.stdout.split()] if done.returncode == 0 else []
 
@@ -69,17 +70,17 @@ def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -
     runs = [resolve(tier, env.env, "r3l", 0, model.model) for env in envs]
     tokens = max(tokens_per_gpu(run, cluster) for run in runs)
     context = max(run.sampling.max_context for run in runs)
-    training = memory.training(a, tokens, cluster.trainer_gpus, model.dtype)
-    sampling = memory.sampling(
-        a, card * memory.GIB, cluster.sampling_memory, context, cluster.tensor_parallel, model.dtype
+    training = gpu_memory.training(a, tokens, cluster.trainer_gpus, model.dtype)
+    sampling = gpu_memory.sampling(
+        a, card * GIB, cluster.sampling_memory, context, cluster.tensor_parallel, model.dtype
     )
-    parts = ", ".join(f"{name} {size / memory.GIB:.1f}" for name, size in vars(training).items() if size)
+    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in vars(training).items() if size)
     found = (
-        f"training on {cluster.trainer_gpus}: {training.total / memory.GIB:.0f} of {card:.0f} GiB a GPU ({parts}); "
-        f"sampling on {cluster.engines * cluster.tensor_parallel}: weights {sampling.weights / memory.GIB:.1f}, room "
+        f"training on {cluster.trainer_gpus}: {training.total / GIB:.0f} of {card:.0f} GiB a GPU ({parts}); "
+        f"sampling on {cluster.engines * cluster.tensor_parallel}: weights {sampling.weights / GIB:.1f}, room "
         f"for {sampling.dialogs:.0f} dialogs of {context} tokens an engine"
     )
-    fits = training.total <= USABLE * card * memory.GIB and sampling.dialogs >= 1
+    fits = training.total <= USABLE * card * GIB and sampling.dialogs >= 1
     fix = "lower train.tokens_per_microbatch, raise sequence_parallel or tensor_parallel, or take more GPUs"
     return verdict(f"memory plan of {model.model} (formula)", fits, found, fix)
 
@@ -94,7 +95,7 @@ def _versions() -> Iterator[Check]:
         return
     done = subprocess.run([python, "-c", ASK], capture_output=True, text=True)
     if done.returncode:
-        yield Check("Trinity's environment", False, done.stderr.strip().splitlines()[-1], f"{MAKE}, anew")
+        yield Check("Trinity's environment", False, done.stderr.strip().splitlines()[-1], f"delete it and {MAKE}")
         return
     installed = {name.lower().replace("_", "-"): version for name, version in json.loads(done.stdout).items()}
     for name, (wanted, how) in VERSIONS.items():

@@ -16,15 +16,16 @@ from typing import Any, Protocol
 
 from r3l.config import Run, gpu_cluster
 from r3l.core.errors import CheckpointError, EngineError
-from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
+from r3l.core.files import read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
 from r3l.local import checkpoint
 from r3l.runs import metrics as run_metrics
-from r3l.runs import trajectory_log as trajectories
+from r3l.runs import trajectory_log
 from r3l.runs.manifest import manifest
+from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.recorder import Record, recording
 from r3l.runs.result import result
-from r3l.runs.run_dir import METRICS, forget_after, locked
+from r3l.runs.run_dir import MANIFEST, METRICS, forget_after, locked, recorded_fingerprint
 from r3l.trinity import job as jobs
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray
@@ -56,7 +57,7 @@ class Backend(Protocol):
     def cluster(self, environment: Environment, config: Config, folder: Path) -> AbstractContextManager[Ray]:
         """A Ray cluster until the end of the block; ``config`` is completed with addresses."""
 
-    def losses(self, found: Mapping[str, float]) -> dict[str, float]:
+    def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Of what its trainer reports of a step: ``loss``, ``grad_norm`` and the parts of the loss."""
 
     def collect(self) -> Path:
@@ -80,14 +81,14 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         backend.check(environment)
     with locked(run_dir):
         check_owner(run, run_dir)
-        write_json_atomic(run_dir / "manifest.json", manifest(run))
+        write_json_atomic(run_dir / MANIFEST, manifest(run))
         make_whole(run, run_dir, job, backend)
         with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):
             if not backend.finished():
                 _train(run, run_dir, loggers, backend, environment, config, job)
         last = backend.collect()
-        if (folder / trajectories.FILE).is_file():
-            shutil.copy(folder / trajectories.FILE, run_dir / trajectories.FILE)
+        if (folder / trajectory_log.FILE).is_file():
+            shutil.copy(folder / trajectory_log.FILE, run_dir / trajectory_log.FILE)
         finished = result(run, run_dir, last, run_metrics.totals(read_jsonl(run_dir / METRICS)))
         write_json_atomic(run_dir / "result.json", finished)
         return finished
@@ -97,12 +98,11 @@ def check_owner(run: Run, run_dir: Path) -> None:
     """Another run's directory stays as it is. Raises CheckpointError for one."""
     if start := checkpoint.latest(run_dir / "checkpoints"):
         checkpoint.read_state(start, run.fingerprint())
-    noted = run_dir / "manifest.json"
-    found = read_json(noted).get("fingerprint") if (run_dir / FOLDER).is_dir() and noted.is_file() else None
-    if found not in (None, run.fingerprint()):
+    recorded = recorded_fingerprint(run_dir) if (run_dir / FOLDER).is_dir() else None
+    if recorded not in (None, run.fingerprint()):
         raise CheckpointError(
-            f"{noted}: fingerprint {found} is of another configuration than this run's {run.fingerprint()}; choose "
-            "another --run-dir, or rename this one (--set-aside)"
+            f"{run_dir / MANIFEST}: fingerprint {recorded} is of another configuration than this run's "
+            f"{run.fingerprint()}; choose another --run-dir, or rename this one (--set-aside)"
         )
 
 
@@ -116,7 +116,7 @@ def _train(
     job: Path,
 ) -> None:
     done, folder = backend.steps_done(), run_dir / FOLDER
-    for file in (run_dir / METRICS, folder / trajectories.FILE):
+    for file in (run_dir / METRICS, folder / trajectory_log.FILE):
         forget_after(file, done)
     jobs.set_back(job, done, run.train.tasks_per_step)
     if done:
@@ -139,7 +139,7 @@ def make_whole(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
     but not read yet are added; checkpoints of steps that nobody reported are dropped, and those steps run again.
     """
     lines, steps = read_jsonl(run_dir / METRICS), jobs.reported(job)
-    lines += [metrics_of(number, found, backend) for number, found in steps.items() if number > len(lines)]
+    lines += [metrics_of(number, reported, backend) for number, reported in steps.items() if number > len(lines)]
     if lines:
         rewrite_jsonl(run_dir / METRICS, lines)
     backend.drop_after(len(lines))
@@ -152,18 +152,20 @@ def _record(steps: Mapping[int, Mapping[str, float]], done: int, record: Record,
     return done
 
 
-def metrics_of(number: int, found: Mapping[str, float], backend: Backend) -> dict[str, float]:
+def metrics_of(number: int, reported: Mapping[str, float], backend: Backend) -> dict[str, float]:
     """A step's line of metrics.jsonl from what Trinity's explorer and trainer reported.
 
     The pipeline's metrics are ours (r3l.trinity.advantage); the trainer's are its backend's.
     """
-    ours = {k.removeprefix("experience_pipeline/"): v for k, v in found.items() if k.startswith("experience_pipeline/")}
+    ours = {
+        k.removeprefix("experience_pipeline/"): v for k, v in reported.items() if k.startswith("experience_pipeline/")
+    }
     ours = {k: v for k, v in ours.items() if not k.startswith(("experience_pipeline/", "experience_count"))}
     metrics = {
         **ours,
-        **backend.losses(found),
-        "seconds/collect": found["explorer/time/wait_explore_step"],
-        "seconds/train": found["time/train_step"],
+        **backend.losses(reported),
+        COLLECT_SECONDS: reported["explorer/time/wait_explore_step"],
+        TRAIN_SECONDS: reported["time/train_step"],
         "step": number,
     }
     return run_metrics.with_rates(metrics)

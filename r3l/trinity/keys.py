@@ -50,7 +50,7 @@ SOURCES = {
     "cluster.node_num": RUN + "models, or the place of the run; 0 would ask a live Ray",
     "cluster.gpu_per_node": RUN + "models, or the place of the run",
     "buffer.batch_size": RUN + "tiers: tasks of a step",
-    "buffer.train_batch_size": OURS + "all that a step can yield (r3l.trinity.config.experiences_per_step)",
+    "buffer.train_batch_size": OURS + "all that a step can yield (r3l.trinity.sizes.experiences_per_step)",
     "buffer.total_epochs": OURS + "the taskset holds the tasks of all steps in order",
     "buffer.total_steps": RUN + "tiers and envs",
     "buffer.explorer_input.taskset.name": OURS + "for metrics and logs",

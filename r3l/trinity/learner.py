@@ -69,19 +69,19 @@ class Learner:
         return self.trainer.steps_done
 
     @torch.inference_mode()
-    def sample(self, asked: Sequence[Sample]) -> list[tuple[list[int], list[float]]]:
+    def sample(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[float]]]:
         """Tokens and log-probs of responses, sampled in one batch with the weights of the last ``sync``."""
         requests = []
-        for one in asked:
-            state = self._caches.longest(one.ids)
-            sampling = Sampling(one.temperature, one.max_tokens)
-            draws = uniforms(one.seed, one.max_tokens)
+        for sample in samples:
+            state = self._caches.longest(sample.ids)
+            sampling = Sampling(sample.temperature, sample.max_tokens)
+            draws = uniforms(sample.seed, sample.max_tokens)
             stops = {self.tokenizer.eos_token_id}
-            requests.append(GenerationRequest(state, one.ids[tokens_in(state) :], sampling, stops, draws))
+            requests.append(GenerationRequest(state, sample.ids[tokens_in(state) :], sampling, stops, draws))
         self.trainer.sampler.eval()
         Decoder(self.trainer.sampler, requests, self.tokenizer.eos_token_id, defaultdict(float)).run()
-        for one, request in zip(asked, requests, strict=True):
-            self._caches.keep([*one.ids, *request.ids[:-1]], request.state)
+        for sample, request in zip(samples, requests, strict=True):
+            self._caches.keep([*sample.ids, *request.ids[:-1]], request.state)
         return [(request.ids, request.logprobs) for request in requests]
 
     def logprobs(self, ids: Sequence[int], of_start: bool) -> list[float]:
@@ -96,20 +96,20 @@ class Learner:
 
         ``backward`` adds the gradient of -sum(weight x log p) to what has been accumulated since the last step.
         """
-        found: list[np.ndarray] = [np.zeros(len(d.ids), dtype=np.float32) for d in data]
+        logprobs: list[np.ndarray] = [np.zeros(len(d.ids), dtype=np.float32) for d in data]
         weighing = [k for k, d in enumerate(data) if d.weights.any()]
         self.trainer.model.train()
         lengths = [len(data[k].ids) for k in weighing]
         for part in packed(lengths, self.run.train.tokens_per_microbatch):
-            chosen = [weighing[k] for k in part]
-            ids_B_T, weights_B_T = _padded([data[k] for k in chosen])
+            indices = [weighing[k] for k in part]
+            ids_B_T, weights_B_T = _padded([data[k] for k in indices])
             with torch.set_grad_enabled(backward):
                 logprobs_B_T = token_logprobs(self.trainer.model, ids_B_T, weights_B_T != 0, self.trainer.temperature)
             if backward:
                 torch.autograd.backward(-(weights_B_T * logprobs_B_T).sum())
-            for row, k in enumerate(chosen):
-                found[k] = logprobs_B_T[row, : len(data[k].ids)].detach().numpy()
-        return found
+            for row, k in enumerate(indices):
+                logprobs[k] = logprobs_B_T[row, : len(data[k].ids)].detach().numpy()
+        return logprobs
 
     def step(self, lr: float) -> float:
         """An update with the accumulated gradient; its norm. Without any gradient the model stays as it is."""

@@ -161,25 +161,27 @@ class Server:
         return [self._logprobs(body) if verb == "asample" else self._slow[verb](body)]
 
     def _sample(self, bodies: Sequence[Json]) -> list[Json]:
-        asked = []
+        samples = []
         for body in bodies:
             p = body["sampling_params"]
-            asked.append(Sample(_tokens(body["prompt"]), p["max_tokens"], p.get("temperature", 1.0), p["seed"]))
-        found = self.learner.sample(asked)
+            samples.append(Sample(_tokens(body["prompt"]), p["max_tokens"], p.get("temperature", 1.0), p["seed"]))
+        responses = self.learner.sample(samples)
         return [
             {"type": "sample", "sequences": [{"tokens": ids, "logprobs": logprobs, "stop_reason": "stop"}]}
-            for ids, logprobs in found
+            for ids, logprobs in responses
         ]
 
     def _logprobs(self, body: Json) -> Json:
         ids = _tokens(body["prompt"])
-        found = self.learner.logprobs(ids, self._of_start[body["sampling_session_id"]])
-        return {"type": "sample", "sequences": [], "prompt_logprobs": [None, *found[1:]]}
+        logprobs = self.learner.logprobs(ids, self._of_start[body["sampling_session_id"]])
+        return {"type": "sample", "sequences": [], "prompt_logprobs": [None, *logprobs[1:]]}
 
     def _forward(self, data: Sequence[Json], backward: bool) -> Json:
         """The protocol's rows are a token shorter: targets stand beside the token before them."""
-        found = self.learner.forward([_datum(d) for d in data], backward)
-        outputs = [{"logprobs": {"data": f[1:].tolist(), "dtype": "float32", "shape": [len(f) - 1]}} for f in found]
+        rows = self.learner.forward([_datum(d) for d in data], backward)
+        outputs = [
+            {"logprobs": {"data": row[1:].tolist(), "dtype": "float32", "shape": [len(row) - 1]}} for row in rows
+        ]
         return {"loss_fn_output_type": "logprobs", "loss_fn_outputs": outputs, "metrics": {}}
 
     def _step(self, body: Json) -> Json:

@@ -14,10 +14,10 @@ from typing import Any
 
 from r3l.config import Run, build_method, locate
 from r3l.local import checkpoint
-from r3l.trinity.config import experiences_per_step
 from r3l.trinity.learner import Learner
 from r3l.trinity.processes import LOOPBACK, Environment, Ray
 from r3l.trinity.server import Server
+from r3l.trinity.sizes import experiences_per_step
 
 SIZES = {
     "num-cpus": 16,  # Ray's actors hold one each and mostly wait, so it is more than there are
@@ -70,11 +70,11 @@ class Tinker:
             with environment.ray(folder, LOOPBACK, SIZES, variables) as ray:
                 yield ray
 
-    def losses(self, found: Mapping[str, float]) -> dict[str, float]:
+    def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Loss metrics of a step: the trainer averages them over all experiences, empty ones too, while ours add up."""
         experiences = experiences_per_step(self.run, build_method(self.run))
-        loss = {k.removeprefix("actor/"): v * experiences for k, v in found.items() if k.startswith("actor/")}
-        return {**{"loss" if k == "final_loss" else k: v for k, v in loss.items()}, "grad_norm": found["grad_norm"]}
+        loss = {k.removeprefix("actor/"): v * experiences for k, v in reported.items() if k.startswith("actor/")}
+        return {**{"loss" if k == "final_loss" else k: v for k, v in loss.items()}, "grad_norm": reported["grad_norm"]}
 
     def collect(self) -> Path:
         """The last checkpoint, which is there already; of a run without steps the start model."""

@@ -60,14 +60,14 @@ class Verl:
 
     def steps_done(self) -> int:
         """Steps that Trinity's newest whole checkpoint has seen; the number it notes is written after the files."""
-        noted = self.job / NEWEST
-        newest = int(noted.read_text(encoding="utf-8")) if noted.is_file() else 0
+        note = self.job / NEWEST
+        newest = int(note.read_text(encoding="utf-8")) if note.is_file() else 0
         return max((step for step in self._saved() if step <= newest), default=0)
 
     def finished(self) -> bool:
         """Whether the last step's weights are there in Hugging Face layout, taken over or not yet."""
         steps = self.run.train.steps
-        return self._taken().is_dir() or (self.steps_done() >= steps and _whole(self._saved()[steps] / EXPORTED))
+        return self._final().is_dir() or (self.steps_done() >= steps and _whole(self._saved()[steps] / EXPORTED))
 
     def drop_after(self, step: int) -> None:
         """Delete checkpoints of later steps.
@@ -98,30 +98,30 @@ class Verl:
         with environment.ray(folder, slurm.own_address(), sizes) as ray, slurm.joining(ray, self.planned):
             yield ray
 
-    def losses(self, found: Mapping[str, float]) -> dict[str, float]:
+    def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Loss metrics of a step.
 
         ``actor/loss`` is added up over micro-batches and averaged over ranks, which r3l.trinity.loss makes up for: it
         is the step's loss. The loss's own metrics are means over micro-batches, and are named so.
         """
-        parts = {k: v for k, v in found.items() if k.startswith(("actor/loss/", "actor/clip"))}
+        parts = {k: v for k, v in reported.items() if k.startswith(("actor/loss/", "actor/clip"))}
         means = {f"microbatch/{k.removeprefix('actor/')}": v for k, v in parts.items()}
-        return {"loss": found["actor/loss"], "grad_norm": found["actor/grad_norm"], **means}
+        return {"loss": reported["actor/loss"], "grad_norm": reported["actor/grad_norm"], **means}
 
     def collect(self) -> Path:
         """Take the exported weights over as our last checkpoint. Trinity's are deleted: only resuming needs them."""
-        taken = self._taken()
-        if not taken.is_dir():
+        final = self._final()
+        if not final.is_dir():
             exported = self._saved()[self.run.train.steps] / EXPORTED
             state = {"step": self.run.train.steps, "fingerprint": self.run.fingerprint(), "totals": {}}
             write_json_atomic(exported / checkpoint.STATE, state)
-            taken.parent.mkdir(exist_ok=True)
-            os.replace(exported, taken)
+            final.parent.mkdir(exist_ok=True)
+            os.replace(exported, final)
         for folder in self._saved().values():
             shutil.rmtree(folder)
-        return taken
+        return final
 
-    def _taken(self) -> Path:
+    def _final(self) -> Path:
         return self.checkpoints / checkpoint.name_of(self.run.train.steps)
 
     def _saved(self) -> dict[int, Path]:

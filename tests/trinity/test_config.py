@@ -13,8 +13,9 @@ import yaml
 from r3l.config import build_method, names, resolve
 from r3l.core.errors import ConfigError
 from r3l.core.paths import ROOT
-from r3l.trinity.config import Place, algorithm_name, experiences_per_step, trinity_config
+from r3l.trinity.config import Place, algorithm_name, trinity_config
 from r3l.trinity.keys import SOURCES
+from r3l.trinity.sizes import experiences_per_step
 
 RELEASED = yaml.safe_load((ROOT / "results/stored/released/hyperparameters.yaml").read_text())
 PLACE = Place(Path("runs"), Path("tasks"))

@@ -11,7 +11,8 @@ import pytest
 from r3l.config import build_method, find_model, names, resolve
 from r3l.config import gpu_memory as memory
 from r3l.core.paths import ROOT
-from r3l.trinity.config import Place, as_yaml, planned_models, trinity_config
+from r3l.trinity.config import Place, as_yaml, trinity_config
+from r3l.trinity.sizes import planned_models
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 MODELS = [found.model for found in planned_models()]

@@ -22,8 +22,9 @@ from r3l.core.batching import collate, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError
 from r3l.local.session import open_session
 from r3l.local.trainer import token_logprobs
-from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE, algorithm_name, experiences_per_step
+from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE, algorithm_name
 from r3l.trinity.experience import Explored, pack, unpack
+from r3l.trinity.sizes import experiences_per_step
 
 METHODS = [name for name in names("methods") if build_method(resolve("nano", "alfworld", name, 0)).trains]
 TASKS = ("house-look_at_obj_in_light-r6-o8-s113", "house-pick_and_place_simple-r6-o8-s84")  # attempts at them differ
