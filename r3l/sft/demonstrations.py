@@ -7,11 +7,10 @@ from multiprocessing import get_context
 
 from r3l.core.progress import tracked
 from r3l.envs.registry import find_environment
-from r3l.sft.examples import Part, documents_of
+from r3l.sft.examples import Document, documents_of
 from r3l.sft.recipe import SFTConfig, SFTPhase
 
 TASKS_PER_JOB = 16  # our choice
-Document = tuple[str, list[Part]]  # its kind, and what is said in it
 
 
 def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
@@ -31,10 +30,10 @@ def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
 
 def texts(documents: Iterable[Document]) -> Iterator[str]:
     """Every message and response."""
-    for _, parts in documents:
-        for messages, response, _ in parts:
-            yield from (message.content for message in messages)
-            yield response
+    for _, exchanges in documents:
+        for exchange in exchanges:
+            yield from (message.content for message in exchange.messages)
+            yield exchange.response
 
 
 def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:

@@ -1,4 +1,4 @@
-"""Lessons: the dialogs in which R3L would play, review and retry a demonstrated episode, as tokens with weights.
+"""SFT examples: dialogs in which R3L would play, reflect on and retry a demonstrated episode, as weighted tokens.
 
 The prompts are rendered by the same code that renders them when sampling.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +27,24 @@ from r3l.reflection import (
 )
 from r3l.retry import Restart, guidance_text, with_guidance
 
-Part = tuple[list[Message], str, bool]  # messages, response, trained?
+
+class ExampleKind(StrEnum):
+    """What a dialog shows."""
+
+    EPISODE = "episode"
+    RETRY = "retry"
+    REFLECTION = "reflection"
+
+
+class Exchange(NamedTuple):
+    """What is shown to the model, what it answers, and whether it is to learn the answer."""
+
+    messages: list[Message]
+    response: str
+    trained: bool
+
+
+Document = tuple[ExampleKind, list[Exchange]]
 
 
 @dataclass(frozen=True)
@@ -39,27 +58,27 @@ class SFTExample:
     weight: np.ndarray
 
 
-def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> Iterator[tuple[str, list[Part]]]:
-    """The dialogs in which R3L would play, review and retry the demonstrated episode, by kind.
+def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> Iterator[Document]:
+    """The dialogs in which R3L would play, reflect on and retry the demonstrated episode.
 
-    A compact review continues the episode; a released one is a dialog of its own.
+    A compact reflection continues the episode; a released one is a dialog of its own.
     """
     if dialogue.style == "compact":
-        yield "episode", [*episode_parts(dialogue, d), *review_parts(dialogue, d)]
+        yield ExampleKind.EPISODE, [*_episode(dialogue, d), _reflection(dialogue, d)]
     else:
-        yield "episode", episode_parts(dialogue, d)
-        yield "review", review_parts(dialogue, d)
+        yield ExampleKind.EPISODE, _episode(dialogue, d)
+        yield ExampleKind.REFLECTION, [_reflection(dialogue, d)]
     if d.retry:
-        yield "retry", retry_parts(dialogue, d, guidance)
+        yield ExampleKind.RETRY, _retry(dialogue, d, guidance)
 
 
-def episode_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
+def _episode(dialogue: Dialogue, d: Demonstration) -> list[Exchange]:
     """The episode, all but its blunders to be imitated."""
     prompts = _prompts(dialogue, d, d.steps)
-    return [(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
+    return [Exchange(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
 
 
-def review_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
+def _reflection(dialogue: Dialogue, d: Demonstration) -> Exchange:
     """The reflection on the episode, as a method would ask for it."""
     last = len(d.steps) - 1
     turns = [
@@ -67,23 +86,23 @@ def review_parts(dialogue: Dialogue, d: Demonstration) -> list[Part]:
         for k, s in enumerate(d.steps)
     ]
     feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
-    ended = Trajectory(d.task, 0, TrajectoryKind.BASE, turns, d.reward, d.success, feedback=feedback)
-    request = reflection_request(dialogue, ended, d.first, ReflectionSettings.model_validate({}))
-    return [(request, reflection_text(d.critique), True)]
+    finished = Trajectory(d.task, 0, TrajectoryKind.BASE, turns, d.reward, d.success, feedback=feedback)
+    request = reflection_request(dialogue, finished, d.first, ReflectionSettings.model_validate({}))
+    return Exchange(request, reflection_text(d.critique), True)
 
 
-def retry_parts(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm = "suggestion") -> list[Part]:
+def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> list[Exchange]:
     """The prefix (context only), the hint at the pivot, and what followed under it."""
     pivot = d.critique.turn
     assert pivot is not None, d.task.id
     steps = (*d.steps[:pivot], *d.retry)
-    report = parse_reflection(reflection_text(d.critique), len(d.steps))
-    assert isinstance(report, ParsedReflection)
-    hint = with_guidance(Restart(pivot, guidance_text(report, guidance)), "user_turn")
-    parts: list[Part] = []
-    for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
-        parts.append((hint(messages).messages if k == pivot else messages, step.response, k >= pivot))
-    return parts
+    reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
+    assert isinstance(reflection, ParsedReflection)
+    hint = with_guidance(Restart(pivot, guidance_text(reflection, guidance)), "user_turn")
+    return [
+        Exchange(hint(messages).messages if k == pivot else messages, step.response, k >= pivot)
+        for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True))
+    ]
 
 
 def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:
@@ -97,11 +116,13 @@ def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Ite
         actions.append(step.action)
 
 
-def render(renderer: ChatRenderer, parts: Sequence[Part], prompt_weight: float, stop: Stop = "end") -> SFTExample:
-    """Token ids and weights of a document, piece by piece as a live dialog would be."""
+def render(
+    renderer: ChatRenderer, exchanges: Sequence[Exchange], prompt_weight: float, stop: Stop = "end"
+) -> SFTExample:
+    """Token ids and weights of a dialog, exchange by exchange as when sampling."""
     ids: list[int] = []
     weight: list[float] = []
-    for messages, response, trained in parts:
+    for messages, response, trained in exchanges:
         ended = bool(ids) and ids[-1] == renderer.end_id
         prompt = renderer.following(messages, ended) if ids else renderer.opening(messages)
         answer = renderer.response(response, stop)

@@ -13,6 +13,7 @@ from r3l.core.environment import Dialogue
 from r3l.core.paths import CONFIGS, STORED_MODELS
 from r3l.envs.registry import find_environment
 from r3l.reflection import GuidanceForm
+from r3l.sft.examples import ExampleKind
 
 
 class SFTPhase(Strict):
@@ -41,7 +42,7 @@ class SFTConfig(Strict):
         None, description="what is taught, as `r3l train --model`; none: a nano model, made first"
     )
     prompts: Literal["compact", "released"] = "compact"
-    guidance: GuidanceForm = Field("suggestion", description="what of a review guides a retry, as R3L's option")
+    guidance: GuidanceForm = Field("suggestion", description="what of a reflection guides a retry, as R3L's option")
     max_tokens: int | None = Field(None, ge=1, description="of an SFT example; longer ones are left out, and counted")
     tokens_per_microbatch: int | None = Field(
         None, ge=1, description="of one forward and backward pass, padding counted; none: a quarter of a step"
@@ -51,7 +52,9 @@ class SFTConfig(Strict):
     compute_dtype: ComputeDtype = "float32"
     prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
-    review_share: float = Field(0, ge=0, le=1, description="share of tokens from reviews; compact ones end an episode")
+    reflection_share: float = Field(
+        0, ge=0, le=1, description="share of tokens from reflections; compact ones end an episode"
+    )
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]
 
@@ -64,6 +67,16 @@ class SFTConfig(Strict):
             tokens_per_microbatch=self.tokens_per_microbatch or max(1, self.tokens_per_step // 4),
             gradient_checkpointing=self.gradient_checkpointing,
         )
+
+    @property
+    def shares(self) -> dict[ExampleKind, float]:
+        """Of a step's tokens, by kind of example."""
+        rest = 1 - (self.retry_share + self.reflection_share)
+        return {
+            ExampleKind.EPISODE: rest,
+            ExampleKind.RETRY: self.retry_share,
+            ExampleKind.REFLECTION: self.reflection_share,
+        }
 
     def dialogue(self) -> Dialogue:
         """The text side of its environment."""

@@ -1,4 +1,4 @@
-"""The supervised stage: steps on scripted episodes, reviews of them, and guided retries.
+"""The supervised stage: steps on scripted episodes, reflections on them, and guided retries.
 
 It teaches the protocol's format and to act, reflect and retry, from experts that err (``r3l.sft.examples``). A nano
 model is made by it (and stored under results/stored/models, since pretraining is not the experiment); a published
@@ -22,11 +22,11 @@ from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.local.trainer import Trainer
 from r3l.sft import demonstrations
-from r3l.sft.examples import SFTExample, render
+from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.recipe import SFTConfig, SFTPhase, load_config
 from r3l.sft.start_model import StartModel, begun, store
 
-Examples = Mapping[str, Sequence[SFTExample]]  # by kind: episode, retry, review
+Examples = Mapping[ExampleKind, Sequence[SFTExample]]
 FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; our choice
 
 
@@ -51,12 +51,12 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
 
 
 def _examples(
-    renderer: ChatRenderer, documents: Iterable[demonstrations.Document], config: SFTConfig
-) -> dict[str, list[SFTExample]]:
-    examples: dict[str, list[SFTExample]] = {"episode": [], "retry": [], "review": []}
+    renderer: ChatRenderer, documents: Iterable[Document], config: SFTConfig
+) -> dict[ExampleKind, list[SFTExample]]:
+    examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
     stop = config.dialogue().stop
-    for kind, parts in documents:
-        example = render(renderer, parts, config.prompt_weight, stop)
+    for kind, exchanges in documents:
+        example = render(renderer, exchanges, config.prompt_weight, stop)
         if config.max_tokens is None or len(example.ids) <= config.max_tokens:
             examples[kind].append(example)
     return examples
@@ -84,7 +84,7 @@ def fit(model: StartModel, examples: Examples, config: SFTConfig, number: int) -
     curve: list[float] = []
     with progress(f"supervised steps on {sum(map(len, examples.values()))} examples", phase.steps) as advance:
         for step in range(phase.steps):
-            rows = rows_of(_draw(examples, config, steps_before + step))
+            rows = rows_of(draw(examples, config, steps_before + step))
             losses.append(trainer.step(rows, lr=phase.lr * _schedule(step, phase))["loss"])
             if len(losses) == window:
                 curve.append(round(float(np.mean(losses)), 4))
@@ -128,12 +128,11 @@ def _schedule(step: int, phase: SFTPhase) -> float:
     return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def _draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
+def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
     """About ``tokens_per_step`` tokens, drawn by address."""
     rng = generator(config.seed, "warmstart", step)  # an address: the word stays, or other examples are drawn
     batch: list[SFTExample] = []
-    shares = {"retry": config.retry_share, "review": config.review_share}
-    for kind, share in {"episode": 1 - sum(shares.values()), **shares}.items():
+    for kind, share in config.shares.items():
         tokens = 0
         while examples[kind] and tokens < share * config.tokens_per_step:
             batch.append(examples[kind][int(rng.integers(len(examples[kind])))])

@@ -1,8 +1,10 @@
-"""A start model's build is cut into phases and can be taken up after any of them."""
+"""What is drawn and minimised; a build is cut into phases and can be taken up after any of them."""
 
 import asyncio
+import copy
 import json
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -11,16 +13,17 @@ from scripted import Scripted, rollout_context
 
 from r3l import config
 from r3l.algorithm import R3L
-from r3l.config import resolve
+from r3l.config import OptimizerConfig, resolve
 from r3l.core import paths
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.paths import STORED_MODELS
 from r3l.core.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
+from r3l.local.trainer import Trainer
 from r3l.reflection import reflection_text
 from r3l.sft import recipe as recipes
-from r3l.sft.examples import documents_of
-from r3l.sft.training import build
+from r3l.sft.examples import ExampleKind, SFTExample, documents_of
+from r3l.sft.training import WeightedCrossEntropy, build, draw, rows_of
 
 
 def phase(first, lr):
@@ -52,6 +55,40 @@ def recipe(tmp_path, monkeypatch):
         (tmp_path / "sft" / "tiny.yaml").write_text(yaml.safe_dump({**stored, **changed}))
 
     return write
+
+
+def test_the_examples_of_a_step_are_those_that_the_stored_models_saw():
+    """Lengths of the examples drawn at steps 0 and 7, as the recipes of the stored models drew them."""
+    examples = {
+        kind: [SFTExample(np.zeros(n + 1, dtype=np.int32), np.ones(n + 1, dtype=np.float32)) for n in range(50)]
+        for kind in ExampleKind
+    }
+    nano = recipes.load_config("nano").model_copy(update={"tokens_per_step": 200})
+    assert [len(x.ids) for x in draw(examples, nano, 0)] == [44, 41, 50, 24, 24, 4, 9, 26]
+    assert [len(x.ids) for x in draw(examples, nano, 7)] == [29, 21, 35, 25, 45, 26, 7, 20, 25, 8]
+
+
+def test_a_step_minimises_the_weighted_mean_cross_entropy(nano):
+    """Over all tokens but the first of each example, whatever the micro-batches."""
+    rng = np.random.default_rng(0)
+    examples = [
+        SFTExample(rng.integers(5, 200, n).astype(np.int32), rng.choice([0, 0.25, 1], n).astype(np.float32))
+        for n in (9, 30, 17, 5)
+    ]
+    model = copy.deepcopy(nano[0])
+    config = OptimizerConfig(lr=1e-3, tokens_per_microbatch=40)
+    trainer = Trainer(model, WeightedCrossEntropy(), config)
+    metrics = trainer.step(rows_of(examples), lr=0.0)
+    total, weights = 0.0, 0.0
+    for example in examples:
+        ids, weight = torch.from_numpy(example.ids).long(), torch.from_numpy(example.weight)[1:]
+        losses = torch.nn.functional.cross_entropy(nano[0](ids[None]).logits[0, :-1], ids[1:], reduction="none")
+        total, weights = total + (losses * weight).sum(), weights + weight.sum()
+    assert metrics["loss"] == pytest.approx((total / weights).item(), rel=1e-5)
+    gradients = torch.autograd.grad(total / weights, list(nano[0].parameters()))
+    norm = torch.stack([gradient.norm() for gradient in gradients]).norm().item()
+    assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), nano[0].parameters(), strict=True))  # lr 0
 
 
 def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_path):
@@ -113,7 +150,7 @@ def test_lessons_are_the_dialogs_that_the_method_has(erring, style, guidance):
     if style == "compact":
         assert episode == asked["rollout"] + asked["reflection"]
     else:
-        assert episode == asked["rollout"] and [taught["review"][0][0]] == asked["reflection"]
+        assert episode == asked["rollout"] and [taught["reflection"][0][0]] == asked["reflection"]
     pivot = erring.critique.turn
     assert [messages for messages, _, _ in taught["retry"]][pivot:] == asked["retry"]
     assert [trained for _, _, trained in taught["retry"]] == [k >= pivot for k in range(pivot + len(erring.retry))]
@@ -129,14 +166,14 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     assert target == tmp_path / "cache" / "models" / "nano_math-tiny"
     run = resolve("nano", "math", "grpo", 0)
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})
-    (tmp_path / "envs").symlink_to(config.CONFIGS / "envs")
+    (tmp_path / "envs").symlink_to(paths.CONFIGS / "envs")
     monkeypatch.setattr(paths, "CONFIGS", tmp_path)
     assert config.start_of(run) == run.model
     with pytest.raises(ConfigError, match="make it with r3l sft tiny --model nano_math"):
         config.start_of(staged)
-    made = build("tiny", target, workers=1)
+    manifest = build("tiny", target, workers=1)
     assert config.start_of(staged) == str(target)
-    assert made["examples"][0]["too_long"] > 0
+    assert manifest["examples"][0]["too_long"] > 0
     start, taught = (load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "nano_math", target))
     assert any(not torch.equal(start[name], taught[name]) for name in start)
     fingerprints = {run.fingerprint(), staged.fingerprint()}
