@@ -13,7 +13,7 @@ from typing import Any
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.evaluate import scores
-from r3l.runs import trajectory_log as trajectories
+from r3l.runs import trajectory_log
 from r3l.runs.metrics import totals
 from r3l.runs.result import final_scores
 
@@ -62,8 +62,8 @@ def _stands(source: Path, target: Path) -> bool:
 def _copy(source: Path, target: Path) -> None:
     for name in WHOLE:
         shutil.copyfile(source / name, target / name)
-    if source.name == READ and (source / trajectories.FILE).is_file():
-        shutil.copyfile(source / trajectories.FILE, target / trajectories.FILE)
+    if source.name == READ and (source / trajectory_log.FILE).is_file():
+        shutil.copyfile(source / trajectory_log.FILE, target / trajectory_log.FILE)
     for name in LINES:
         lines = source / name
         if lines.is_file():  # zero-shot has no metrics

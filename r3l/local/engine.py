@@ -158,7 +158,7 @@ class Training:
     def log(self, collected: Collected, rows: Sequence[TrajectoryRow], updated: Metrics) -> Metrics:
         """All metrics of a step; of some steps also trajectories, for readers."""
         ctx = collected.ctx
-        if collected.number in trajectory_log.kept_steps(self.run.train.steps):
+        if collected.number in trajectory_log.logged_steps(self.run.train.steps):
             for line in trajectory_log.lines(
                 self.method, collected.tasks, ctx.trajectories, self.session.tokenizer.decode
             ):

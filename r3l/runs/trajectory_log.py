@@ -29,8 +29,8 @@ Decode = Callable[[list[int]], str]
 Line = dict[str, Any]
 
 
-def kept_steps(steps: int) -> set[int]:
-    """Which of ``steps`` are kept: the first, the middle and the last."""
+def logged_steps(steps: int) -> set[int]:
+    """Which of ``steps`` are logged: the first, the middle and the last."""
     return {1, (steps + 1) // 2, steps}
 
 
@@ -44,8 +44,8 @@ def lines(
     """
     advantages = [[_advantages(method, group) for group in groups] for groups in tasks]
     further = [k for k in range(FIRST, len(tasks)) if _teaches(tasks[k], advantages[k])][:TAUGHT]
-    chosen = [*range(min(FIRST, len(tasks))), *further]
-    return [_line(tasks[k], advantages[k], explored, decode, "first" if k < FIRST else "taught") for k in chosen]
+    logged = [*range(min(FIRST, len(tasks))), *further]
+    return [_line(tasks[k], advantages[k], explored, decode, "first" if k < FIRST else "taught") for k in logged]
 
 
 def _teaches(groups: Sequence[Group], advantages: Sequence[Sequence[float | None]]) -> bool:
@@ -69,24 +69,23 @@ def _line(
     selected_as: str,
 ) -> Line:
     task = groups[0].task
-    learnt = {id(t) for group in groups for t in group.trajectories}
-    own = [t for t in explored if t.task.id == task.id]
-    rest = Group(task, [t for t in own if id(t) not in learnt], Objective.NONE)
+    grouped = {id(t) for group in groups for t in group.trajectories}
+    rest = [t for t in explored if t.task.id == task.id and id(t) not in grouped]
 
-    def described(group: Group, values: Sequence[float | None]) -> Line:
-        learns = group.objective is not Objective.NONE
-        pairs = zip(group.trajectories, values, strict=True)
-        members = [_trajectory(t, a, learns, decode) for t, a in pairs]
-        return {"objective": group.objective, "trajectories": members}
-
-    found = [described(group, values) for group, values in zip(groups, advantages, strict=True)]
-    if rest.trajectories:
-        found.append(described(rest, [None] * len(rest.trajectories)))
-    return {"task": task.id, "group": task.group, "selected_as": selected_as, "groups": found}
+    logged = [_group(group, values, decode) for group, values in zip(groups, advantages, strict=True)]
+    if rest:
+        logged.append(_group(Group(task, rest, Objective.NONE), [None] * len(rest), decode))
+    return {"task": task.id, "group": task.group, "selected_as": selected_as, "groups": logged}
 
 
-def _trajectory(t: Trajectory, advantage: float | None, learnt: bool, decode: Decode) -> Line:
-    mask = t.credit_mask() * learnt
+def _group(group: Group, advantages: Sequence[float | None], decode: Decode) -> Line:
+    trains = group.objective is not Objective.NONE
+    pairs = zip(group.trajectories, advantages, strict=True)
+    return {"objective": group.objective, "trajectories": [_trajectory(t, a, trains, decode) for t, a in pairs]}
+
+
+def _trajectory(t: Trajectory, advantage: float | None, trains: bool, decode: Decode) -> Line:
+    mask = t.credit_mask() * trains
     trainable = range(len(t.turns)) if t.trainable is None else t.trainable
     return {
         "kind": t.kind,
@@ -105,11 +104,11 @@ def _trajectory(t: Trajectory, advantage: float | None, learnt: bool, decode: De
 
 
 def _turns(t: Trajectory, mask: np.ndarray, decode: Decode) -> list[Line]:
-    found, at = [], 0
+    turns, at = [], 0
     for turn in t.turns:
         at += len(turn.prompt_ids)
         end = at + len(turn.response_ids)
-        found.append(
+        turns.append(
             {
                 "prompt": decode(list(turn.prompt_ids)),
                 "prompt_tokens": len(turn.prompt_ids),
@@ -120,7 +119,7 @@ def _turns(t: Trajectory, mask: np.ndarray, decode: Decode) -> list[Line]:
             }
         )
         at = end
-    return found
+    return turns
 
 
 def _runs(ids: Sequence[int], mask: np.ndarray, decode: Decode) -> list[tuple[str, int, bool]]:

@@ -46,7 +46,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         rows = rows_of(self.method, groups, self.run.samples)
         trainable = self._weighed(trainable_rows(self.method, rows))
         step = int(exps[0].eid.batch)
-        if step in trajectory_log.kept_steps(self.run.train.steps):
+        if step in trajectory_log.logged_steps(self.run.train.steps):
             self._log_trajectories(step, kept)
         counters: Counter[str] = Counter({"sampling_rounds": 1})
         for explored in tasks:

@@ -17,7 +17,7 @@ from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.core.files import read_jsonl
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local.engine import train
-from r3l.runs import trajectory_log as trajectories
+from r3l.runs import trajectory_log
 from r3l.runs.metrics import base_success
 from r3l.runs.preemption import Preempted
 from r3l.runs.run_dir import locked
@@ -75,7 +75,7 @@ def test_a_stop_and_resume_gives_the_same_bytes(finished, tmp_path, sent, code):
         steps = len(read_jsonl(tmp_path / "metrics.jsonl"))
         assert steps < 3 and (tmp_path / "checkpoints" / f"step-{steps:06d}").is_dir()
     subprocess.run(command(tmp_path, "r3l", 3), check=True, capture_output=True)
-    for name in ("result.json", trajectories.FILE):
+    for name in ("result.json", trajectory_log.FILE):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 
@@ -88,7 +88,7 @@ def test_slices_of_time_give_the_same_bytes(finished, tmp_path, caplog):
     for seconds in (4, 8, 300):
         with contextlib.suppress(Preempted):
             train(small(), tmp_path, minutes=seconds / 60)
-    for name in ("result.json", trajectories.FILE):
+    for name in ("result.json", trajectory_log.FILE):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 
@@ -97,17 +97,17 @@ def test_a_repeated_step_leaves_its_trajectories_once(finished, tmp_path):
     whole, _ = finished
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / "checkpoints" / "step-000003")
-    with (tmp_path / trajectories.FILE).open("ab") as file:
-        file.write((whole / trajectories.FILE).read_bytes()[:100])  # and a line that it was writing
+    with (tmp_path / trajectory_log.FILE).open("ab") as file:
+        file.write((whole / trajectory_log.FILE).read_bytes()[:100])  # and a line that it was writing
     train(small(), tmp_path)
-    assert (tmp_path / trajectories.FILE).read_bytes() == (whole / trajectories.FILE).read_bytes()
-    assert {row["step"] for row in read_jsonl(tmp_path / trajectories.FILE)} == {1, 2, 3}
+    assert (tmp_path / trajectory_log.FILE).read_bytes() == (whole / trajectory_log.FILE).read_bytes()
+    assert {row["step"] for row in read_jsonl(tmp_path / trajectory_log.FILE)} == {1, 2, 3}
 
 
 def test_trajectories_are_those_of_the_step(finished):
     """The first task of every step is there, with N/2 bases that were reflected on; each response ends with a token."""
     run_dir, _ = finished
-    rows = read_jsonl(run_dir / trajectories.FILE)
+    rows = read_jsonl(run_dir / trajectory_log.FILE)
     for number in (1, 2, 3):
         first, *taught = [row for row in rows if row["step"] == number]
         assert (

@@ -12,7 +12,7 @@ from r3l.core.environment import StopReason
 from r3l.core.feedback import ParsedReflection
 from r3l.core.files import append_jsonl
 from r3l.core.trajectory import Group, TrajectoryKind
-from r3l.runs import trajectory_log as trajectories
+from r3l.runs import trajectory_log
 
 HOSTILE = "</script><script>document.body.dataset.broken = 1</script><img src=x onerror=alert(1)> & 'é'"
 MASKED, TRAINED = 4, 8  # sampled tokens of the explored group by hand, see attempt()
@@ -70,5 +70,5 @@ def write(run_dir: Path, steps: int = 1, hint: str = HOSTILE) -> None:
 
     groups, explored = attempt()
     for step in range(1, steps + 1):
-        for line in trajectories.lines(Fixed(), [groups], explored, decode):  # type: ignore[arg-type]
-            append_jsonl(run_dir / trajectories.FILE, {"step": step, "method": "r3l", **line})
+        for line in trajectory_log.lines(Fixed(), [groups], explored, decode):  # type: ignore[arg-type]
+            append_jsonl(run_dir / trajectory_log.FILE, {"step": step, "method": "r3l", **line})

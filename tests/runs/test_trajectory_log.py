@@ -11,7 +11,7 @@ from r3l.config import build_method, resolve
 from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group, Objective
 from r3l.envs.registry import find_environment
-from r3l.runs import trajectory_log as trajectories
+from r3l.runs import trajectory_log
 
 WIN = [say(action) for action in WALKTHROUGH]
 LOSE = [say("look"), say("fly")]
@@ -37,7 +37,7 @@ def explored(name, script, **settings):
     a = rollout_context(Scripted(script), pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()
-    return groups, trajectories.lines(method, [groups], a.trajectories, words)
+    return groups, trajectory_log.lines(method, [groups], a.trajectories, words)
 
 
 def kinds(line):
@@ -45,16 +45,16 @@ def kinds(line):
 
 
 def test_the_first_the_middle_and_the_last_step_are_kept():
-    assert trajectories.kept_steps(30) == {1, 15, 30}
-    assert trajectories.kept_steps(5) == {1, 3, 5}
-    assert trajectories.kept_steps(2) == {1, 2}
-    assert trajectories.kept_steps(1) == {1}
+    assert trajectory_log.logged_steps(30) == {1, 15, 30}
+    assert trajectory_log.logged_steps(5) == {1, 3, 5}
+    assert trajectory_log.logged_steps(2) == {1, 2}
+    assert trajectory_log.logged_steps(1) == {1}
 
 
 def test_spans_are_those_of_the_credit_mask():
     """Three turns of one prompt token and two response tokens, credit from turn 1: tokens 4, 5, 7, 8 of nine."""
     trajectory = make_trajectory(3, first=1)
-    (line,) = trajectories.lines(_Even(), [[Group(trajectory.task, [trajectory])]], [trajectory], words)
+    (line,) = trajectory_log.lines(_Even(), [[Group(trajectory.task, [trajectory])]], [trajectory], words)
     (found,) = line["groups"][0]["trajectories"]
     assert [turn["prompt"] for turn in found["turns"]] == ["100", "101", "102"]
     assert [turn["response"] for turn in found["turns"]] == [
@@ -150,7 +150,7 @@ def test_tasks_that_teach_follow_the_first():
         Group(flat.task, [flat], Objective.SFT),
         Group(flat.task, [steep]),
     ]
-    found = trajectories.lines(_Even(), [[group] for group in groups], [], words)
+    found = trajectory_log.lines(_Even(), [[group] for group in groups], [], words)
     assert [line["selected_as"] for line in found] == ["first", "taught", "taught"]
     assert [line["groups"][0]["objective"] for line in found] == ["policy", "policy", "sft"]
-    assert trajectories.lines(_Even(), [], [], words) == []  # every task was refused
+    assert trajectory_log.lines(_Even(), [], [], words) == []  # every task was refused
