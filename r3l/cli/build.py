@@ -73,16 +73,16 @@ def task_set_check(
 
 def task_set_build(
     task_set: Annotated[str, typer.Argument(help="Name of the task set, e.g. nano.")] = "nano",
-    env: Env = "alfworld",
+    env: Annotated[str, typer.Option(help="Environment: a name of envs/registry.py.")] = "alfworld",
     as_json: AsJson = False,
 ) -> None:
     """Prove every task of a task set solvable and write the file that is committed.
 
-    Example: `r3l task-set build nano --env alfworld`
+    Example: `r3l task-set build countdown_nano --env puzzles`
     """
-    from r3l.config import environment_of
+    from r3l.envs.registry import find_environment
 
-    path = environment_of(env).build_task_set(task_set)
+    path = find_environment(env).build_task_set(task_set)
     print_result({"env": env, "task_set": task_set, "file": str(path)}, as_json, str(path))
 
 

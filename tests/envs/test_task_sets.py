@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from program import run
 
 import r3l.envs.base.task_sets
 from r3l.core.errors import ConfigError, DataError
@@ -68,3 +69,8 @@ def test_unknown_panels_are_named(env, task_set):
 def test_building_proves_every_task_and_writes_the_committed_bytes(env, copied):
     before = copied.read_bytes()
     assert find_environment(env).build_task_set("nano") == copied and copied.read_bytes() == before
+
+
+def test_task_sets_are_built_for_the_environments_of_the_registry(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "task-set", "build", "micro", "--env", "puzzles")
+    assert code == 2 and "puzzles task set 'micro' is unknown; in configs/task_sets: binary_matrix_nano/SPLIT" in err

@@ -25,7 +25,7 @@ TASK = generate(House("pick_and_place_simple", seed=0))
 RELEASED, COMPACT = AlfworldDialogue("released"), AlfworldDialogue("compact")
 
 
-def said(action: str) -> str:
+def tagged(action: str) -> str:
     return f"<think>why</think>\n<action>{action}</action>"
 
 
@@ -76,22 +76,22 @@ def test_task_sentence_falls_back_to_the_text() -> None:
 @pytest.mark.parametrize(
     "response, error",
     [
-        (said("look"), None),
-        (said("  look\n"), None),
+        (tagged("look"), None),
+        (tagged("  look\n"), None),
         ("<action>look</action> then <think>a\nb</think>", None),  # the order is free
         ("<think></think><action>look</action>", None),
         ("<action>look</action>", "format"),
         ("<think>x</think>", "format"),
         ("", "format"),
-        (said("look") + "<action>look</action>", "format"),
-        (said("look") + "<think>again</think>", "format"),
-        (said("look") + "<action>", "format"),
+        (tagged("look") + "<action>look</action>", "format"),
+        (tagged("look") + "<think>again</think>", "format"),
+        (tagged("look") + "<action>", "format"),
         ("</think>x<think><action>look</action>", "format"),
         ("<think>x</think></action>look<action>", "format"),
-        (said("Look"), "inadmissible"),
-        (said(""), "inadmissible"),
-        (said("take mug 2 from desk 1"), "inadmissible"),
-        (said("take mug 1  from desk 1"), "inadmissible"),
+        (tagged("Look"), "inadmissible"),
+        (tagged(""), "inadmissible"),
+        (tagged("take mug 2 from desk 1"), "inadmissible"),
+        (tagged("take mug 1  from desk 1"), "inadmissible"),
     ],
 )
 def test_reading_responses(dialogue: AlfworldDialogue, response: str, error: str | None) -> None:
@@ -100,10 +100,10 @@ def test_reading_responses(dialogue: AlfworldDialogue, response: str, error: str
 
 
 def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
-    assert RELEASED.parse(said("look"), NOW, ["look"]) == Parsed("look")
-    assert RELEASED.parse(said("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")
-    assert RELEASED.parse(said("look"), NOW, ["look", "go to desk 1", "look"]) == Parsed("look")
-    assert RELEASED.parse(said("look"), NOW, ["go to desk 1", "look", "look"]) == Parsed(None, "repetition")
+    assert RELEASED.parse(tagged("look"), NOW, ["look"]) == Parsed("look")
+    assert RELEASED.parse(tagged("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")
+    assert RELEASED.parse(tagged("look"), NOW, ["look", "go to desk 1", "look"]) == Parsed("look")
+    assert RELEASED.parse(tagged("look"), NOW, ["go to desk 1", "look", "look"]) == Parsed(None, "repetition")
 
 
 pieces = st.sampled_from(["<think>", "</think>", "<action>", "</action>", "look", " ", "\n", "x", "go to desk 1"])

@@ -48,9 +48,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def engine() -> Iterator[AlfworldEngine]:
-    made = AlfworldEngine()
-    yield made
-    made.close()
+    engine = AlfworldEngine()
+    yield engine
+    engine.close()
 
 
 def play(engine: AlfworldEngine, steps: int, seed: int = 0) -> tuple[list[str], list[Observation]]:
@@ -160,16 +160,16 @@ def test_the_same_text_under_every_hash_seed(cache: Path) -> None:
         "out = [e.reset(task)] + [e.step(a) for a in task.payload['walkthrough']]\n"
         "print(hashlib.sha256(repr(out).encode()).hexdigest())"
     )
-    said = []
+    runs = []
     for seed in ("0", "1"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "R3L_CACHE": str(cache / f"seed{seed}")}
-        said.append(
+        runs.append(
             subprocess.run(
                 [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True
             )
         )
-    assert said[0].stdout == said[1].stdout and len(said[0].stdout.strip()) == 64  # and nothing else is printed
-    assert said[0].stderr == said[1].stderr == ""
+    assert runs[0].stdout == runs[1].stdout and len(runs[0].stdout.strip()) == 64  # and nothing else is printed
+    assert runs[0].stderr == runs[1].stderr == ""
 
 
 def test_translating_leaves_argv_and_stdout_alone(engine: AlfworldEngine, capfd: pytest.CaptureFixture[str]) -> None:
@@ -239,7 +239,7 @@ def test_other_versions_are_refused_with_the_command(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(translate, "EXPECTED_VERSIONS", {"alfworld": "9.9.9", "no-such-package": "1"})
     with pytest.raises(EngineError) as caught:
         AlfworldEngine()
-    said = str(caught.value)
-    assert f"alfworld is {translate.metadata.version('alfworld')}, expected 9.9.9" in said
-    assert "no-such-package is not installed" in said
-    assert "pip install alfworld==9.9.9 no-such-package==1" in said
+    message = str(caught.value)
+    assert f"alfworld is {translate.metadata.version('alfworld')}, expected 9.9.9" in message
+    assert "no-such-package is not installed" in message
+    assert "pip install alfworld==9.9.9 no-such-package==1" in message

@@ -63,8 +63,8 @@ def test_a_loaded_game_is_a_whole_task(root: Path) -> None:
 def test_missing_data_names_path_counts_and_command(root: Path) -> None:
     with pytest.raises(DataError) as caught:
         games.list_games("valid_unseen", root)
-    said = str(caught.value)
-    assert str(root) in said and "holds 0" in said and "expected 134" in said and "alfworld-download" in said
+    message = str(caught.value)
+    assert all(part in message for part in (str(root), "holds 0", "expected 134", "alfworld-download"))
     with pytest.raises(DataError, match="holds 2 ALFWorld games, expected 140"):
         games.list_games("valid_seen", root)
     with pytest.raises(DataError, match="no split 'test'"):

@@ -92,13 +92,13 @@ def test_the_same_house_in_another_process_with_another_hash_seed():
         "from r3l.envs.alfworld.houses import generate; from r3l.envs.alfworld.rooms import House\n"
         "print(json.dumps([dict(generate(House(f, 7)).payload) for f in FAMILIES]))"
     )
-    found = set()
+    digests = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout
-        found.add(hashlib.sha256(out).hexdigest())
+        digests.add(hashlib.sha256(out).hexdigest())
     here = json.dumps([dict(generate(House(f, 7)).payload) for f in FAMILIES]) + "\n"
-    assert found == {hashlib.sha256(here.encode()).hexdigest()}
+    assert digests == {hashlib.sha256(here.encode()).hexdigest()}
 
 
 @settings(max_examples=60, deadline=None)

@@ -70,13 +70,13 @@ def test_random_walks_are_those_of_the_bare_engine(simulators):
     cache = ObservationCache(ScienceWorldEngine, simulators=simulators)
     engines = [CachedEngine(cache) for _ in range(4)]
     actions = [*tasks[0].payload["solution"], "look around", "inventory", "teleport to kitchen", "focus on nothing"]
-    found = [[engine.reset(tasks[k % 2])] for k, engine in enumerate(engines)]
+    observations = [[engine.reset(tasks[k % 2])] for k, engine in enumerate(engines)]
     paths = [[rng.choice(actions) for _ in range(5)] for _ in engines]
     for turn in range(5):
-        for engine, seen, path in zip(engines, found, paths, strict=True):
+        for engine, seen, path in zip(engines, observations, paths, strict=True):
             seen.append(engine.step(path[turn]))
     assert len(cache._slots) == simulators
-    for k, (seen, path) in enumerate(zip(found, paths, strict=True)):
+    for k, (seen, path) in enumerate(zip(observations, paths, strict=True)):
         assert seen == [bare.reset(tasks[k % 2]), *map(bare.step, path)]
     bare.close()
 

@@ -36,9 +36,9 @@ MIXED = [FIND, problem("power-component", 3, "test"), problem("lifespan-shortest
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[ScienceWorldEngine]:
-    made = ScienceWorldEngine()
-    yield made
-    made.close()
+    engine = ScienceWorldEngine()
+    yield engine
+    engine.close()
 
 
 def random_actions(engine: ScienceWorldEngine, task: Task, steps: int, seed: int = 0) -> list[str]:
@@ -178,20 +178,20 @@ def test_the_simulator_keeps_no_state_but_what_is_put_in_place() -> None:
     ]
     loader, modifier = java.ClassLoader.getSystemClassLoader(), java.java.lang.reflect.Modifier
     fixed = {"int", "long", "double", "float", "boolean", "java.lang.String"}
-    found = set()
+    fields = set()
     for name in names:
         for field in java.java.lang.Class.forName(name, False, loader).getDeclaredFields():
             label, flags = field.getName(), field.getModifiers()
             shared = name.endswith("$") or modifier.isStatic(flags)
             constant = modifier.isFinal(flags) and field.getType().getName() in fixed
             if shared and not constant and label not in ("MODULE$", "serialVersionUID"):
-                found.add(f"{name.removesuffix('$').split('.')[-1]}.{label}")
+                fields.add(f"{name.removesuffix('$').split('.')[-1]}.{label}")
     paths = "PathFinder.precomputedExhaustivePaths"
     put_in_place = {"UniqueIdentifier.count", "SimplifierProcessor.simplifications", paths}  # and scala.util.Random
     written_once = {f"Picture.{part}" for part in ("artist", "pictureTypes", "subjects")} | {"InputParser.stopWords"}
     read_from_a_file = {"UniqueTypeID.lut", "UniqueTypeID.nextID"}
     assert len(names) == 907
-    assert found == put_in_place | written_once | read_from_a_file
+    assert fields == put_in_place | written_once | read_from_a_file
 
 
 @pytest.mark.slow
@@ -205,8 +205,8 @@ def test_eight_engines_in_turn_and_in_threads_are_as_alone(engine: ScienceWorldE
     with ThreadPoolExecutor(len(tasks)) as threads:
         for _ in range(3):
             assert list(threads.map(play, engines, tasks, scripts)) == alone
-    for made in engines:
-        made.close()
+    for engine in engines:
+        engine.close()
 
 
 def test_closed_engines_leave_their_simulator_to_the_next(engine: ScienceWorldEngine) -> None:

@@ -107,8 +107,8 @@ def test_an_episode_fits_into_800_tokens_of_a_small_tokenizer(erring):
         actions = [step.action for step in d.steps]
         shown = [dialogue.opening(d.task, d.first)[0].content]
         shown += [dialogue.following(d.first, actions[:k], step.now).content for k, step in enumerate(d.steps) if k]
-        said = [*(step.response for step in d.steps), reflection_text(d.critique)]
-        dialogs.append([*shown, *said])
+        responses = [*(step.response for step in d.steps), reflection_text(d.critique)]
+        dialogs.append([*shown, *responses])
     tokenizer = build_tokenizer(text for dialog in dialogs for text in dialog)
     # two tokens a message for its role and end
     lengths = [sum(len(tokenizer.encode(text)) + 2 for text in dialog) for dialog in dialogs]

@@ -53,8 +53,8 @@ def undisturbed():
 
 def java_of(worker):
     """The Java process of a worker; 0: of this process."""
-    found = [p for p in psutil.Process(worker or None).children() if p.name() == "java"]
-    return found[-1]
+    processes = [p for p in psutil.Process(worker or None).children() if p.name() == "java"]
+    return processes[-1]
 
 
 def gone(process):
@@ -99,10 +99,10 @@ def test_a_worker_whose_java_hangs_for_too_long_takes_it_along(undisturbed):
 
 def test_a_java_that_dies_at_every_try_is_a_clear_error():
     def always_dead():
-        found = start()
-        found.process.kill()
-        found.process.wait()
-        return found
+        java = start()
+        java.process.kill()
+        java.process.wait()
+        return java
 
     start, pool = jvm.Jvm, EnvironmentPool(find_environment("scienceworld"), 0)
     with pytest.MonkeyPatch.context() as patch:
