@@ -1,4 +1,4 @@
-"""`r3l cell`: the snakemake line that makes one cell, or that line carried out; also what `r3l compare` trains with."""
+"""`r3l cell`: print or run the snakemake command that makes one run; `r3l compare` trains with it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def preflight(
 ) -> None:
     """Explore one step, update nothing: are sampling's log-probs those of training? Exit code 2 where they are not.
 
-    On a GPU it first rehearses the largest micro-batch, so that memory runs out now or never.
+    On a GPU it first probes the memory of the largest micro-batch.
 
     Example: `r3l preflight --tier smol --set train.tasks_per_step=2`
     """
@@ -95,7 +95,7 @@ def export(
     to: Annotated[list[str], typer.Option(help="tensorboard, wandb (offline) or trackio; repeatable.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy a run's metrics for another viewer, into RUN_DIR/NAME; metrics.jsonl stays the truth.
+    """Copy a run's metrics for another viewer, into RUN_DIR/NAME; tables and figures read metrics.jsonl.
 
     Example: `r3l export results/nano/alfworld/nano/r3l/seed0 --to tensorboard`
     """

@@ -1,6 +1,6 @@
 """Optional copies of metrics.jsonl for other viewers: TensorBoard, W&B (offline), trackio.
 
-The file stays the truth. A copy is written again from its first line whenever a command opens it, so that resumed and
+Tables and figures read the file. A copy is written again from its first line whenever a command opens it, so that resumed and
 repeated steps cannot stand in it twice; training then goes on adding each step.
 """
 
