@@ -1,7 +1,7 @@
 """Optional copies of metrics.jsonl for other viewers: TensorBoard, W&B (offline), trackio.
 
-Tables and figures read the file. A copy is written again from its first line whenever a command opens it, so that resumed and
-repeated steps cannot stand in it twice; training then goes on adding each step.
+Tables and figures read the file. A copy is written again from its first line whenever a command opens it, so that
+resumed and repeated steps cannot be in it twice; training then adds each step.
 """
 
 from __future__ import annotations
