@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
+from r3l.core.option import option
 from r3l.envs.single_answer.options import AnswerOptions
 
 
@@ -15,5 +14,9 @@ class MathOptions(AnswerOptions):
     ``grader``: ours, or ``released``, whose defects are in ``r3l.envs.math.released``.
     """
 
-    extraction: Literal["strict", "flexible"] = Field(default="strict", description="how the answer is read")
-    grader: Literal["ours", "released"] = Field(default="ours", description="who compares it with the gold one")
+    extraction: Literal["strict", "flexible"] = option(
+        "strict", "how the answer is read", "our choice: one rule in training and evaluation"
+    )
+    grader: Literal["ours", "released"] = option(
+        "ours", "who compares it with the gold one", "our choice: the released one accepts wrong answers (docs/math.md)"
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
+from r3l.core.option import option
 from r3l.envs.single_answer.options import AnswerOptions
 
 
 class PuzzleOptions(AnswerOptions):
     """``verifier``: ours, strict, or RLTF's released one with its defects (docs/puzzles.md)."""
 
-    verifier: Literal["ours", "released"] = Field(default="ours", description="what grades an answer")
+    verifier: Literal["ours", "released"] = option(
+        "ours", "what grades an answer", "our choice: the released one has defects (docs/puzzles.md)"
+    )

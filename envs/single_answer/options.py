@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
+from r3l.core.option import option
 from r3l.envs.base.options import Options
 
 
 class AnswerOptions(Options):
     """Settings of the environment."""
 
-    attempts: int = Field(default=1, ge=1, description="answers before the episode ends (released code: 3)")
-    turns: Literal["segments", "whole"] = Field(default="segments", description="what a pivot can point at")
-    format_penalty: float = Field(default=0.0, ge=0, description="lost by a response without an answer (RLTF: 0.1)")
+    attempts: int = option(1, "answers before the episode ends", "our choice: one (released code: 3, B-26)", ge=1)
+    turns: Literal["segments", "whole"] = option(
+        "segments", "what a pivot can point at: a line of a response, or all of it", "our choice (released code: whole)"
+    )
+    format_penalty: float = option(0.0, "lost by a response without an answer", "our choice: none (RLTF: 0.1)", ge=0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
+from r3l.core.option import option
 from r3l.envs.base.options import Options
 
 
@@ -14,4 +13,6 @@ class WebshopOptions(Options):
     (malformed, repeated). The released code takes 0.1 and so ranks them below using up the limit, 0 (audit B-20).
     """
 
-    penalty: float = Field(default=0.0, ge=0)
+    penalty: float = option(
+        0.0, "lost by an impossible last action or a response that ends the episode (B-20)", "the original: none", ge=0
+    )

@@ -24,13 +24,15 @@ def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
 
 
 def list_options(as_json: AsJson = False) -> None:
-    """Every hyperparameter: allowed values, default, meaning, source, and the methods that have it.
+    """Every hyperparameter: allowed values, default, meaning, source, and the methods or environments that have it.
 
     Example: `r3l options`
     """
-    from r3l.config.options import method_options, run_options
+    from r3l.config.options import environment_options, method_options, run_options
 
-    print_rows({"options": [vars(option) for option in (*method_options(), *run_options())]}, as_json)
+    print_rows(
+        {"options": [vars(option) for option in (*method_options(), *environment_options(), *run_options())]}, as_json
+    )
 
 
 def envs(as_json: AsJson = False) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import NoneType
@@ -21,32 +21,43 @@ from r3l.config.model import ClusterConfig
 from r3l.config.resolution import method_class
 from r3l.config.tier import TierConfig
 from r3l.core.option import source_of
+from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 CITED = re.compile(r"\b[AB]-\d+|(?:RLTF )?(?:audit|defect) \d[\d.]*\d?(?:(?:,| and) \d[\d.]*\d)*")
 
 
 @dataclass(frozen=True)
 class Option:
-    """One declaration. ``methods``: those that have it; empty for an option of a tier or a model."""
+    """One declaration. ``used_by``: methods or environments, by commas; empty for an option of a tier or a model."""
 
     option: str
     values: str
     default: str
     meaning: str
     source: str
-    methods: str = ""
+    used_by: str = ""
 
 
 def method_options() -> list[Option]:
     """The options of methods by name; one that methods declare differently stands there more than once."""
-    having: dict[Option, list[str]] = {}
-    for name in names("methods"):
-        config = load_method(name)
-        if config.extends is None:
-            for option in _options("", method_class(config.code or "").Settings):
-                having.setdefault(option, []).append(name)
-    rows = [replace(option, methods=", ".join(methods)) for option, methods in having.items()]
-    return sorted(rows, key=lambda row: (row.option, row.methods))
+    methods = {name: load_method(name) for name in names("methods")}
+    own = {name: method_class(config.code or "").Settings for name, config in methods.items() if not config.extends}
+    return _shared(own)
+
+
+def environment_options() -> list[Option]:
+    """The options of environments by name."""
+    return _shared({name: find_environment(name).options for name in ENVIRONMENTS})
+
+
+def _shared(models: Mapping[str, type[BaseModel]]) -> list[Option]:
+    """The options of several settings models, the same declaration once."""
+    users: dict[Option, list[str]] = {}
+    for name, model in models.items():
+        for option in _options("", model):
+            users.setdefault(option, []).append(name)
+    rows = [replace(option, used_by=", ".join(names)) for option, names in users.items()]
+    return sorted(rows, key=lambda row: (row.option, row.used_by))
 
 
 def run_options() -> list[Option]:
@@ -105,7 +116,12 @@ page.
 
 Defaults are those of profile `paper`. Set one with a variant: `r3l train --method r3l@alpha=5`.
 
-{_table(method_options(), ("option", "methods", "values", "default", "meaning", "source"))}
+{_table(method_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
+## Of environments
+
+Set one with `r3l train --set env_settings.options.attempts=3`.
+
+{_table(environment_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
 ## Of a run
 
 Set one with `r3l train --set train.lr=1e-4`. Without a default, each tier states the value. `cluster` stands
@@ -115,7 +131,7 @@ in `configs/models/`.
 
 
 def _table(rows: list[Option], columns: tuple[str, ...]) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines = ["| " + " | ".join(columns).replace("_", " ") + " |", "|" + "---|" * len(columns)]
     for row in rows:
         cells = [_cell(column, getattr(row, column)) for column in columns]
         lines.append("| " + " | ".join(cells) + " |")

@@ -27,6 +27,7 @@ from r3l.core import paths
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
 from r3l.core.paths import CONFIGS
+from r3l.envs.registry import ENVIRONMENTS, find_environment
 from r3l.workflow import plan
 
 
@@ -47,6 +48,7 @@ def test_every_file_fits_its_schema():
 OPTIONS = {  # every model that declares hyperparameters
     **{model.__name__: model for model in (TrainConfig, SamplingConfig, EvaluationConfig, ClusterConfig)},
     **{name: method_class(load_method(name).code).Settings for name in names("methods")},
+    **{name: find_environment(name).options for name in ENVIRONMENTS},
 }
 
 
