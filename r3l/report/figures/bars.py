@@ -69,13 +69,13 @@ def cost(shown: Shown) -> Drawn:
 
 def _spent(record: Record) -> Amounts:
     """The sums of a run's seconds and tokens, by what they went into."""
-    found: Counter[str] = Counter()
+    amounts: Counter[str] = Counter()
     for row in record.metrics:
-        found.update({key: value for key, value in row.items() if key.startswith(("seconds/", "tokens/"))})
-    parts = found["seconds/rollout"] + found["seconds/feedback"] + found["seconds/retry"]
-    found["seconds/waiting"] = max(0, found["seconds/collect"] - parts)
-    found["tokens/feedback"] = found["tokens/reflection"] + found["tokens/critique"]
-    return dict(found)
+        amounts.update({key: value for key, value in row.items() if key.startswith(("seconds/", "tokens/"))})
+    parts = amounts["seconds/rollout"] + amounts["seconds/feedback"] + amounts["seconds/retry"]
+    amounts["seconds/waiting"] = max(0, amounts["seconds/collect"] - parts)
+    amounts["tokens/feedback"] = amounts["tokens/reflection"] + amounts["tokens/critique"]
+    return dict(amounts)
 
 
 def stops(shown: Shown) -> Drawn:
@@ -87,18 +87,18 @@ def stops(shown: Shown) -> Drawn:
     figure, axes = style.subplots(
         down, across, width, (0.16 * len(labels) + 0.5) * down + 0.9, sharex=True, sharey=True
     )
-    for axis, bench in zip(axes.flat, shown.benches, strict=False):
+    for ax, bench in zip(axes.flat, shown.benches, strict=False):
         shares = {method: _shares(seeds) for method, seeds in bench.runs.items()}
-        _stack(axis, [shares.get(method, {}) for method in labels], STOPS | {"other": OTHER}, 1, "no run")
-        axis.set_title(bench.label, loc="left", fontweight="bold")
-        axis.set(xlim=(0, 1), xlabel="share of test episodes")
-        axis.tick_params(labelbottom=True)
-    for axis in axes.flat[len(shown.benches) :]:
-        axis.set_axis_off()
+        _stack(ax, [shares.get(method, {}) for method in labels], STOPS | {"other": OTHER}, 1, "no run")
+        ax.set_title(bench.label, loc="left", fontweight="bold")
+        ax.set(xlim=(0, 1), xlabel="share of test episodes")
+        ax.tick_params(labelbottom=True)
+    for ax in axes.flat[len(shown.benches) :]:
+        ax.set_axis_off()
     for row in axes:
         style.method_rows(row, labels)
-    found = {reason for record in shown.records() for reason in _shares([record])}
-    _legend(figure, [part for reason, part in {**STOPS, "other": OTHER}.items() if reason in found])
+    reasons = {reason for record in shown.records() for reason in _shares([record])}
+    _legend(figure, [part for reason, part in {**STOPS, "other": OTHER}.items() if reason in reasons])
     text = "How the test episodes of the last checkpoint ended, seeds together."
     return figure, shown, text
 
@@ -115,20 +115,18 @@ def _mean(amounts: Sequence[Amounts]) -> Amounts:
     return {key: sum(of_seed.get(key, 0.0) for of_seed in amounts) / len(amounts) for key in keys}
 
 
-def _stack(axes: Axes, bars: Sequence[Amounts], parts: Parts, unit: float, empty: str) -> None:
+def _stack(ax: Axes, bars: Sequence[Amounts], parts: Parts, unit: float, empty: str) -> None:
     """A horizontal bar for each of ``bars``: its ``parts`` one after the other, divided by ``unit``; else ``empty``."""
     left = np.zeros(len(bars))
     for key, (_, colour) in parts.items():
         widths = np.array([bar.get(key, 0.0) for bar in bars]) / unit
-        axes.barh(range(len(bars)), widths, 0.72, left, color=colour, linewidth=0)
+        ax.barh(range(len(bars)), widths, 0.72, left, color=colour, linewidth=0)
         left += widths
     for y in np.flatnonzero(left == 0):
-        axes.text(
-            0.02, float(y), empty, va="center", color=style.GREY, fontsize=6, transform=axes.get_yaxis_transform()
-        )
-    axes.set_xlim(0, 1.04 * (left.max() or 1.0))
-    axes.grid(axis="x")
-    axes.set_axisbelow(True)
+        ax.text(0.02, float(y), empty, va="center", color=style.GREY, fontsize=6, transform=ax.get_yaxis_transform())
+    ax.set_xlim(0, 1.04 * (left.max() or 1.0))
+    ax.grid(axis="x")
+    ax.set_axisbelow(True)
 
 
 def _legend(figure: Figure, parts: Iterable[tuple[str, str]]) -> None:

@@ -41,16 +41,16 @@ class Shown:
 
     def labels(self) -> dict[str, str]:
         """The label of each method, in the order of the figure."""
-        found = {record["method"]: record["method_label"] for record in self.records()}
-        return {method: found[method] for method in _order(list(found), self.table)}
+        labels = {record["method"]: record["method_label"] for record in self.records()}
+        return {method: labels[method] for method in _order(list(labels), self.table)}
 
     def only(self, keep: Callable[[Record], bool]) -> Shown:
         """The runs that ``keep`` accepts, without methods and environments that have none left."""
-        kept = [
-            replace(bench, runs={m: found for m, seeds in bench.runs.items() if (found := [*filter(keep, seeds)])})
+        benches = [
+            replace(bench, runs={m: left for m, seeds in bench.runs.items() if (left := [*filter(keep, seeds)])})
             for bench in self.benches
         ]
-        return replace(self, benches=[bench for bench in kept if bench.runs])
+        return replace(self, benches=[bench for bench in benches if bench.runs])
 
 
 def select(records: Sequence[Record], table: TableConfig) -> Shown:
@@ -60,15 +60,15 @@ def select(records: Sequence[Record], table: TableConfig) -> Shown:
     """
     if not records:
         raise DataError(f"no run to draw; figures of {table.table} show {', '.join(table.methods)}: train some of them")
-    found: dict[tuple[str, str, str], list[Record]] = {}
+    by_bench: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        found.setdefault(record.bench, []).append(record)
-    if len({bench[0] for bench in found}) > 1 or len({bench[1] for bench in found}) < len(found):
-        listed = ", ".join("/".join(bench) for bench in sorted(found))
+        by_bench.setdefault(record.bench, []).append(record)
+    if len({bench[0] for bench in by_bench}) > 1 or len({bench[1] for bench in by_bench}) < len(by_bench):
+        listed = ", ".join("/".join(bench) for bench in sorted(by_bench))
         raise DataError(
             f"a figure shows one tier, and one model an environment; found {listed}; name the evaluation.json files"
         )
-    return Shown([_bench(env, found[tier, env, model], table) for tier, env, model in sorted(found)], table)
+    return Shown([_bench(env, by_bench[tier, env, model], table) for tier, env, model in sorted(by_bench)], table)
 
 
 def _bench(env: str, records: list[Record], table: TableConfig) -> Bench:

@@ -32,17 +32,17 @@ def differences(shown: Shown) -> Drawn:
     benches = compared.benches
     width = max(4.5, min(style.PAGE, 2.2 + 1.7 * len(benches)))
     figure, axes = style.subplots(1, len(benches), width, 0.19 * len(labels) + 1.2, sharey=True)
-    for axis, bench in zip(axes[0], benches, strict=True):
+    for ax, bench in zip(axes[0], benches, strict=True):
         theirs = {record["seed"]: record for record in bench.runs[baseline]}
         for y, method in enumerate(labels):
             if seeds := bench.runs.get(method):
                 differences_S_T = scores_S_T(seeds) - scores_S_T([theirs[record["seed"]] for record in seeds])
-                found = interval(differences_S_T) if len(seeds) > 1 else t_interval(differences_S_T[0])
-                style.interval(axis, y, method, found, list(differences_S_T.mean(axis=1)))
-        axis.axvline(0, color=style.GREY, linewidth=0.8)
-        axis.set_title(bench.label, loc="left", fontweight="bold")
-        axis.set_xlabel("difference in test success")
-        axis.grid(axis="x")
+                bar = interval(differences_S_T) if len(seeds) > 1 else t_interval(differences_S_T[0])
+                style.interval(ax, y, method, bar, list(differences_S_T.mean(axis=1)))
+        ax.axvline(0, color=style.GREY, linewidth=0.8)
+        ax.set_title(bench.label, loc="left", fontweight="bold")
+        ax.set_xlabel("difference in test success")
+        ax.grid(axis="x")
     style.method_rows(axes[0], labels)
     text = f"Test success minus that of {shown.labels()[baseline]}, paired by task and seed. "
     return figure, compared, text + style.interval_note(compared, "t-interval over the differences of its tasks")

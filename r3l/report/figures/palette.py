@@ -75,11 +75,11 @@ def look(method: str) -> Look:
     A method that the registry does not know takes hue, line and marker from a hash of its name.
     """
     name, changes = variant(method)
-    found = _known(name) or _own(name)
+    plain = _known(name) or _own(name)
     if not changes:
-        return found
+        return plain
     place, dash, marker = _hashed(",".join(changes))
-    return Look(tint(found.colour, (0.2 + 0.4 * place) * (1 if dash == DASHDOT else -1)), dash, marker)
+    return Look(tint(plain.colour, (0.2 + 0.4 * place) * (1 if dash == DASHDOT else -1)), dash, marker)
 
 
 def _known(name: str) -> Look | None:

@@ -31,23 +31,23 @@ def profile(shown: Shown) -> Drawn:
         raise DataError(f"no method was run in all of {envs}; a profile compares over the same environments: run one")
     crowded = len(labels) > style.CROWD
     figure, axes = style.subplots(1, 1, style.PAGE if crowded else 4.5, 3.3)
-    (axis,) = axes[0]
+    (ax,) = axes[0]
     best = max(record["groups"]["all"]["success"] for record in compared.records())
     for place, method in enumerate(labels):
         scores_E_S = [[r["groups"]["all"]["success"] for r in bench.runs[method]] for bench in compared.benches]
         seen = look(method)
         values = statistics.performance_profile(scores_E_S, THRESHOLDS)
-        axis.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **_marks(method, place))
+        ax.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **_marks(method, place))
         if min(map(len, scores_E_S)) >= BAND_FROM and not crowded:
             low, high = statistics.profile_band(scores_E_S, THRESHOLDS, np.random.default_rng(0))
-            axis.fill_between(THRESHOLDS, low, high, step="post", color=seen.colour, alpha=0.15, linewidth=0)
-    axis.set(
+            ax.fill_between(THRESHOLDS, low, high, step="post", color=seen.colour, alpha=0.15, linewidth=0)
+    ax.set(
         xlabel="test success threshold",
         ylabel="share of runs above it",
         xlim=(0, min(1.0, best + 0.05)),
         ylim=(0, 1.02),
     )
-    axis.grid(True)
+    ax.grid(True)
     style.method_legend(figure, labels)
     left_out = [label for method, label in shown.labels().items() if method not in labels]
     envs = ", ".join(bench.label for bench in shown.benches)

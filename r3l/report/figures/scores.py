@@ -31,28 +31,28 @@ def scores(shown: Shown) -> Drawn:
     )
     for row, bench in zip(axes, shown.benches, strict=True):
         names = groups(bench.records())
-        for axis, group in zip(row, names, strict=False):
-            _group(axis, bench, group)
-        for axis in row[len(names) :]:  # an environment may have fewer groups than another
-            axis.set_axis_off()
+        for ax, group in zip(row, names, strict=False):
+            _group(ax, bench, group)
+        for ax in row[len(names) :]:  # an environment may have fewer groups than another
+            ax.set_axis_off()
         style.method_rows(row, bench.labels())
-    for axis in axes[-1]:
+    for ax in axes[-1]:
         # an interval of few seeds may leave [0, 1], where no success rate is: it is cut there
-        axis.set(xlabel="test success", xlim=(-0.02, min(1.02, axis.get_xlim()[1])))
-    constant = any("constant_answer_baseline" in record["task_set"] for record in shown.records())
+        ax.set(xlabel="test success", xlim=(-0.02, min(1.02, ax.get_xlim()[1])))
+    baseline = any("constant_answer_baseline" in record["task_set"] for record in shown.records())
     note = style.interval_note(shown, "Wilson interval over its test episodes")
     text = f"Success of the last checkpoint on the test task set. {note}"
-    return figure, shown, text + (" Dotted: best constant answer." if constant else "")
+    return figure, shown, text + (" Dotted: best constant answer." if baseline else "")
 
 
-def _group(axes: Axes, bench: Bench, group: str) -> None:
+def _group(ax: Axes, bench: Bench, group: str) -> None:
     for y, (method, seeds) in enumerate(bench.runs.items()):
         values = [record["groups"][group]["success"] for record in seeds]
         several = len(seeds) > 1
-        found = interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
-        style.interval(axes, y, method, found, values)
-    constant = bench.records()[0]["task_set"].get("constant_answer_baseline")
-    if constant:
-        axes.axvline(constant["success"][group], color=style.GREY, linestyle=":", linewidth=1)
-    axes.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")
-    axes.grid(axis="x")
+        bar = interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
+        style.interval(ax, y, method, bar, values)
+    baseline = bench.records()[0]["task_set"].get("constant_answer_baseline")
+    if baseline:
+        ax.axvline(baseline["success"][group], color=style.GREY, linestyle=":", linewidth=1)
+    ax.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")
+    ax.grid(axis="x")

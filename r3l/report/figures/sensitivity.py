@@ -57,15 +57,15 @@ def sensitivity(shown: Shown) -> Drawn:
     across = len(drawn.benches)
     width = style.COLUMN if across == 1 else max(style.PAGE, 1.75 * across)
     figure, axes = style.subplots(1, across, width, 2.6)
-    for axis, bench in zip(axes[0], drawn.benches, strict=True):
-        found = {name: points for name, points in lines[bench.env].items() if len(points) > 1}
-        values = sorted({x for points in found.values() for x in points})
+    for ax, bench in zip(axes[0], drawn.benches, strict=True):
+        compared = {name: points for name, points in lines[bench.env].items() if len(points) > 1}
+        values = sorted({x for points in compared.values() for x in points})
         apart = 0.012 * (values[-1] - values[0])  # beside each other, not one over the other
-        for place, (name, points) in enumerate(found.items()):
-            _line(axis, name, points, apart * (place - (len(found) - 1) / 2))
-        axis.set_title(bench.label, loc="left", fontweight="bold")
-        axis.set(xlabel=label, xticks=values, xticklabels=[f"{x:g}" for x in values])
-        axis.grid(True)
+        for place, (name, points) in enumerate(compared.items()):
+            _line(ax, name, points, apart * (place - (len(compared) - 1) / 2))
+        ax.set_title(bench.label, loc="left", fontweight="bold")
+        ax.set(xlabel=label, xticks=values, xticklabels=[f"{x:g}" for x in values])
+        ax.grid(True)
     axes[0, 0].set_ylabel("test success")
     style.method_legend(figure, names)
     text = (
@@ -79,12 +79,12 @@ def sensitivity(shown: Shown) -> Drawn:
 
 def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
     """The runs of each method without its variant's name, by the value of the setting."""
-    found: dict[str, Points] = {}
+    lines: dict[str, Points] = {}
     for method, seeds in bench.runs.items():
         for record in seeds:
-            points = found.setdefault(variant(method)[0], {})
+            points = lines.setdefault(variant(method)[0], {})
             points.setdefault(_value(record, setting), []).append(record)
-    return found
+    return lines
 
 
 def _value(record: Record, setting: Setting) -> float:
@@ -95,16 +95,16 @@ def _value(record: Record, setting: Setting) -> float:
         raise DataError(f"{path} has no key {error}, which the figure is about; leave the run out") from error
 
 
-def _line(axes: Axes, method: str, points: Points, shift: float) -> None:
+def _line(ax: Axes, method: str, points: Points, shift: float) -> None:
     seen = look(method)
     xs = np.array(sorted(points))
     scores = {x: [record["groups"]["all"]["success"] for record in seeds] for x, seeds in points.items()}
     for x, seeds in points.items():
-        axes.plot([x + shift] * len(seeds), scores[x], "o", color=seen.colour, markersize=2, alpha=0.5)
+        ax.plot([x + shift] * len(seeds), scores[x], "o", color=seen.colour, markersize=2, alpha=0.5)
         if len(seeds) == 1 or len(seeds) >= BAND_FROM:
-            found = t_interval(scores[x]) if len(seeds) > 1 else wilson_interval(seeds[0].successes("all"))
-            bar = np.array([found.low, found.high], dtype=float)
+            interval = t_interval(scores[x]) if len(seeds) > 1 else wilson_interval(seeds[0].successes("all"))
+            bar = np.array([interval.low, interval.high], dtype=float)
             dash = style.dash(len(seeds))
-            axes.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9, linestyle=dash)
+            ax.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9, linestyle=dash)
     means = [np.mean(scores[x]) for x in xs]
-    axes.plot(xs + shift, means, linewidth=1.2, marker=seen.marker, markersize=4, **seen.line())
+    ax.plot(xs + shift, means, linewidth=1.2, marker=seen.marker, markersize=4, **seen.line())

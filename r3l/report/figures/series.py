@@ -34,8 +34,8 @@ class Curve:
 
     def at(self, updates: Integers) -> tuple[Floats, Floats]:
         """(x, y) after ``updates``, all of which have a value."""
-        kept = np.isin(self.updates, updates)
-        return self.x[kept], self.y[kept]
+        shared = np.isin(self.updates, updates)
+        return self.x[shared], self.y[shared]
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,15 @@ def curve(
     xs = np.cumsum([advance(row) for row in record.metrics])
     windows = [record.metrics[max(0, k - window) : k] for k in range(1, len(xs) + 1)]
     values = [value(rows) for rows in windows]
-    kept = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
-    if not len(kept):
+    defined = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
+    if not len(defined):
         return None
-    bounds = [around(windows[k]) if around else None for k in kept]
+    bounds = [around(windows[k]) if around else None for k in defined]
     known = [one for one in bounds if one is not None]
-    around_2 = (np.array([b[0] for b in known]), np.array([b[1] for b in known])) if len(known) == len(kept) else None
-    return Curve(kept + 1, xs[kept], np.array([values[k] for k in kept], dtype=float), around_2)
+    around_2 = (
+        (np.array([b[0] for b in known]), np.array([b[1] for b in known])) if len(known) == len(defined) else None
+    )
+    return Curve(defined + 1, xs[defined], np.array([values[k] for k in defined], dtype=float), around_2)
 
 
 def band(curves: Sequence[Curve]) -> Band:
@@ -125,6 +127,6 @@ def band(curves: Sequence[Curve]) -> Band:
         return Band(x, mean, *curves[0].around_2)
     if len(curves) < BAND_FROM:
         return Band(x, mean, None, None)
-    found = [t_interval(y_S) for y_S in y_S_U.T]
-    low_high = np.array([(i.low, i.high) for i in found], dtype=float).reshape(-1, 2)
+    intervals = [t_interval(y_S) for y_S in y_S_U.T]
+    low_high = np.array([(i.low, i.high) for i in intervals], dtype=float).reshape(-1, 2)
     return Band(x, mean, low_high[:, 0], low_high[:, 1])

@@ -82,15 +82,15 @@ def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
     """Methods as the rows of subplots with one y axis, the first on top, each label beside the method's marker."""
     from matplotlib.transforms import offset_copy
 
-    for axis in row:
-        axis.tick_params(axis="y", length=0)
-    axes = row[0]
-    axes.set_yticks(range(len(labels)), list(labels.values()))
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.tick_params(axis="y", pad=11)
-    beside = offset_copy(axes.get_yaxis_transform(), axes.get_figure(root=True), x=-6, units="points")
+    for ax in row:
+        ax.tick_params(axis="y", length=0)
+    first = row[0]
+    first.set_yticks(range(len(labels)), list(labels.values()))
+    first.set_ylim(len(labels) - 0.4, -0.6)
+    first.tick_params(axis="y", pad=11)
+    beside = offset_copy(first.get_yaxis_transform(), first.get_figure(root=True), x=-6, units="points")
     for y, method in enumerate(labels):
-        axes.plot(0, y, transform=beside, clip_on=False, **look(method).point(3.5))
+        first.plot(0, y, transform=beside, clip_on=False, **look(method).point(3.5))
 
 
 def dash(seeds: int) -> Any:
@@ -98,14 +98,14 @@ def dash(seeds: int) -> Any:
     return "-" if seeds > 1 else (0, (2, 1.5))
 
 
-def interval(axes: Axes, y: float, method: str, found: Interval, seeds: Sequence[float]) -> None:
+def interval(ax: Axes, y: float, method: str, bar: Interval, seeds: Sequence[float]) -> None:
     """A row of a plot of scores: the mean, every seed where there are several, the interval (dashed for one seed)."""
     seen = look(method)
-    if found.low is not None and found.high is not None:
-        axes.plot([found.low, found.high], [y, y], color=seen.colour, linewidth=1.1, linestyle=dash(len(seeds)))
+    if bar.low is not None and bar.high is not None:
+        ax.plot([bar.low, bar.high], [y, y], color=seen.colour, linewidth=1.1, linestyle=dash(len(seeds)))
     if len(seeds) > 1:
-        axes.plot(seeds, [y] * len(seeds), "|", color=seen.colour, markersize=5, markeredgewidth=0.8)
-    axes.plot(found.mean, y, **seen.point(4.5))
+        ax.plot(seeds, [y] * len(seeds), "|", color=seen.colour, markersize=5, markeredgewidth=0.8)
+    ax.plot(bar.mean, y, **seen.point(4.5))
 
 
 def interval_note(shown: Shown, one_seed: str) -> str:
@@ -130,9 +130,9 @@ def caption(figure: Figure, shown: Shown, text: str) -> None:
 
 def seeds(shown: Shown) -> str:
     """The seeds that are drawn, and how many of them a method has where that differs."""
-    found = sorted({record["seed"] for record in shown.records()})
+    numbers = sorted({record["seed"] for record in shown.records()})
     counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
-    listed = f"seed{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
+    listed = f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
     return listed if len(counts) == 1 else f"{listed} ({counts[0]} to {counts[-1]} a method and environment)"
 
 

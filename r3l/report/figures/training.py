@@ -95,25 +95,25 @@ def _any(*keys: str) -> Keep:
 
 
 def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lacking: str) -> Drawn:
-    """The figure and its caption; raises DataError where no run is trained and kept."""
+    """The figure and its caption; raises DataError where no run is trained and accepted by ``keep``."""
     trained = shown.only(lambda record: bool(record.metrics))
-    chosen = trained.only(keep)
-    labels = chosen.labels()
+    drawn = trained.only(keep)
+    labels = drawn.labels()
     if not labels:
         why = f"all of them are {lacking}" if trained.benches else "none of them was trained"
         raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: {why}; add runs of r3l")
-    figure, cells = _cells(chosen.benches, columns)
+    figure, cells = _cells(drawn.benches, columns)
     missing: dict[str, dict[str, None]] = {}
-    for axes, bench, column in cells:
-        for method in _task_set(axes, bench, column):
+    for ax, bench, column in cells:
+        for method in _subplot(ax, bench, column):
             missing.setdefault(column.label, {})[labels[method]] = None
     style.method_legend(figure, labels)
     left_out = [label for method, label in trained.labels().items() if method not in labels]
     notes = [f"{lacking.capitalize()}: {'; '.join(left_out)}"] if left_out else []
-    notes += [f"Not recorded: {label} of {'; '.join(found)}" for label, found in missing.items()]
+    notes += [f"Not recorded: {label} of {'; '.join(methods)}" for label, methods in missing.items()]
     if any(column.around for column in columns):
-        notes += _of_one_seed(chosen)
-    return figure, chosen, ". ".join([text, _lines(chosen), *notes]) + "."
+        notes += _of_one_seed(drawn)
+    return figure, drawn, ". ".join([text, _lines(drawn), *notes]) + "."
 
 
 def _lines(shown: Shown) -> str:
@@ -151,60 +151,60 @@ def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure,
     rows, across = len(cells), len(cells[0])
     height = 1.9 if by_row and any(map(_crowded, benches)) else 1.35
     figure, axes = style.subplots(rows, across, max(style.PAGE, 1.75 * across), height * rows + 0.9)
-    found = []
+    drawn = []
     for i, row in enumerate(cells):
         for k, (bench, column) in enumerate(row):
             if (k == 0 and (i == 0 or len(benches) > 1)) if by_row else i == 0:
                 axes[i, k].set_title(bench.label, loc="left", fontweight="bold")
             axes[i, k].set_ylabel(column.label if by_row or k == 0 else "")
             axes[i, k].set_xlabel(column.against if i == rows - 1 else "")
-            found.append((axes[i, k], bench, column))
-    return figure, found
+            drawn.append((axes[i, k], bench, column))
+    return figure, drawn
 
 
-def _task_set(axes: Axes, bench: Bench, column: Column) -> list[str]:
+def _subplot(ax: Axes, bench: Bench, column: Column) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
     for place, (method, seeds) in enumerate(bench.runs.items()):
-        found = [series.curve(record, column.value, column.advance, around=column.around) for record in seeds]
-        if curves := [one for one in found if one is not None]:
-            _method(axes, method, curves, place, _crowded(bench))
+        curves = [series.curve(record, column.value, column.advance, around=column.around) for record in seeds]
+        if defined := [curve for curve in curves if curve is not None]:
+            _method(ax, method, defined, place, _crowded(bench))
         else:
             missing.append(method)
     if len(missing) == len(bench.runs):
-        axes.text(0.5, 0.5, "not recorded", ha="center", va="center", color=style.GREY, transform=axes.transAxes)
-        axes.set(xticks=[], yticks=[])
+        ax.text(0.5, 0.5, "not recorded", ha="center", va="center", color=style.GREY, transform=ax.transAxes)
+        ax.set(xticks=[], yticks=[])
         return []
-    axes.grid(True)
-    _limits(axes, column)
+    ax.grid(True)
+    _limits(ax, column)
     return missing
 
 
-def _limits(axes: Axes, column: Column) -> None:
+def _limits(ax: Axes, column: Column) -> None:
     """The range of the lines: a wide band may leave the axis, a line does not."""
-    heights = np.concatenate([line.get_ydata() for line in axes.lines])
+    heights = np.concatenate([line.get_ydata() for line in ax.lines])
     if column.log and heights.min() > 0:
         low, high = np.floor(np.log10(heights.min())), np.ceil(np.log10(heights.max()))
-        axes.set(yscale="log", ylim=(10.0**low, 10.0 ** max(high, low + 1)))  # whole decades: labelled ticks
+        ax.set(yscale="log", ylim=(10.0**low, 10.0 ** max(high, low + 1)))  # whole decades: labelled ticks
         return
     low, high = (0.0, heights.max()) if column.share else (heights.min(), heights.max())
     margin = 0.05 * (high - low) or 0.05
     if low < 0 < high:
-        axes.axhline(0, color=style.GREY, linewidth=0.6)
-    axes.set_ylim(low - margin * (0.1 if high == 0 else 1), high + margin)
+        ax.axhline(0, color=style.GREY, linewidth=0.6)
+    ax.set_ylim(low - margin * (0.1 if high == 0 else 1), high + margin)
 
 
-def _method(axes: Axes, method: str, curves: Sequence[series.Curve], place: int, crowded: bool) -> None:
+def _method(ax: Axes, method: str, curves: Sequence[series.Curve], place: int, crowded: bool) -> None:
     seen = look(method)
-    found = series.band(curves)
+    band = series.band(curves)
     if not crowded and len(curves) > 1:
         for curve in curves:
-            axes.plot(curve.x, curve.y, color=seen.colour, linewidth=0.5, alpha=0.5)
-    if not crowded and found.low is not None and found.high is not None:
-        axes.fill_between(found.x, found.low, found.high, color=seen.colour, alpha=0.15, linewidth=0)
+            ax.plot(curve.x, curve.y, color=seen.colour, linewidth=0.5, alpha=0.5)
+    if not crowded and band.low is not None and band.high is not None:
+        ax.fill_between(band.x, band.low, band.high, color=seen.colour, alpha=0.15, linewidth=0)
         if len(curves) == 1:  # of tasks, not of seeds: as the dashed bars of scores
-            for edge in (found.low, found.high):
-                axes.plot(found.x, edge, color=seen.colour, linewidth=0.5, linestyle=":")
-    apart = max(1, len(found.x) // 4)  # markers tell lines apart; each method has them at other updates
+            for edge in (band.low, band.high):
+                ax.plot(band.x, edge, color=seen.colour, linewidth=0.5, linestyle=":")
+    apart = max(1, len(band.x) // 4)  # markers tell lines apart; each method has them at other updates
     marks: dict[str, Any] = {"marker": seen.marker, "markersize": 3, "markevery": (place * apart // 6 % apart, apart)}
-    axes.plot(found.x, found.mean, linewidth=0.9 if crowded else 1.2, **seen.line(), **marks)
+    ax.plot(band.x, band.mean, linewidth=0.9 if crowded else 1.2, **seen.line(), **marks)
