@@ -63,12 +63,12 @@ def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Lon
     for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
         if table.kind != "scores":
             continue
-        chosen = [record for record in records if record["env"] in config.columns(table)]
-        run = {record["method"] for record in chosen}
+        of_table = [record for record in records if record["env"] in config.columns(table)]
+        run = {record["method"] for record in of_table}
         planned = config.rows(table)
         methods = [m for m in table.methods if m in run or m in planned]
         if 2 * len(run & set(planned)) >= max(len(planned), 4):
-            score_rows.append(tables.build(table, chosen, methods, seeds_planned, config.tier).rows)
+            score_rows.append(tables.build(table, of_table, methods, seeds_planned, config.tier).rows)
     return score_rows
 
 

@@ -118,10 +118,10 @@ def measure_rows(
         raise ConfigError(f"there is no measure {unknown[0]!r}; known: {', '.join(MEASURES)}")
     rows = []
     for bench in sorted({*benches, *(record.bench for record in records)}):
-        chosen = [record for record in records if record.bench == bench]
-        for method, seeds in by_method(chosen, methods).items():
+        of_bench = [record for record in records if record.bench == bench]
+        for method, seeds in by_method(of_bench, methods).items():
             place = {key: value for key, value in nowhere(bench).items() if key in COLUMNS}
-            place |= {"tier_label": chosen[0]["label"]} if chosen else {}
+            place |= {"tier_label": of_bench[0]["label"]} if of_bench else {}
             common = {"table": title, **place, "method": method, "label": method_label(method), "provenance": "ours"}
             counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
             for name in names:

@@ -64,10 +64,10 @@ def _columns(names: Sequence[str], sections: Sections) -> list[Column]:
 
 
 def _ranked(sections: Sections, signs: Mapping[str, int]) -> list[Section]:
-    found = in_sections(sections)
-    for section in found:
+    ranked = in_sections(sections)
+    for section in ranked:
         mark_best(section.rows, signs)
-    return found
+    return ranked
 
 
 def _our_sections(rows: Sequence[LongRow], published: Sequence[Published], several: bool) -> Sections:

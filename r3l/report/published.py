@@ -69,14 +69,14 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
     files = sorted(folder.glob("*.csv"))
     if not files:
         raise DataError(f"no published results under {folder}; restore its csv files from git")
-    found: dict[tuple[str, Quantity], str] = {}
+    seen: dict[tuple[str, Quantity], str] = {}
     rows = []
     for path in files:
         for where, row in _read(path):
             key = (row.table, row.quantity)
-            if key in found:
-                raise DataError(f"{where}: {row.table} has {'/'.join(row.quantity)} already in {found[key]}; keep one")
-            found[key] = where
+            if key in seen:
+                raise DataError(f"{where}: {row.table} has {'/'.join(row.quantity)} already in {seen[key]}; keep one")
+            seen[key] = where
             rows.append(row)
     return rows
 
@@ -104,11 +104,11 @@ def _explain(error: Any) -> str:
 def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Published]:
     """The numbers of one published table. Raises ConfigError for a table that is none."""
     rows = load() if rows is None else rows
-    found = [row for row in rows if row.table == name]
-    if not found:
+    of_name = [row for row in rows if row.table == name]
+    if not of_name:
         known = ", ".join(sorted({row.table for row in rows}))
         raise ConfigError(f"there is no published table {name!r}; known: {known}")
-    return found
+    return of_name
 
 
 class Reference:
@@ -135,8 +135,8 @@ class Reference:
 
     def score(self, model: str, benchmark: str, label: str) -> Published | None:
         """The published score, whichever it is: success, or reward with partial credit."""
-        found = (self.get(model, benchmark, label, metric) for metric in SCORES)
-        return next((row for row in found if row), None)
+        numbers = (self.get(model, benchmark, label, metric) for metric in SCORES)
+        return next((number for number in numbers if number), None)
 
     def get(self, model: str, benchmark: str, label: str, metric: str) -> Published | None:
         """The published number of ``metric``, or None."""

@@ -58,19 +58,19 @@ def score_rows(
     reference = reference or main_results()
     rows: list[LongRow] = []
     for bench in sorted({*benches, *(record.bench for record in records)}):
-        chosen = [record for record in records if record.bench == bench]
-        runs = by_method(chosen, methods)
-        for group in groups(chosen):
+        of_bench = [record for record in records if record.bench == bench]
+        runs = by_method(of_bench, methods)
+        for group in groups(of_bench):
             for method, seeds in runs.items():
                 if seeds:
                     rows.append(_row(seeds, runs.get(baseline, []), group, seeds_planned, reference))
                 else:
-                    place = _place(chosen[0], group) if chosen else nowhere(bench, group)
+                    place = _place(of_bench[0], group) if of_bench else nowhere(bench, group)
                     label = method_label(method)
                     beside = reference.score(bench[2], env_label(bench[1]), reference.label(method, label))
                     rows.append(missing(place, method, label, seeds_planned, "no run", beside))
-            if chosen and CONSTANT_ANSWER in chosen[0]["task_set"]:
-                rows.append(_constant_answer(chosen[0], group))
+            if of_bench and CONSTANT_ANSWER in of_bench[0]["task_set"]:
+                rows.append(_constant_answer(of_bench[0], group))
     _correct(rows)
     return [row | {"table": title, "baseline": baseline} for row in rows]
 

@@ -25,13 +25,13 @@ def pack(run_dir: Path, limit: int) -> str | None:
     fit. Tasks that taught something go before the first of a step, and every step has its turn.
     """
     lines = read_jsonl(run_dir / FILE)
-    chosen: list[int] = []
+    included: list[int] = []
     packed = None
     for index in _by_turns(lines):
-        tried = sorted([*chosen, index])
-        trial = _packed([lines[k] for k in tried], len(lines) - len(tried))
+        longer = sorted([*included, index])
+        trial = _packed([lines[k] for k in longer], len(lines) - len(longer))
         if packed is None or len(trial) <= limit:
-            chosen, packed = tried, trial
+            included, packed = longer, trial
     return packed
 
 

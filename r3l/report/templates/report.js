@@ -32,10 +32,10 @@ function sortBy(table, column) {
 
 function narrow(figure, table, filters) {
   const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
-  const chosen = {};
+  const wanted = {};
   const show = () => {
     for (const row of table.tBodies[0].rows) {
-      row.hidden = Object.entries(chosen).some(([at, value]) => value && row.cells[at].textContent !== value);
+      row.hidden = Object.entries(wanted).some(([at, value]) => value && row.cells[at].textContent !== value);
     }
   };
   const bar = make("div", "filters");
@@ -46,8 +46,8 @@ function narrow(figure, table, filters) {
     const select = make("select");
     select.append(new Option(`every ${name.replace(/s$/, "")}`, ""), ...values.map((value) => new Option(value, value)));
     select.value = values.includes(first) ? first : "";
-    chosen[at] = select.value;
-    select.addEventListener("change", () => { chosen[at] = select.value; show(); });
+    wanted[at] = select.value;
+    select.addEventListener("change", () => { wanted[at] = select.value; show(); });
     bar.append(select);
   }
   figure.querySelector(".scroll").before(bar);
@@ -70,7 +70,7 @@ const NAMES = {
   base: "Attempt", reflection: "Reflection", critique: "Critique", guided_retry: "Retry as played, with the hint",
   distilled: "Retry as trained, hint taken out", refined: "Refinement, in place of its attempt",
 };
-const REVIEWS = ["reflection", "critique"];
+const REFLECTIONS = ["reflection", "critique"];
 const short = (number) => String(Number(number.toFixed(3)));
 
 class Viewer {
@@ -133,10 +133,10 @@ class Viewer {
 
   members() {
     const line = (columns, index) => {
-      const what = columns.map((c) => (REVIEWS.includes(c.kind) ? c.kind : `${c.kind.replace("_", " ")} ${short(c.reward)}`));
+      const what = columns.map((c) => (REFLECTIONS.includes(c.kind) ? c.kind : `${c.kind.replace("_", " ")} ${short(c.reward)}`));
       return [`${index + 1}: ${what.join(", ")}`, String(index)];
     };
-    return [...this.task.members.map(line), ["the whole group, reviews left out", "all"]];
+    return [...this.task.members.map(line), ["the whole group, reflections left out", "all"]];
   }
 
   key(event) {
@@ -150,54 +150,54 @@ class Viewer {
   }
 
   draw() {
-    const chosen = this.select.member.value;
+    const member = this.select.member.value;
     const everyone = this.task.members.flat();
-    const columns = chosen === "all" ? everyone.filter((c) => !REVIEWS.includes(c.kind)) : this.task.members[Number(chosen)];
+    const columns = member === "all" ? everyone.filter((c) => !REFLECTIONS.includes(c.kind)) : this.task.members[Number(member)];
     const largest = Math.max(...everyone.map((c) => Math.abs(c.advantage ?? 0)), 1e-9);
-    const table = make("table", chosen === "all" ? "compare narrow" : "compare");
+    const table = make("table", member === "all" ? "compare narrow" : "compare");
     const head = table.createTHead().insertRow();
     head.append(make("th", "", "turn"), ...columns.map((column) => this.heading(column)));
-    const played = columns.filter((c) => !REVIEWS.includes(c.kind));
+    const played = columns.filter((c) => !REFLECTIONS.includes(c.kind));
     const turns = Math.max(...played.map((c) => c.turns.length), 1);
-    const marks = chosen === "all" ? new Map() : this.marks(columns);
-    const below = [...marks].filter(([turn]) => turn > 0).flatMap(([, texts]) => texts).length; // rules beside a review
+    const marks = member === "all" ? new Map() : this.marks(columns);
+    const below = [...marks].filter(([turn]) => turn > 0).flatMap(([, texts]) => texts).length; // rules beside a reflection
     const body = table.createTBody();
     for (let k = 0; k < turns; k++) {
       for (const mark of marks.get(k) ?? []) this.rule(body, mark, k ? columns : played, k ? 0 : columns.length - played.length);
       const row = body.insertRow();
       row.append(make("th", "", String(k)));
       for (const column of columns) {
-        if (!REVIEWS.includes(column.kind)) row.append(this.turn(column, k, largest));
-        else if (k === 0) row.append(this.review(column, turns + below, largest));
+        if (!REFLECTIONS.includes(column.kind)) row.append(this.turn(column, k, largest));
+        else if (k === 0) row.append(this.reflection(column, turns + below, largest));
       }
     }
     this.root.querySelector(".compare").replaceWith(table);
     const left = this.data.left_out ? ` ${this.data.left_out} more tasks of this run did not fit into this file; its ${this.data.file} has them.` : "";
     const group = this.task.group ? ` (${this.task.group})` : "";
     this.root.querySelector(".summary").textContent = `Step ${this.task.step}, task ${this.task.task}${group}.${left}`;
-    document.body.dataset.shown = `${this.select.run.value} ${this.select.step.value} ${this.select.task.value} ${chosen}`;
+    document.body.dataset.shown = `${this.select.run.value} ${this.select.step.value} ${this.select.task.value} ${member}`;
   }
 
   /** Turn -> what to say above it: where retries start, and where credit does if elsewhere. */
   marks(columns) {
-    const found = new Map();
-    const add = (turn, text) => found.set(turn, [...new Set([...(found.get(turn) ?? []), text])]);
+    const marks = new Map();
+    const add = (turn, text) => marks.set(turn, [...new Set([...(marks.get(turn) ?? []), text])]);
     const retries = columns.filter((c) => c.kind === "guided_retry");
     for (const c of retries) add(c.restart_turn, `pivot: retry${retries.length > 1 ? " " + (c.attempt + 1) : ""} starts at turn ${c.restart_turn}`);
     for (const c of columns) {
-      const learns = c.objective !== "none" && !REVIEWS.includes(c.kind);
+      const learns = c.objective !== "none" && !REFLECTIONS.includes(c.kind);
       if (learns && c.trainable[0] > 0 && !retries.some((r) => r.restart_turn === c.trainable[0])) add(c.trainable[0], `credit of ${NAMES[c.kind].toLowerCase()} begins`);
     }
-    return found;
+    return marks;
   }
 
-  /** A rule across `columns` and `wider` more; reviews span all rows from turn 0 on, so a rule leaves them out. */
+  /** A rule across `columns` and `wider` more; reflections span all rows from turn 0 on, so a rule leaves them out. */
   rule(body, text, columns, wider) {
     const row = body.insertRow();
     row.className = "pivot";
-    const parts = [1 + wider]; // runs of cells between reviews
+    const parts = [1 + wider]; // runs of cells between reflections
     for (const column of columns) {
-      if (!REVIEWS.includes(column.kind)) parts[parts.length - 1] += 1;
+      if (!REFLECTIONS.includes(column.kind)) parts[parts.length - 1] += 1;
       else parts.push(0);
     }
     for (const [index, span] of parts.entries()) {
@@ -212,12 +212,12 @@ class Viewer {
     const cell = make("th");
     const again = c.attempt ? ` (${c.attempt + 1})` : "";
     cell.append(make("strong", "", (NAMES[c.kind] ?? c.kind) + again + (this.select.member.value === "all" ? ` ${c.member + 1}` : "")));
-    if (!REVIEWS.includes(c.kind)) {
+    if (!REFLECTIONS.includes(c.kind)) {
       const outcome = make("span");
       outcome.append(make("b", c.success ? "success" : "failure", c.success ? "success" : "failure"), `, reward ${short(c.reward)}, ended: ${c.stop_reason}`);
       cell.append(outcome);
     }
-    const sampled = c.turns.slice(REVIEWS.includes(c.kind) ? c.restart_turn : 0).flatMap((turn) => turn.response);
+    const sampled = c.turns.slice(REFLECTIONS.includes(c.kind) ? c.restart_turn : 0).flatMap((turn) => turn.response);
     const sum = (runs) => runs.reduce((total, run) => total + run[1], 0);
     const count = `${sum(sampled.filter((run) => run[2]))} of ${sum(sampled)} tokens`;
     const sign = c.advantage > 0 ? "+" : "";
@@ -232,30 +232,30 @@ class Viewer {
     return cell;
   }
 
-  review(column, rows, largest) {
+  reflection(column, rows, largest) {
     const cell = make("td");
     cell.rowSpan = rows;
     const note = make("div", "note");
-    const report = make("dl", "report");
+    const parsed = make("dl", "parsed");
     for (const [key, value] of Object.entries(column.parsed ?? {})) {
-      report.append(make("dt", "", key.replaceAll("_", " ")), make("dd", "", typeof value === "string" ? value : JSON.stringify(value)));
+      parsed.append(make("dt", "", key.replaceAll("_", " ")), make("dd", "", typeof value === "string" ? value : JSON.stringify(value)));
     }
-    note.append(report, ...column.turns.slice(column.restart_turn).flatMap((turn) => this.exchange(column, turn, largest)));
+    note.append(parsed, ...column.turns.slice(column.restart_turn).flatMap((turn) => this.exchange(column, turn, largest)));
     cell.append(note);
     return cell;
   }
 
   exchange(column, { prompt, response, error }, largest) {
-    const asked = make("div", "prompt");
-    this.tagged(asked, prompt);
-    const said = make("div", "response");
+    const request = make("div", "prompt");
+    this.tagged(request, prompt);
+    const reply = make("div", "response");
     for (const [text, , trained] of response) {
       const span = make("span", trained ? `trained ${this.sign(column)}` : "masked");
       span.style.setProperty("--size", Math.abs(column.advantage ?? 0) / largest);
       this.tagged(span, text);
-      said.append(span);
+      reply.append(span);
     }
-    return [asked, said, ...(error ? [make("div", "error", error)] : [])];
+    return [request, reply, ...(error ? [make("div", "error", error)] : [])];
   }
 
   sign(column) {

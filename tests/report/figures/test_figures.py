@@ -214,13 +214,13 @@ def test_stops_are_shares_of_episodes(tmp_path):
 
 
 def test_cost_is_split_into_what_was_measured_and_the_rest(tmp_path):
-    seconds = {"explore": 100.0, "rollout": 40.0, "feedback": 10.0, "retry": 20.0, "train": 50.0}
+    seconds = {"collect": 100.0, "rollout": 40.0, "feedback": 10.0, "retry": 20.0, "train": 50.0}
     tokens = {"rollout": 500.0, "reflection": 100.0, "critique": 50.0, "retry": 250.0}
     spent = {f"seconds/{k}": v for k, v in seconds.items()} | {f"tokens/{k}": v for k, v in tokens.items()}
     write_run(tmp_path, "r3l", 0, [1], [0], steps=[step(1, **spent), step(2, **spent)])
     figure, _ = drawn("cost", tmp_path)
     times, kinds = ([round(p.get_width(), 6) for p in ax.patches] for ax in figure.axes)
-    assert times == [round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)]  # minutes; 30 s of exploration are left
+    assert times == [round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)]  # minutes; 30 s of collecting are left
     assert kinds == [1.0, 0.3, 0.5]  # thousands
 
 
