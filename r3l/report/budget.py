@@ -71,7 +71,7 @@ COLUMNS = {  # in print: column
     "trained": "trained_tokens",
     "masked": "masked",
     "imitated": "imitated",
-    "explore s": "seconds_collect",
+    "collect s": "seconds_collect",
     "train s": "seconds_train",
 }
 NOTE = (

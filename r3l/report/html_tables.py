@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -96,21 +96,26 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
     Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
     """
     known = {row["method"]: row for tier in {r["tier"] for r in records} for row in options.methods(tier)}
-    meanings = {option.option: option.meaning for option in method_options()}
+    meanings: dict[str, dict[str, str]] = defaultdict(dict)  # of the options of each method that extends none
+    for option in method_options():
+        for method in option.methods.split(", "):
+            meanings[method][option.option] = option.meaning
     rows: dict[tuple[str, ...], Row] = {}
     for record, manifest in zip(records, manifests, strict=True):
         if manifest is None:
             continue
-        method = known.get(variant(record["method"])[0], {"settings": {}, "extends": None})
-        own, paper = manifest["run"]["method_settings"], _as_json(method["settings"])
-        parent = known[method["extends"]] if method["extends"] else None
+        name = variant(record["method"])[0]
+        config = known.get(name, {"settings": {}, "extends": None})
+        own, paper = manifest["run"]["method_settings"], _as_json(config["settings"])
+        parent = known[config["extends"]] if config["extends"] else None
+        meaning = meanings[config["extends"] or name]
         but = options.changed(_as_json(parent["settings"]), own) if parent else {}
         shown = {
             "method": Cell(record["method_label"], title=record["method"]),
             "as": Cell(parent["label"] if parent else ""),
-            "but": _changes(but, meanings),
+            "but": _changes(but, meaning),
             "profile": Cell(manifest["run"]["profile"]),
-            "otherwise than paper": _changes(options.changed(paper, own), meanings),
+            "otherwise than paper": _changes(options.changed(paper, own), meaning),
             "engine": Cell(options.lines(manifest["run"]["env_settings"].get("options") or {})),
         }
         row = rows.setdefault(tuple(cell.text for cell in shown.values()), {"environment": Cell(""), **shown})
@@ -121,8 +126,8 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
     return table("In force", list(map(Column, columns)), list(rows.values()), note)
 
 
-def _changes(values: LongRow, meanings: Mapping[str, str]) -> Cell:
-    return Cell(options.lines(values), title="\n".join(f"{key}: {meanings.get(key, '')}" for key in values))
+def _changes(values: LongRow, meaning: Mapping[str, str]) -> Cell:
+    return Cell(options.lines(values), title="\n".join(f"{key}: {meaning.get(key, '')}" for key in values))
 
 
 def _as_json(values: LongRow) -> dict[str, Any]:
