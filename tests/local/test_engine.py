@@ -82,9 +82,9 @@ def test_a_stop_and_resume_gives_the_same_bytes(finished, tmp_path, sent, code):
 def test_slices_of_time_give_the_same_bytes(finished, tmp_path, caplog):
     """A slice too short for a step says so; then slices until one ends the run."""
     whole, _ = finished
-    with pytest.raises(Preempted) as told:
+    with pytest.raises(Preempted) as stopped:
         train(small(), tmp_path, minutes=1e-4)
-    assert told.value.code == 75 and "no step ended within 0.0001 minutes" in caplog.text
+    assert stopped.value.code == 75 and "no step ended within 0.0001 minutes" in caplog.text
     for seconds in (4, 8, 300):
         with contextlib.suppress(Preempted):
             train(small(), tmp_path, minutes=seconds / 60)
@@ -115,10 +115,10 @@ def test_trajectories_are_those_of_the_step(finished):
             and all(row["selected_as"] == "taught" for row in taught)
             and len(taught) <= 1
         )
-        found = [t for group in first["groups"] for t in group["trajectories"]]
-        bases = [t for t in found if t["kind"] == "base"]
-        assert len(bases) == 2 and len([t for t in found if t["kind"] == "reflection"]) == 2
-        for t in found:
+        explored = [t for group in first["groups"] for t in group["trajectories"]]
+        bases = [t for t in explored if t["kind"] == "base"]
+        assert len(bases) == 2 and len([t for t in explored if t["kind"] == "reflection"]) == 2
+        for t in explored:
             shown = "".join(text for turn in t["turns"] for text, _, _ in turn["response"])
             # the end of a turn is a sampled token like any other
             assert shown.endswith("<|end|>") or t["turns"][-1]["finish_reason"] == "length"

@@ -130,7 +130,7 @@ def test_lines_continue_one_response_and_forks_continue_it_too(nano):
         dialog = policy.open()
         dialog.add(Message("user", "desk 1"))
         lines = [await dialog.respond(line, ("lines", k)) for k in range(6)]
-        fork = dialog.fork(2)  # all of it is encoded: goes on with nothing said
+        fork = dialog.fork(2)  # all of it is encoded: goes on without a new message
         again = [await fork.respond(line, ("lines", k)) for k in range(2, 6)]
         return dialog, lines, again
 

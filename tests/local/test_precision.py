@@ -108,8 +108,8 @@ def test_a_step_computed_in_bfloat16_moves_the_master_weights_and_resumes_exactl
         assert torch.equal(computed, master_weights[name].bfloat16())
 
     saved = checkpoint.save(tmp_path, trainer, nano[1], "f", {})
-    kept = load_file(saved / "model.safetensors")
-    assert all(torch.equal(kept[name], master_weights[name]) for name in master_weights)
+    stored = load_file(saved / "model.safetensors")
+    assert all(torch.equal(stored[name], master_weights[name]) for name in master_weights)
     again, _ = checkpoint.load_model(str(saved), torch.device("cpu"))
     resumed = Trainer(again, METHOD, CONFIG, master_weights=MasterWeights(again, torch.bfloat16))
     checkpoint.load_trainer(saved, resumed, 1)

@@ -25,18 +25,18 @@ FORGETFUL = (
 )
 
 
-def talk(policy, turns=3, said=None):
-    """Completions of one dialog; with ``said`` these texts are written instead of sampled."""
+def talk(policy, turns=3, texts=None):
+    """Completions of one dialog; with ``texts`` these are its responses, instead of sampled ones."""
 
     async def one():
-        conversation, found = policy.open(), []
+        conversation, completions = policy.open(), []
         for t in range(turns):
             conversation.add(Message("user", f"You arrive at desk {t}."))
-            if said:
-                found.append(conversation.append_text(said[t]))
+            if texts:
+                completions.append(conversation.append_text(texts[t]))
             else:
-                found.append(await conversation.respond(Sampling(1.0, 6), ("x", t)))
-        return found, conversation
+                completions.append(await conversation.respond(Sampling(1.0, 6), ("x", t)))
+        return completions, conversation
 
     return asyncio.run(one())
 
@@ -91,11 +91,11 @@ def test_a_forgetful_template_is_rendered_anew_at_every_turn(nano):
     model, tokenizer = nano
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.chat_template = FORGETFUL
-    said = ["mug 1 ] desk 1", "pen 2 ] mug 1", "desk 1"]
-    turn, _ = talk(LocalPolicy(model, tokenizer, 512, samples="turn"), said=said)
-    texts = [tokenizer.decode(c.prompt_ids) for c in turn]
-    assert "desk 1" in texts[1] and "]" not in texts[1] and "]" not in texts[2]
-    appended, _ = talk(LocalPolicy(model, tokenizer, 512), said=said)
+    responses = ["mug 1 ] desk 1", "pen 2 ] mug 1", "desk 1"]
+    turn, _ = talk(LocalPolicy(model, tokenizer, 512, samples="turn"), texts=responses)
+    prompts = [tokenizer.decode(c.prompt_ids) for c in turn]
+    assert "desk 1" in prompts[1] and "]" not in prompts[1] and "]" not in prompts[2]
+    appended, _ = talk(LocalPolicy(model, tokenizer, 512), texts=responses)
     joined = tokenizer.decode([i for c in appended[:2] for i in (*c.prompt_ids, *c.response_ids)])
     assert "]" in joined  # which is what appending would have sampled from
 

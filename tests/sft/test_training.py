@@ -125,34 +125,33 @@ def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
 def erring():
     """A demonstration with a retry that does not start over."""
     error_rates = {"low": 0.3, "high": 0.5, "systematic": 0.8, "overlook": 0.5}
-    found = find_environment("alfworld").demonstrations(range(40), 1, 8, error_rates)
-    return next(d for d in found if d.retry and d.critique.turn > 0 and not d.error)
+    demonstrations = find_environment("alfworld").demonstrations(range(40), 1, 8, error_rates)
+    return next(d for d in demonstrations if d.retry and d.critique.turn > 0 and not d.error)
 
 
 @pytest.mark.parametrize(("style", "guidance"), [("compact", "suggestion"), ("released", "full_report")])
-def test_lessons_are_the_dialogs_that_the_method_has(erring, style, guidance):
-    """R3L plays the demonstration's own responses: every message that it asks with stands in a SFT example, in
-    order."""
+def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
+    """R3L plays the demonstration's own responses: every message that it asks with is in an example, in order."""
     settings = {"group_size": 2, "guidance": guidance, "guidance_place": "user_turn"}
-    said = {
+    responses = {
         "rollout": [step.response for step in erring.steps],
         "reflection": [reflection_text(erring.critique)],
         "retry": [step.response for step in erring.retry],
     }
-    policy, pool = Scripted(said), EnvironmentPool(find_environment("alfworld"), 0)
+    policy, pool = Scripted(responses), EnvironmentPool(find_environment("alfworld"), 0)
     asyncio.run(R3L(settings).explore(erring.task, rollout_context(policy, pool, max_turns=8, style=style)))
     pool.close()
-    asked = {kind: [messages for address, messages in policy.asked if address[1] == kind] for kind in said}
+    requests = {kind: [messages for address, messages in policy.asked if address[1] == kind] for kind in responses}
 
     dialogue = find_environment("alfworld").dialogue(style, 8)
     taught = dict(documents_of(dialogue, erring, guidance))
     episode = [messages for messages, _, _ in taught["episode"]]
     if style == "compact":
-        assert episode == asked["rollout"] + asked["reflection"]
+        assert episode == requests["rollout"] + requests["reflection"]
     else:
-        assert episode == asked["rollout"] and [taught["reflection"][0][0]] == asked["reflection"]
+        assert episode == requests["rollout"] and [taught["reflection"][0][0]] == requests["reflection"]
     pivot = erring.critique.turn
-    assert [messages for messages, _, _ in taught["retry"]][pivot:] == asked["retry"]
+    assert [messages for messages, _, _ in taught["retry"]][pivot:] == requests["retry"]
     assert [trained for _, _, trained in taught["retry"]] == [k >= pivot for k in range(pivot + len(erring.retry))]
 
 
