@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
@@ -81,14 +80,3 @@ def test_r3l_opens_with_the_paper_and_folders():
 def test_every_folder_says_what_lives_there(folder):
     docstring = ast.get_docstring(ast.parse((ROOT / "r3l" / folder / "__init__.py").read_text(encoding="utf-8")))
     assert docstring and docstring.split("\n\n")[0].endswith(".")
-
-
-def test_the_page_says_what_each_folder_imports():
-    rows = re.findall(r"^\| `(?:r3l/)?(\w+)/` \| .* \| (.*) \|$", (ROOT / "docs" / "architecture.md").read_text(), re.M)
-    stated = {folder: set(re.split(", | but ", imports)) for folder, imports in rows if folder in LEVEL}
-    assert set(stated) == set(LEVEL) - PAPER
-    for module, path in modules().items():
-        folder = unit(f"{module}.")
-        if folder in stated and "all" not in stated[folder]:
-            targets = {"paper" if unit(target) in PAPER else unit(target) for target in imported(path)} - {folder}
-            assert targets <= stated[folder], module
