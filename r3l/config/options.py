@@ -119,7 +119,7 @@ Defaults are those of profile `paper`. Set one with a variant: `r3l train --meth
 {_table(method_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
 ## Of environments
 
-Set one with `r3l train --set env_settings.options.attempts=3`.
+Set one with `r3l train --env math --set env_settings.options.attempts=3`.
 
 {_table(environment_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
 ## Of a run
