@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,13 +36,13 @@ def print_report(content: dict[str, Any], as_json: bool) -> None:
 
 def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
     """The one list of rows in ``content``: JSON, or a table."""
+    from r3l.report.table import Cell, Column
+    from r3l.report.table.model import table
+    from r3l.report.table.terminal import to_terminal
+
     (rows,) = content.values()
-    shown = Table()
-    for column in rows[0]:
-        shown.add_column(column)
-    for row in rows:
-        shown.add_row(*(_text(value) for value in row.values()))
-    print_shown(content, as_json, shown)
+    cells = [{column: Cell(_text(value)) for column, value in row.items()} for row in rows]
+    print_shown(content, as_json, to_terminal(table("", list(map(Column, rows[0])), cells)))
 
 
 def console() -> Console:
