@@ -98,7 +98,7 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
     known = {row["method"]: row for tier in {r["tier"] for r in records} for row in options.methods(tier)}
     meanings: dict[str, dict[str, str]] = defaultdict(dict)  # of the options of each method that extends none
     for option in method_options():
-        for method in option.methods.split(", "):
+        for method in option.used_by.split(", "):
             meanings[method][option.option] = option.meaning
     rows: dict[tuple[str, ...], Row] = {}
     for record, manifest in zip(records, manifests, strict=True):
