@@ -26,7 +26,7 @@ COLUMNS = ("pairs_of", "grader", "pairs", "right_pairs", "accepted", "right_reje
 
 @dataclass(frozen=True)
 class Pair:
-    """``right``: whether the answer, which stands in the response's box, is right by a reader's judgement."""
+    """``right``: whether the answer, which stands in the response's box, is right to a reader."""
 
     kind: str
     gold: str

@@ -113,8 +113,8 @@ class MathBenchmark:
         return self._grade(item.gold, None if answer is None else boxed(answer) or answer)
 
     def _grade(self, gold: str, answer: str | None) -> Grade:
-        verdict = self._grader.grade(gold, answer)
-        return Grade(verdict.correct, verdict.status, answer)
+        graded = self._grader.grade(gold, answer)
+        return Grade(graded.correct, graded.status, answer)
 
 
 def released_answer(response: str) -> str | None:

@@ -123,12 +123,11 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
     asins: list[str] = []
     goals: list[Goal] = []
     for source in sources:
-        product, line = source.product, source.product.to_json().encode()
+        line = source.product.to_json().encode()
         digest.update(line + b"\n")
-        row = (len(asins), product.asin, product.category, product.query, zlib.compress(line, 1))
-        database.execute("INSERT INTO products VALUES (?, ?, ?, ?, ?)", row)
-        writer.add(product.document())
-        asins.append(product.asin)
+        _insert(database, len(asins), source.product, line)
+        writer.add(source.product.document())
+        asins.append(source.product.asin)
         goals += source.goals
     lines = [goal.to_json() for goal in in_order(goals)]
     digest.update("\n".join(lines).encode())
@@ -151,6 +150,11 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
     )
     (folder / "meta.json").write_text(json.dumps(asdict(meta), indent=1) + "\n", encoding="utf-8")
     return meta
+
+
+def _insert(database: sqlite3.Connection, number: int, product: Product, line: bytes) -> None:
+    row = (number, product.asin, product.category, product.query, zlib.compress(line, 1))
+    database.execute("INSERT INTO products VALUES (?, ?, ?, ?, ?)", row)
 
 
 def _nouns(database: sqlite3.Connection, goals: Sequence[Goal], products: int) -> Iterator[tuple[str, str]]:

@@ -139,7 +139,7 @@ def test_wrong_settings_are_named() -> None:
         AlfworldDialogue("compact", max_turns=0)
 
 
-def test_the_dialogue_reviews_only_what_it_can_read():
+def test_the_dialogue_criticises_only_what_it_can_read():
     task = generate(House("pick_heat_then_place_in_recep", 3, 7, 8))
     dialogue = Alfworld().dialogue("compact", 15)
     first = Alfworld().create({}).reset(task).text

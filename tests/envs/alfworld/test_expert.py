@@ -37,7 +37,7 @@ def erring(engine):
     return [DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
 
 
-def test_reviews_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
+def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
     checked = 0
     for d in erring:
         pivot = d.critique.turn

@@ -1,4 +1,4 @@
-"""The two protocols on replies written by hand, judged by the real graders; ``r3l evaluate`` on a real HTTP server."""
+"""The two protocols on replies written by hand, graded by the real graders; ``r3l evaluate`` on a real HTTP server."""
 
 import json
 

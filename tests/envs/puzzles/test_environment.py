@@ -45,7 +45,7 @@ def test_one_package_is_several_environments():
     assert environment_of("knights_knaves").constant_answer("knights_knaves_nano/test").success["all"] == 0.21
 
 
-def test_demonstrations_are_reviewed_and_retried_from_the_first_wrong_line():
+def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():
     assert all(d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 14, CAREFUL))
     erring = list(Puzzles().demonstrations(range(60), 1, 14, ERRING))
     dialogue = Puzzles().dialogue("compact", 14)

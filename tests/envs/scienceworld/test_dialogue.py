@@ -120,7 +120,7 @@ def test_closing_states_outcome_reward_and_limit() -> None:
     assert "same action was given 3 times" in RELEASED.closing(0, False, 3, "repetition")
 
 
-def test_review_needs_a_solution() -> None:
+def test_a_critique_needs_a_solution() -> None:
     assert COMPACT.critique(Transcript(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None
 
 

@@ -25,7 +25,7 @@ def test_a_careful_customer_succeeds_from_the_text_alone():
         assert d.critique.outcome == "success" and d.retry == ()
 
 
-def test_a_belief_follows_the_pages(task):
+def test_an_expert_follows_the_pages(task):
     d = next(iter(DEMONSTRATOR.demonstrations([0], 1, CAREFUL, 10)))
     answers = [(s.action, t.now.text) for s, t in zip(d.steps, d.steps[1:], strict=False)]
     for turn, step in enumerate(d.steps):
@@ -35,7 +35,7 @@ def test_a_belief_follows_the_pages(task):
     assert last.missing == [] and plan(last) == ["click[buy now]"]
 
 
-def test_reviews_name_nothing_that_the_pages_before_the_pivot_do_not_show(erring):
+def test_critiques_name_nothing_that_the_pages_before_the_pivot_do_not_show(erring):
     checked = 0
     for d in erring:
         pivot = d.critique.turn
@@ -55,7 +55,7 @@ def test_retries_correct_most_failures(erring):
     assert sum(d.retry_success for d in failed) / len(failed) > 0.6
 
 
-def test_an_episode_with_its_review_stays_under_800_tokens(erring):
+def test_an_episode_with_its_reflection_stays_under_800_tokens(erring):
     """Of a byte-pair tokenizer of 1,024 pieces that is trained on such episodes, as the nano model's is."""
     dialogue = WebShop().dialogue("compact", 10)
     texts = []
@@ -68,8 +68,8 @@ def test_an_episode_with_its_review_stays_under_800_tokens(erring):
     assert sum(length < 800 for length in lengths) / len(lengths) > 0.95
 
 
-def test_the_dialogue_reviews_what_it_can_read():
-    """A synthetic instruction is reviewed from its pages; one of the original's is not."""
+def test_the_dialogue_criticises_what_it_can_read():
+    """A synthetic instruction is criticised from its pages; one of the original's is not."""
     dialogue = WebShop().dialogue("compact", 10)
     task = WebShop().tasks("nano/train")[0]
     first = WebShop().create({}).reset(task)
