@@ -2,7 +2,7 @@
 
 Word breaks after Unicode Standard Annex 29, possessive ``'s`` off, lower case, 33 stop words, Porter's stemmer with
 Martin Porter's later changes. The word breaks and the stemmer are libraries; what is ours is the glue, and the
-one rule in which the annex has changed since (the colon). Proved word for word in tests/envs/webshop/test_index.py.
+one rule in which the annex has changed since (the colon). Checked word for word in tests/envs/webshop/test_index.py.
 """
 
 from __future__ import annotations

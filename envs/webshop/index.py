@@ -2,7 +2,7 @@
 
 Own code, because no kept library reproduces the order: bm25s, tantivy, SQLite FTS5 and DuckDB do not quantise
 document lengths (0 of 300 top-50 lists came out identical), and Lucene needs a JVM beside every worker. Arithmetic
-is Lucene 8.11's (Anserini 0.14.3) down to single precision, so ties fall as they do there. Proved against Lucene
+is Lucene 8.11's (Anserini 0.14.3) down to single precision, so ties fall as they do there. Checked against Lucene
 and an independent scorer in tests/envs/webshop/test_index.py.
 """
 

@@ -1,7 +1,7 @@
 """What a customer sees: every page as its visible strings, and the ``text_rich`` observation made of them.
 
 The strings, their order and their blanks are those of the original's HTML templates after its text conversion
-(which drops strings of blanks that contain a line break); proved on rendered pages in tests/envs/webshop.
+(which drops strings of blanks that contain a line break); checked on rendered pages in tests/envs/webshop.
 """
 
 from __future__ import annotations
