@@ -82,7 +82,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def build_task_set(self, name: str) -> Path:
-        """Prove every task of a task set solvable and write the file that is committed; its path."""
+        """Validate every task of a task set and write the file that is committed; its path."""
 
     def constant_answer(self, task_set: str) -> ConstantAnswer | None:
         """What the best constant answer scores on a task set; None where answers are actions."""

@@ -76,7 +76,7 @@ def task_set_build(
     env: Annotated[str, typer.Option(help="Environment: a name of envs/registry.py.")] = "alfworld",
     as_json: AsJson = False,
 ) -> None:
-    """Prove every task of a task set solvable and write the file that is committed.
+    """Validate every task of a task set and write the file that is committed.
 
     Example: `r3l task-set build countdown_nano --env puzzles`
     """
