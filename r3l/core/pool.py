@@ -8,8 +8,7 @@ import itertools
 import multiprocessing
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psutil
@@ -17,16 +16,10 @@ import psutil
 from r3l.core.environment import EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, ReplayMismatch
 from r3l.core.task import Task
-from r3l.core.worker import EnvironmentHost, WorkerLost, work
+from r3l.core.worker import EnvironmentHost, Verb, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
 ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
-
-
-@dataclass(frozen=True)
-class _Worker:
-    process: Any
-    pipe: Connection
 
 
 def _kill(process: Any) -> None:
@@ -45,7 +38,7 @@ class EnvironmentHandle:
 
     def __init__(self, pool: EnvironmentPool, key: int) -> None:
         self._pool, self._key = pool, key
-        self._calls: list[tuple[str, Any]] = []
+        self._calls: list[tuple[Verb, Any]] = []
         self._last: Observation | None = None
 
     async def reset(self, task: Task) -> Observation:
@@ -66,7 +59,7 @@ class EnvironmentHandle:
         with contextlib.suppress(WorkerLost):
             await self._pool.call(self._key, "close", None)
 
-    async def _call(self, verb: str, argument: Any) -> Observation:
+    async def _call(self, verb: Verb, argument: Any) -> Observation:
         for attempt in range(ATTEMPTS):
             try:
                 if attempt:
@@ -94,6 +87,58 @@ class EnvironmentHandle:
             )
 
 
+class WorkerProcess:
+    """A worker process and the thread that calls it and waits. A lost process is replaced at the next call."""
+
+    def __init__(self, index: int, factory: EnvironmentFactory, options: Mapping[str, Any], deadline: float) -> None:
+        self._index, self._factory, self._options, self._deadline = index, factory, options, deadline
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")  # not fork: this process holds torch's threads
+        self._pipe, theirs = context.Pipe()
+        self.process = context.Process(target=work, args=(self._factory, self._options, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    async def call(self, key: int, verb: Verb, argument: Any) -> Any:
+        """One call on environment ``key``; raises what the engine raised, or WorkerLost."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._wait, key, verb, argument)
+
+    def _wait(self, *call: Any) -> Any:
+        if self._pipe.closed:
+            self._start()
+        try:
+            self._pipe.send(call)
+            if not self._pipe.poll(self._deadline):
+                raise self._lost(f"did not answer within {self._deadline:g} s")
+            result, error = self._pipe.recv()
+        except (EOFError, OSError):
+            raise self._lost("died") from None
+        if error is not None:
+            raise error
+        return result
+
+    def _lost(self, why: str) -> WorkerLost:
+        _kill(self.process)
+        self.process.join(timeout=5)
+        self._pipe.close()
+        name, code = self._factory.name, self.process.exitcode
+        return WorkerLost(f"environment worker {self._index} of {name!r} {why} (exit code {code})")
+
+    def hang_up(self) -> None:
+        """Close the pipe after the call that is under way, which ends the process."""
+        self._thread.submit(self._pipe.close)
+        self._thread.shutdown(wait=False)
+
+    def join(self) -> None:
+        """Wait until the process has ended, but not long."""
+        self.process.join(timeout=5)
+        if self.process.is_alive():
+            _kill(self.process)
+
+
 class EnvironmentPool:
     """Worker processes for the engines of one environment; ``workers=0`` runs the engines in this process.
 
@@ -108,102 +153,25 @@ class EnvironmentPool:
         options: Mapping[str, Any] | None = None,
         deadline: float = DEADLINE,
     ) -> None:
-        self._factory = factory
-        self._options = dict(options or {})
-        self._deadline = deadline
+        options = dict(options or {})
         self._keys = itertools.count()
-        self._numbers = itertools.count()
-        self._answers: dict[int, tuple[int, asyncio.Future[Any]]] = {}  # number -> (worker, answer)
-        self._here = EnvironmentHost(factory, self._options) if workers == 0 else None
-        self._workers = [self._start_worker() for _ in range(workers)]
-        self._watched = False
+        self._here = EnvironmentHost(factory, options) if workers == 0 else None
+        self._workers = [WorkerProcess(index, factory, options, deadline) for index in range(workers)]
         self.lost = 0
 
     def open(self) -> EnvironmentHandle:
         """A handle on an environment; its worker is chosen round robin."""
         return EnvironmentHandle(self, next(self._keys))
 
-    async def call(self, key: int, verb: str, argument: Any) -> Any:
+    async def call(self, key: int, verb: Verb, argument: Any) -> Any:
         """One call on environment ``key``; raises what the engine raised, or WorkerLost."""
         if self._here is not None:
             return self._here.call(key, verb, argument)
-        self._watch()
-        number, index = next(self._numbers), key % len(self._workers)
-        answer = asyncio.get_running_loop().create_future()
-        self._answers[number] = (index, answer)
-        worker = self._workers[index]
-        try:
-            worker.pipe.send((number, key, verb, argument))
-        except OSError:
-            self._lose(index, worker, "has gone")
-        late = asyncio.get_running_loop().call_later(self._deadline, self._late, number, index, worker)
-        try:
-            return await answer
-        finally:
-            late.cancel()
+        return await self._workers[key % len(self._workers)].call(key, verb, argument)
 
     def close(self) -> None:
         """Stop the workers."""
         for worker in self._workers:
-            worker.pipe.close()
+            worker.hang_up()
         for worker in self._workers:
-            worker.process.join(timeout=5)
-            if worker.process.is_alive():
-                _kill(worker.process)
-
-    def _start_worker(self) -> _Worker:
-        # spawn, not fork: the parent holds torch threads
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(self._factory, self._options, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        return _Worker(process, ours)
-
-    def _watch(self) -> None:
-        if not self._watched:
-            for index in range(len(self._workers)):
-                self._listen(index)
-            self._watched = True
-
-    def _listen(self, index: int) -> None:
-        worker = self._workers[index]
-        asyncio.get_running_loop().add_reader(worker.pipe.fileno(), self._receive, index, worker)
-
-    def _receive(self, index: int, worker: _Worker) -> None:
-        try:
-            number, result, error = worker.pipe.recv()
-        except (EOFError, OSError):
-            self._lose(index, worker, "died")
-            return
-        _, answer = self._answers.pop(number)
-        if answer.done():  # its caller was cancelled
-            return
-        if error is None:
-            answer.set_result(result)
-        else:
-            answer.set_exception(error)
-
-    def _late(self, number: int, index: int, worker: _Worker) -> None:
-        """Lose a worker that has not answered in time. An answer that nobody has read yet is not late: while a model
-        samples, this loop stands still."""
-        while number in self._answers and self._workers[index] is worker and worker.pipe.poll():
-            self._receive(index, worker)
-        if number in self._answers:
-            self._lose(index, worker, f"did not answer within {self._deadline:g} s")
-
-    def _lose(self, index: int, worker: _Worker, why: str) -> None:
-        """Replace a worker and tell everybody who waits for it; a worker that is lost already stays so."""
-        if self._workers[index] is not worker:
-            return
-        asyncio.get_running_loop().remove_reader(worker.pipe.fileno())
-        _kill(worker.process)
-        worker.process.join(timeout=5)
-        worker.pipe.close()
-        message = f"environment worker {index} of {self._factory.name!r} {why} (exit code {worker.process.exitcode})"
-        self._workers[index] = self._start_worker()
-        self._listen(index)
-        for number in [n for n, (of, _) in self._answers.items() if of == index]:
-            _, answer = self._answers.pop(number)
-            if not answer.done():
-                answer.set_exception(WorkerLost(message))
+            worker.join()

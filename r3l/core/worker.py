@@ -9,11 +9,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Literal
 
 from r3l.core.environment import Environment, EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, R3LError, ReplayMismatch
 from r3l.core.task import Task
+
+Verb = Literal["reset", "step", "rewind", "close"]
 
 
 class WorkerLost(EngineLost):
@@ -82,7 +84,7 @@ class EnvironmentHost:
         self._live: dict[int, RecordedEnvironment] = {}
         self._free: list[RecordedEnvironment] = []
 
-    def call(self, key: int, verb: str, argument: Any) -> Any:
+    def call(self, key: int, verb: Verb, argument: Any) -> Any:
         """``verb`` of environment ``key``; the first one starts it. Raises WorkerLost for one started elsewhere."""
         if key not in self._live:
             if verb != "reset":
@@ -101,16 +103,16 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
     host = EnvironmentHost(factory, options)
     while True:
         try:
-            number, *call = pipe.recv()
+            call = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):  # reset where the caller left answers unread
             return
-        answer: tuple[int, Any, R3LError | None]
+        answer: tuple[Any, R3LError | None]
         try:
-            answer = (number, host.call(*call), None)
+            answer = (host.call(*call), None)
         except R3LError as error:
-            answer = (number, None, error)
+            answer = (None, error)
         except Exception:  # noqa: BLE001 - travels to the caller as an EngineError with this traceback
-            answer = (number, None, EngineError(f"environment worker failed:\n{traceback.format_exc()}"))
+            answer = (None, EngineError(f"environment worker failed:\n{traceback.format_exc()}"))
         try:
             pipe.send(answer)
         except OSError:  # the caller has closed the pool

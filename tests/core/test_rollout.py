@@ -223,7 +223,7 @@ def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
         await env.step("look")
 
     def work(package, options, pipe):
-        raise SystemExit(7)
+        os._exit(7)
 
     monkeypatch.setattr("r3l.core.pool.work", work)
     fork = multiprocessing.get_context("fork")  # which takes the patched function along
