@@ -18,7 +18,7 @@ class Check:
     fix: str = ""
 
 
-def verdict(name: str, ok: bool, found: str, fix: str) -> Check:
+def checked(name: str, ok: bool, found: str, fix: str) -> Check:
     """A finding with ``fix`` where it is not ``ok``."""
     return Check(name, ok, found, "" if ok else fix)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from r3l.config import TierConfig, find_model
 from r3l.config import gpu_memory as memory
-from r3l.core.check import Check, verdict
+from r3l.core.check import Check, checked
 from r3l.core.method import MethodSettings
 
 FIX = (
@@ -34,7 +34,7 @@ def checks(config: TierConfig) -> Iterator[Check]:
     capacity = _gpu_bytes()
     here = "no GPU here" if capacity is None else f"this GPU has {capacity / memory.GIB:.0f}"
     summary = f"{plan.total / memory.GIB:.1f} GiB at most ({parts}); {here}"
-    yield verdict(f"GPU memory for {config.model!r}", capacity is None or plan.total <= capacity, summary, FIX)
+    yield checked(f"GPU memory for {config.model!r}", capacity is None or plan.total <= capacity, summary, FIX)
 
 
 def _gpu_bytes() -> int | None:

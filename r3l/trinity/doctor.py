@@ -10,7 +10,7 @@ from pathlib import Path
 
 from r3l.config import EnvConfig, ModelConfig, gpu_memory, locate, resolve
 from r3l.config.gpu_memory import GIB
-from r3l.core.check import Check, verdict
+from r3l.core.check import Check, checked
 from r3l.core.errors import ConfigError
 from r3l.trinity.config import VERSION
 from r3l.trinity.processes import Environment
@@ -60,7 +60,7 @@ def _gpus(cards: list[float], models: list[ModelConfig]) -> Check:
     most = max(needed.values())
     found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else "none here (nvidia-smi)"
     fix = f"a node of {most} GPUs, or r3l trinity-config --gpus-per-node N with fewer engines in configs/models"
-    return verdict("GPUs", len(cards) >= most, found, fix)
+    return checked("GPUs", len(cards) >= most, found, fix)
 
 
 def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -> Check:
@@ -82,7 +82,7 @@ def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -
     )
     fits = training.total <= USABLE * card * GIB and sampling.dialogs >= 1
     fix = "lower train.tokens_per_microbatch, raise sequence_parallel or tensor_parallel, or take more GPUs"
-    return verdict(f"memory plan of {model.model} (formula)", fits, found, fix)
+    return checked(f"memory plan of {model.model} (formula)", fits, found, fix)
 
 
 def _versions() -> Iterator[Check]:
@@ -101,7 +101,7 @@ def _versions() -> Iterator[Check]:
     for name, (wanted, how) in VERSIONS.items():
         version = installed.get(name)
         right = version is not None and SpecifierSet(wanted).contains(version, prereleases=True)
-        yield verdict(f"{name} (Trinity)", right, version or "missing", f"{wanted}: {how}")
+        yield checked(f"{name} (Trinity)", right, version or "missing", f"{wanted}: {how}")
 
 
 def _weights(model: ModelConfig) -> Check:
@@ -113,4 +113,4 @@ def _weights(model: ModelConfig) -> Check:
     found = where if Path(where).is_dir() else str(Path(str(cached)).parent) if here else f"{model.hub}: not here"
     name = Path(model.hub).name
     fix = f"hf download {model.hub}, or set R3L_MODELS to a folder that has {name}/"
-    return verdict(f"weights of {model.model}", here, found, fix)
+    return checked(f"weights of {model.model}", here, found, fix)

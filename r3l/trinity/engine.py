@@ -26,7 +26,7 @@ from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.recorder import Record, recording
 from r3l.runs.result import result
 from r3l.runs.run_dir import MANIFEST, METRICS, forget_after, locked, recorded_fingerprint
-from r3l.trinity import job as jobs
+from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray
 from r3l.trinity.tasksets import write_tasksets
@@ -118,17 +118,17 @@ def _train(
     done, folder = backend.steps_done(), run_dir / FOLDER
     for file in (run_dir / METRICS, folder / trajectory_log.FILE):
         forget_after(file, done)
-    jobs.set_back(job, done, run.train.tasks_per_step)
+    trinity_job.set_back(job, done, run.train.tasks_per_step)
     if done:
         backend.set_back(done)
     write_tasksets(run, folder / "tasks")
     with backend.cluster(environment, config, folder) as ray, recording(run, run_dir, loggers, done) as record:
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
         with ray.trinity(folder / "config.yaml") as trinity:
-            for steps in jobs.follow(job, folder / "trinity.log", trinity):
+            for steps in trinity_job.follow(job, folder / "trinity.log", trinity):
                 done = _record(steps, done, record, backend)
             if done < run.train.steps or not backend.finished():
-                words = jobs.last_words(job, folder / "trinity.log")
+                words = trinity_job.last_words(job, folder / "trinity.log")
                 raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {words}")
 
 
@@ -138,7 +138,7 @@ def make_whole(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
     Trinity's trainer saves a step before it reports it, and we read reports a moment later. Steps that were reported
     but not read yet are added; checkpoints of steps that nobody reported are dropped, and those steps run again.
     """
-    lines, steps = read_jsonl(run_dir / METRICS), jobs.reported(job)
+    lines, steps = read_jsonl(run_dir / METRICS), trinity_job.reported(job)
     lines += [metrics_of(number, reported, backend) for number, reported in steps.items() if number > len(lines)]
     if lines:
         rewrite_jsonl(run_dir / METRICS, lines)

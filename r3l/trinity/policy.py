@@ -48,11 +48,11 @@ class TrinityPolicy:
         return tokens[:end], list(sequence.logprobs)[:end]
 
     async def _request(self, ids: list[int], params: types.SamplingParams) -> types.SampleResponse:
-        """Ask the model's actor itself: ModelWrapper takes text only, which would be tokenised anew."""
+        """Ask the model's actor itself: ModelWrapper takes text only, which would be tokenised again."""
         actor = self.model.model
         if self.model.config.engine_type == "tinker":
-            asked = {"max_tokens": params.max_tokens, "temperature": params.temperature, "seed": params.seed}
-            return await actor._generate_internal.remote(prompt={"prompt_token_ids": ids}, **asked)
+            options = {"max_tokens": params.max_tokens, "temperature": params.temperature, "seed": params.seed}
+            return await actor._generate_internal.remote(prompt={"prompt_token_ids": ids}, **options)
         return await actor.sample.remote(types.ModelInput.from_ints(ids), 1, params)
 
     async def logprobs(self, ids: list[int], temperature: float) -> list[float]:

@@ -78,12 +78,12 @@ class MethodWorkflow(Workflow):
         task = setting.tasks[self.task.raw_task[TASK_KEY]]
         position = int(self.task.task_id)
         if self.task.is_eval:
-            ctx = self._arena(setting, ("evaluation",), setting.run.evaluation.temperature)
+            ctx = self._context(setting, ("evaluation",), setting.run.evaluation.temperature)
             played = await play_group(ctx, task, self.repeat_times, self.first)
             return pack(Explored(task, position, [], played))
         step = int(self.task.batch_id)
         version = await fresh_weights(self.model, synchronised(step, setting.run.train.sync_interval))
-        ctx = self._arena(setting, ("train", step), setting.run.sampling.temperature)
+        ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
         lost = setting.pool.lost
         groups = await setting.method.explore(task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
@@ -92,7 +92,7 @@ class MethodWorkflow(Workflow):
         explored = sorted(ctx.trajectories, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
         return pack(Explored(task, position, groups, explored, ctx.counters))
 
-    def _arena(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
+    def _context(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
         run = setting.run
         policy = TrinityPolicy(self.model, setting.tokenizer, run.sampling.max_context, run.samples)
         ctx = rollout_context(
@@ -142,16 +142,16 @@ async def fresh_weights(model: ModelWrapper, version: int) -> int:
 async def _rescored(groups: list[Group], policy: TrinityPolicy, temperature: float) -> list[Group]:
     """Old log-probs of what was sampled under another context: the sampling policy's under this one."""
 
-    async def one(t: Trajectory) -> Trajectory:
+    async def rescored(t: Trajectory) -> Trajectory:
         if not t.rescore:
             return t
-        found = await policy.logprobs(t.token_ids().tolist(), temperature)
+        logprobs = await policy.logprobs(t.token_ids().tolist(), temperature)
         turns, at = [], 0
         for turn in t.turns:
             at += len(turn.prompt_ids)
             end = at + len(turn.response_ids)
-            turns.append(replace(turn, logprobs=tuple(found[at:end])))
+            turns.append(replace(turn, logprobs=tuple(logprobs[at:end])))
             at = end
         return replace(t, turns=turns)
 
-    return [replace(group, trajectories=await together(*[one(t) for t in group.trajectories])) for group in groups]
+    return [replace(group, trajectories=await together(*[rescored(t) for t in group.trajectories])) for group in groups]

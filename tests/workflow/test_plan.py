@@ -128,7 +128,7 @@ def cell(directory, *arguments):
 
 
 @pytest.mark.parametrize("name", ["nano/alfworld/nano/r3l@alpha=5,retries=2/3", "webshop/nano/grpo/1"])
-def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_panel(folder, name):
+def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(folder, name):
     """The second has a model that is not its environment's own, and the tier of configs/workflow.yaml."""
     *_, env, model, method, seed = name.split("/")
     line, _ = cell(folder, name)
