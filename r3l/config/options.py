@@ -84,7 +84,8 @@ def _values(field: FieldInfo) -> str:
         for name, sign in LIMITS.items()
         if hasattr(limit, name)
     ]
-    return " ".join([" | ".join(dict.fromkeys(_choices(field.annotation))), *limits])
+    first, *others = dict.fromkeys(_choices(field.annotation))  # limits are of numbers, which stand first
+    return " | ".join([f"{first} {' and '.join(limits)}".strip(), *others])
 
 
 def _choices(annotation: Any) -> Iterator[str]:
