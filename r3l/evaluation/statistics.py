@@ -47,7 +47,7 @@ def t_interval(values_S: ArrayLike, level: float = LEVEL) -> Interval:
     mean = float(values.mean())
     if count == 1:
         return Interval(mean, None, None, 1, "n/a (1 seed)")
-    half = float(stats.t.ppf((1 + level) / 2, count - 1) * stats.sem(values))
+    half = float(stats.t.ppf((1 + level) / 2, count - 1) * values.std(ddof=1) / np.sqrt(count))
     return Interval(mean, mean - half, mean + half, count, f"t, {count} seeds")
 
 
