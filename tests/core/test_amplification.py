@@ -33,8 +33,8 @@ def test_golden_advantages(rewards, released, paper):
     rewards_G = np.asarray(rewards, dtype=float)
     for rule, all_equal, expected in (("released_code", "as_rule", released), ("paper", "zero", paper)):
         settings = AmplificationSettings(amplify_rule=rule, amplify_all_equal=all_equal)
-        found = amplify(centred(rewards_G), rewards_G, settings)
-        np.testing.assert_allclose(found, expected, atol=1e-12)
+        advantages_G = amplify(centred(rewards_G), rewards_G, settings)
+        np.testing.assert_allclose(advantages_G, expected, atol=1e-12)
 
 
 def test_the_paper_read_to_the_letter_pushes_a_group_that_has_solved_its_task():
@@ -55,8 +55,8 @@ def test_released_grpo_amplification_weakens_a_lone_success():
     """z = 2.475 becomes 1.0 (audit A-12)."""
     rewards_G = np.asarray(ONE_OF_EIGHT)
     settings = AmplificationSettings(amplify_rule="released_code", amplify_all_equal="as_rule")
-    found = amplify(standardised(rewards_G), rewards_G, settings)
-    np.testing.assert_allclose(found, [1.0] + [-0.353552] * 7, atol=1e-5)
+    advantages_G = amplify(standardised(rewards_G), rewards_G, settings)
+    np.testing.assert_allclose(advantages_G, [1.0] + [-0.353552] * 7, atol=1e-5)
 
 
 def test_log_average_exp_baseline_by_hand():

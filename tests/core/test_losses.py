@@ -50,8 +50,8 @@ def test_sequence_ratio_by_hand():
 def test_shaping_by_hand():
     """-A p / (p + 0.1): p = 0.1 gives 1/2, p = 0.9 gives 0.9."""
     logp = torch.log(torch.tensor([[0.1, 0.9]]))
-    found = losses.shaped_probability(logp, torch.tensor([2.0]), 0.1)
-    assert found.tolist()[0] == pytest.approx([-1.0, -1.8])
+    loss_B_T = losses.shaped_probability(logp, torch.tensor([2.0]), 0.1)
+    assert loss_B_T.tolist()[0] == pytest.approx([-1.0, -1.8])
 
 
 def test_a_clipped_weight_keeps_its_gradient():
@@ -171,5 +171,5 @@ def test_trainer_and_sampler_agree_on_log_probabilities(nano, temperature):
     ids = torch.tensor([[*done.prompt_ids, *done.response_ids]])
     mask = torch.tensor([[0.0] * len(done.prompt_ids) + [1.0] * len(done.response_ids)])
     with torch.no_grad():
-        found = token_logprobs(model, ids, mask, temperature)[0, len(done.prompt_ids) :]
-    assert found.tolist() == pytest.approx(list(done.logprobs), abs=1e-4)
+        trained = token_logprobs(model, ids, mask, temperature)[0, len(done.prompt_ids) :]
+    assert trained.tolist() == pytest.approx(list(done.logprobs), abs=1e-4)

@@ -19,7 +19,7 @@ CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``
 
 @pytest.fixture
 def failed():
-    """An rollout context and an episode whose needless first turns do not matter: the impossible ``fly`` at turn 2
+    """A rollout context and an episode whose needless first turns do not matter: the impossible ``fly`` at turn 2
     ended it."""
     pool = EnvironmentPool(find_environment("alfworld"), 0)
     a = rollout_context(Scripted([say("look"), say("look"), say("fly")]), pool)
@@ -53,8 +53,8 @@ def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade
     a, episode = failed
     assert a.dialogue.critique(episode.transcript()).cause == CAUSE
     assert grade_reflection(a, episode, reflection(pivot, cause)) == 2
-    found = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
-    assert found == (1, exact, near)
+    counts = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
+    assert counts == (1, exact, near)
     assert {key: n for key, n in a.counters.items() if key.startswith("reflection_quality/")} == {
         f"reflection_quality/{grade}": 1
     }
@@ -73,12 +73,12 @@ def test_retries_count_by_where_they_started():
     a = rollout_context(Scripted([]), None)
     for pivot, success in ((4, True), (5, False), (6, True), (6, True), (3, False), (7, True)):
         count_retry(a, pivot, 5, success)
-    found = rates(a.counters)
-    assert found["retry_success_right_pivot"] == pytest.approx(3 / 4)  # 4, 5, 6, 6
-    assert found["retry_success_wrong_pivot"] == pytest.approx(1 / 2)  # 3, 7
+    shares = rates(a.counters)
+    assert shares["retry_success_right_pivot"] == pytest.approx(3 / 4)  # 4, 5, 6, 6
+    assert shares["retry_success_wrong_pivot"] == pytest.approx(1 / 2)  # 3, 7
 
 
 def test_runs_that_were_not_graded_have_no_rates():
-    found = rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
-    assert found["pivot_oracle_agreement"] == pytest.approx(1 / 3)
-    assert found["pivot_oracle_near"] is None and found["reflection_accurate"] is None
+    shares = rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
+    assert shares["pivot_oracle_agreement"] == pytest.approx(1 / 3)
+    assert shares["pivot_oracle_near"] is None and shares["reflection_accurate"] is None

@@ -54,15 +54,15 @@ def test_pivotal_credit_on_base_and_retry(turns, data):
 
 def masks(pivot, **options):
     """Trained turns of a base, a distilled and a guided retry of five turns."""
-    found = {}
+    turns_of = {}
     for kind in ("base", "distilled", "guided_retry"):
         trajectory = make_trajectory(5, kind=kind)
         assign_pivotal_credit(trajectory, pivot, CreditSettings(**options))
-        found[kind] = trained_turns(trajectory)
-    return found
+        turns_of[kind] = trained_turns(trajectory)
+    return turns_of
 
 
-def test_credit_switches():
+def test_credit_options():
     every, suffix = [0, 1, 2, 3, 4], [2, 3, 4]
     assert masks(2) == {"base": suffix, "distilled": suffix, "guided_retry": suffix}
     assert masks(2, credit=()) == {"base": every, "distilled": every, "guided_retry": every}
