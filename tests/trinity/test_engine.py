@@ -31,9 +31,9 @@ def run_of(*overrides):
     return resolve("nano", "alfworld", "r3l@engine=trinity", 0, overrides=list(overrides))
 
 
-def test_the_engine_is_part_of_a_run_only_where_it_is_not_local():
+def test_the_engine_is_part_of_a_run_and_of_its_place_where_it_is_not_the_tiers():
     local, trinity = resolve("nano", "alfworld", "r3l", 0), run_of()
-    assert local.engine == "local" and "engine" not in local.model_dump(exclude_defaults=True)
+    assert (local.engine, local.cell) == ("local", "nano/alfworld/nano/r3l")
     assert trinity.engine == "trinity" and trinity.fingerprint() != local.fingerprint()
     assert trinity.cell == "nano/alfworld/nano/r3l@engine=trinity"
 
