@@ -52,8 +52,9 @@ table1: setup
 	$(BIN)/snakemake --cores $(CORES) results/table1.csv results/figures/{learning_curves,table1}.png
 	@$(BIN)/r3l table table1
 
+# A process a core; each computes with one thread, as the two share the cores.
 test: setup
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 Metrics = dict[str, float]
 
 
-def of_groups(groups: Sequence[Group], explored: Sequence[Trajectory], dropped: int = 0) -> Metrics:
+def of_groups(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
     """Means over base rollouts (what all methods have in common), and what the groups are like.
 
-    ``explored``: all that was played in the step (``RolloutContext.trajectories``): the groups of a method need not
+    ``played``: all that was played in the step (``RolloutContext.trajectories``): the groups of a method need not
     hold every base rollout (Critique-GRPO's refinement takes the place of one). ``dropped``: tasks whose groups were
     refused.
     """
-    base = [t for t in explored if t.kind is TrajectoryKind.BASE]
+    base = [t for t in played if t.kind is TrajectoryKind.BASE]
     tasks = [
         g
         for g in groups

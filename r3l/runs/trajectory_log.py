@@ -8,7 +8,7 @@
         turns: prompt, prompt_tokens, response, finish_reason, action, error
 
 A turn's ``response`` is a list of [text, tokens, trained]: runs of sampled tokens that all carry gradient or all do
-not; ``trainable`` is [first, end) of the turns with credit. What was explored but is not learnt from stands in a last
+not; ``trainable`` is [first, end) of the turns with credit. What was played but is not learnt from stands in a last
 group with the objective ``none``. Nothing here draws, trains or counts.
 """
 
@@ -34,18 +34,16 @@ def logged_steps(steps: int) -> set[int]:
     return {1, (steps + 1) // 2, steps}
 
 
-def lines(
-    method: Method, tasks: Sequence[Sequence[Group]], explored: Sequence[Trajectory], decode: Decode
-) -> list[Line]:
+def lines(method: Method, tasks: Sequence[Sequence[Group]], played: Sequence[Trajectory], decode: Decode) -> list[Line]:
     """The lines of a step: its first task, and the next two that teach (an advantage that is not zero, or imitation).
 
-    ``tasks``: the groups of each task of the batch; ``explored``: everything that was sampled for them
+    ``tasks``: the groups of each task of the batch; ``played``: everything that was sampled for them
     (``RolloutContext.trajectories``); ``decode``: token ids to text.
     """
     advantages = [[_advantages(method, group) for group in groups] for groups in tasks]
     further = [k for k in range(FIRST, len(tasks)) if _teaches(tasks[k], advantages[k])][:TAUGHT]
     logged = [*range(min(FIRST, len(tasks))), *further]
-    return [_line(tasks[k], advantages[k], explored, decode, "first" if k < FIRST else "taught") for k in logged]
+    return [_line(tasks[k], advantages[k], played, decode, "first" if k < FIRST else "taught") for k in logged]
 
 
 def _teaches(groups: Sequence[Group], advantages: Sequence[Sequence[float | None]]) -> bool:
@@ -64,13 +62,13 @@ def _advantages(method: Method, group: Group) -> list[float | None]:
 def _line(
     groups: Sequence[Group],
     advantages: Sequence[Sequence[float | None]],
-    explored: Sequence[Trajectory],
+    played: Sequence[Trajectory],
     decode: Decode,
     selected_as: str,
 ) -> Line:
     task = groups[0].task
     grouped = {id(t) for group in groups for t in group.trajectories}
-    rest = [t for t in explored if t.task.id == task.id and id(t) not in grouped]
+    rest = [t for t in played if t.task.id == task.id and id(t) not in grouped]
 
     logged = [_group(group, values, decode) for group, values in zip(groups, advantages, strict=True)]
     if rest:

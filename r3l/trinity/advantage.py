@@ -17,11 +17,11 @@ from r3l.core.errors import ConfigError
 from r3l.core.files import append_jsonl
 from r3l.core.render import load_tokenizer
 from r3l.runs import step_metrics, trajectory_log
-from r3l.trinity.experience import Explored, training_batch, unpack
+from r3l.trinity.experience import CollectedTask, training_batch, unpack
 
 
 class MethodAdvantage(AdvantageFn, ExperienceOperator):
-    """Runs in Trinity's experience pipeline, on everything that one step explored.
+    """Runs in Trinity's experience pipeline, on everything that one step collected.
 
     ``experiences``: how many the trainer reads for a step; ``folder``: where trajectories are kept for readers.
     """
@@ -40,17 +40,17 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
         """The experiences of a step to those that train, and the step's metrics as the local engine counts them."""
         tasks = unpack(exps)
-        kept = [explored for explored in tasks if self.method.keep(explored.groups)]
-        groups = [group for explored in kept for group in explored.groups]
-        played = [trajectory for explored in tasks for trajectory in explored.trajectories]
+        kept = [collected for collected in tasks if self.method.keep(collected.groups)]
+        groups = [group for collected in kept for group in collected.groups]
+        played = [trajectory for collected in tasks for trajectory in collected.trajectories]
         rows = rows_of(self.method, groups, self.run.samples)
         trainable = self._weighed(trainable_rows(self.method, rows))
         step = int(exps[0].eid.batch)
         if step in trajectory_log.logged_steps(self.run.train.steps):
             self._log_trajectories(step, kept)
         counters: Counter[str] = Counter({"sampling_rounds": 1})
-        for explored in tasks:
-            counters.update(explored.counters)
+        for collected in tasks:
+            counters.update(collected.counters)
         metrics = {
             "step": step,
             **step_metrics.of_groups(groups, played, len(tasks) - len(kept)),
@@ -70,11 +70,11 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
             )
         return [row for part in microbatches(rows, 0, self.method.loss_agg) for row in part]
 
-    def _log_trajectories(self, step: int, kept: Sequence[Explored]) -> None:
+    def _log_trajectories(self, step: int, kept: Sequence[CollectedTask]) -> None:
         if self._decode is None:
             self._decode = load_tokenizer(locate(self.run.model)).decode
-        groups = [explored.groups for explored in kept]
-        played = [trajectory for explored in kept for trajectory in explored.trajectories]
+        groups = [collected.groups for collected in kept]
+        played = [trajectory for collected in kept for trajectory in collected.trajectories]
         for line in trajectory_log.lines(self.method, groups, played, self._decode):
             append_jsonl(self.file, {"step": step, "method": self.run.method, **line})
 

@@ -32,7 +32,7 @@ FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
 
 
 @dataclass(frozen=True)
-class Explored:
+class CollectedTask:
     """What exploring one task left. ``position``: the task's place in its step."""
 
     task: Task
@@ -42,15 +42,15 @@ class Explored:
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
-def pack(found: Explored) -> list[Experience]:
+def pack(collected: CollectedTask) -> list[Experience]:
     """One experience a trajectory. A task that left none has one without tokens."""
-    members = {id(t): t for t in [*found.trajectories, *(t for g in found.groups for t in g.trajectories)]}
+    members = {id(t): t for t in [*collected.trajectories, *(t for g in collected.groups for t in g.trajectories)]}
     index = {key: number for number, key in enumerate(members)}
-    packed = [_experience(t, found.position, number) for number, t in enumerate(members.values())]
+    packed = [_experience(t, collected.position, number) for number, t in enumerate(members.values())]
     packed[0].info[INFO]["task"] = {
-        **asdict(found.task),
-        "explored": len(found.trajectories),
-        "counters": dict(found.counters),
+        **asdict(collected.task),
+        "played": len(collected.trajectories),
+        "counters": dict(collected.counters),
         "groups": [
             {
                 "members": [index[id(t)] for t in group.trajectories],
@@ -59,28 +59,28 @@ def pack(found: Explored) -> list[Experience]:
                 "baseline": group.baseline,
                 "weight": group.weight,
             }
-            for group in found.groups
+            for group in collected.groups
         ],
     }
     return packed
 
 
-def unpack(experiences: Iterable[Experience]) -> list[Explored]:
+def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
     """What each task of a step left, in the order of the tasks."""
     ordered = sorted(experiences, key=lambda e: (e.info[INFO]["position"], e.info[INFO]["index"]))
     return [_unpacked(list(of_task)) for _, of_task in groupby(ordered, key=lambda e: e.info[INFO]["position"])]
 
 
-def _unpacked(experiences: Sequence[Experience]) -> Explored:
+def _unpacked(experiences: Sequence[Experience]) -> CollectedTask:
     head = dict(experiences[0].info[INFO]["task"])
-    explored, counters, groups = head.pop("explored"), head.pop("counters"), head.pop("groups")
+    played, counters, groups = head.pop("played"), head.pop("counters"), head.pop("groups")
     task = Task(**head)
     members = [_trajectory(experience, task) for experience in experiences]
-    return Explored(
+    return CollectedTask(
         task,
         experiences[0].info[INFO]["position"],
         [_group(task, members, **group) for group in groups],
-        members[:explored],
+        members[:played],
         counters,
     )
 

@@ -27,7 +27,7 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind
 from r3l.runs.context import rollout_context
 from r3l.trinity.config import TASK_KEY
-from r3l.trinity.experience import Explored, pack
+from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
 
 WAIT = 0.05  # seconds between two looks for new weights; our choice
@@ -80,7 +80,7 @@ class MethodWorkflow(Workflow):
         if self.task.is_eval:
             ctx = self._context(setting, ("evaluation",), setting.run.evaluation.temperature)
             played = await play_group(ctx, task, self.repeat_times, self.first)
-            return pack(Explored(task, position, [], played))
+            return pack(CollectedTask(task, position, [], played))
         step = int(self.task.batch_id)
         version = await fresh_weights(self.model, synchronised(step, setting.run.train.sync_interval))
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
@@ -89,8 +89,8 @@ class MethodWorkflow(Workflow):
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
         groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
-        explored = sorted(ctx.trajectories, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
-        return pack(Explored(task, position, groups, explored, ctx.counters))
+        trajectories = sorted(ctx.trajectories, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
+        return pack(CollectedTask(task, position, groups, trajectories, ctx.counters))
 
     def _context(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
         run = setting.run

@@ -1,35 +1,35 @@
 """A new method is one file and one config, outside the package, and gets a row."""
 
 import json
-import os
-import subprocess
-import sys
+
+from program import run
 
 from r3l.core.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
 
 
-def test_a_method_from_outside_gets_a_row(tmp_path):
+def test_a_method_from_outside_gets_a_row(tmp_path, monkeypatch, capsys):
     assert sum(bool(line) for line in (EXAMPLES / "shortest.py").read_text().splitlines()) <= 30
-    environment = os.environ | {"R3L_METHODS": str(EXAMPLES), "PYTHONPATH": str(ROOT)}
+    monkeypatch.setenv("R3L_METHODS", str(EXAMPLES))
+    monkeypatch.chdir(tmp_path)
 
     def r3l(*arguments):
-        command = [sys.executable, "-m", "r3l.cli", *map(str, arguments), "--json"]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)
+        code, out, err = run(monkeypatch, capsys, *arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
 
     overrides = ["train.tasks_per_step=2", "train.steps=1"]
     options = [part for override in overrides for part in ("--set", override)]
-    r3l("train", "--method", "shortest", *options)
-    r3l("evaluate", "results/nano/alfworld/nano/shortest/seed0")
-    rows = r3l("table", "table1", "--rows", "zero_shot,shortest", "--seeds-planned", 1)["rows"]
+    r3l("train", "--env", "math", "--method", "shortest", *options)
+    r3l("evaluate", "results/nano/math/nano_math/shortest/seed0")
+    rows = r3l("table", "mathematics", "--rows", "zero_shot,shortest", "--seeds-planned", 1)["rows"]
     (row,) = [row for row in rows if (row["method"], row["group"]) == ("shortest", "all")]
     assert (row["label"], row["episodes"], row["rollouts"]) == ("Shortest success", 200, 8)
     assert row["seeds_done"] == 1 and row["mean"] is not None
     missing = [row for row in rows if row["method"] == "zero_shot"]
     assert {(row["seeds_done"], row["verdict"], row["mean"]) for row in missing} == {(0, "incomplete", None)}
     assert "shortest" in {row["method"] for row in r3l("methods")["methods"]}
-    options = ("--offline", "--stored", "results", "--env", "alfworld", "--seeds", 0, "--against", "grpo")
+    options = ("--offline", "--stored", "results", "--env", "math", "--seeds", 0, "--against", "grpo")
     (compared,) = r3l("compare", "shortest", *options)["rows"]
     assert (compared["against"], compared["verdict"]) == ("grpo", "incomplete (0 common seeds)")

@@ -5,9 +5,8 @@ import itertools
 import random
 
 import pytest
-from r3l.config.kinds import EnvConfig
 
-from r3l.config import environment_of, names, resolve
+from r3l.config import EnvConfig, environment_of, names, resolve
 from r3l.config.files import load
 from r3l.core.barrier import Barrier
 from r3l.core.policy import Phase

@@ -23,16 +23,17 @@ from r3l.runs.preemption import Preempted
 from r3l.runs.run_dir import locked
 
 SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=1", "threads=1"]
+SHORT = [*SMALL, "method_settings.group_size=4", "env_settings.max_turns=8"]  # episodes of at most 8 turns
 
 
 def small(method="r3l", steps=3, **settings):
-    overrides = [*SMALL, f"train.steps={steps}", "method_settings.group_size=4"]
+    overrides = [*SHORT, f"train.steps={steps}"]
     return resolve("nano", "alfworld", method, 0, overrides=overrides)
 
 
 def command(run_dir, method, steps):
     options = ["--method", method, "--steps", str(steps), "--run-dir", str(run_dir)]
-    for override in [*SMALL, "method_settings.group_size=4"]:
+    for override in SHORT:
         options += ["--set", override]
     return [sys.executable, "-m", "r3l.cli", "train", "--tier", "nano", "--env", "alfworld", *options]
 
@@ -145,24 +146,31 @@ def test_a_directory_in_use_or_unwritable_is_refused(tmp_path):
         train(small(), tmp_path / "file")
 
 
-def test_evaluation_covers_the_panel_and_repeats_exactly(finished):
-    run_dir, _ = finished
-    first = evaluate_run(run_dir)
-    episodes = (run_dir / "episodes.jsonl").read_bytes()
+def test_evaluation_covers_the_task_set_and_repeats_exactly(tmp_path):
+    """On templated mathematics, whose 200 episodes are short."""
+    train(resolve("nano", "math", "grpo", 0, overrides=[*SMALL, "train.steps=1"]), tmp_path)
+    first = evaluate_run(tmp_path)
+    episodes = (tmp_path / "episodes.jsonl").read_bytes()
     assert first["episodes"] == len(episodes.splitlines()) == first["task_set"]["tasks"] == 200
     assert first["groups"]["easy"]["episodes"] == first["groups"]["hard"]["episodes"] == 100
     assert sum(first["stops"].values()) == 200
-    assert evaluate_run(run_dir) == first
-    assert (run_dir / "episodes.jsonl").read_bytes() == episodes
+    assert evaluate_run(tmp_path) == first
+    assert (tmp_path / "episodes.jsonl").read_bytes() == episodes
+
+
+def test_another_task_set_is_evaluated_by_name(finished):
+    run_dir, _ = finished
+    evaluation = evaluate_run(run_dir, task_set="one/train")
+    assert (evaluation["episodes"], evaluation["task_set"]["name"]) == (1, "one/train")
 
 
 def test_a_lagging_sampler_survives_a_resume(tmp_path):
     """S = 2: step 2 samples with the weights before step 1, so old and new log-probs differ there; bytes repeat."""
     overrides = [*SMALL, "train.sync_interval=2", "train.save_every=1", "method_settings.group_size=4"]
-    overrides += ["train.tasks_per_step=6", "train.lr=1e-2"]  # enough groups that vary, and a policy that moves
+    overrides += ["train.tasks_per_step=4", "train.lr=1e-2"]  # enough groups that vary, and a policy that moves
 
     def run(steps):
-        return resolve("nano", "alfworld", "grpo", 0, overrides=[*overrides, f"train.steps={steps}"])
+        return resolve("nano", "math", "grpo", 0, overrides=[*overrides, f"train.steps={steps}"])
 
     train(run(4), tmp_path / "whole")
     halves = tmp_path / "halves"

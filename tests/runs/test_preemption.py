@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,12 +76,10 @@ def test_without_a_stop_signal_nothing_changes(loop):
 def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     """Eight batches of 25; stopped after the first, then damaged as a kill in the middle of a line would."""
     quiet, stopped = tmp_path / "quiet", tmp_path / "stopped"
-    r3l = [sys.executable, "-m", "r3l.cli"]
-    run = ["--env", "math", "--method", "zero_shot", "--set", "evaluation.batch=25"]
-    for run_dir in (quiet, stopped):
-        subprocess.run([*r3l, "train", *run, "--run-dir", str(run_dir)], check=True, capture_output=True)
-    subprocess.run([*r3l, "evaluate", str(quiet)], check=True, capture_output=True)
-    command = [*r3l, "evaluate", str(stopped)]
+    train(resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.batch=25"]), quiet)
+    shutil.copytree(quiet, stopped)
+    evaluate_run(quiet)
+    command = [sys.executable, "-m", "r3l.cli", "evaluate", str(stopped)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while not read_jsonl(stopped / PLAYED) and process.poll() is None:
         time.sleep(0.02)
@@ -92,7 +91,7 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8
     with (stopped / PLAYED).open("ab") as file:
         file.write(b'{"evaluated": {"ch')
-    subprocess.run(command, check=True, capture_output=True)
+    evaluate_run(stopped)
     assert {path.name for path in stopped.iterdir()} == {path.name for path in quiet.iterdir()}
     for name in ("evaluation.json", "episodes.jsonl"):
         assert (stopped / name).read_bytes() == (quiet / name).read_bytes()

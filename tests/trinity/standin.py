@@ -49,8 +49,8 @@ def report(step):
 def main():
     newest = JOB / "latest_checkpointed_iteration.txt"
     step = int(newest.read_text()) if newest.is_file() else 0
-    explored = JOB / "explorer_meta.json"
-    assert (json.loads(explored.read_text())["latest_iteration"] if explored.is_file() else 0) == step
+    explorer = JOB / "explorer_meta.json"
+    assert (json.loads(explorer.read_text())["latest_iteration"] if explorer.is_file() else 0) == step
     JOB.mkdir(parents=True, exist_ok=True)
     print("begins at", step, "of", TRAINER["total_steps"], "on", CONFIG["cluster"], flush=True)
     while step < TRAINER["total_steps"]:

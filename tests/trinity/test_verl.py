@@ -72,7 +72,7 @@ def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
     assert "--num-gpus=8" in (run_dir / "trinity/ray.log").read_text()
     assert "--node-ip-address=127.0.0.1" in (run_dir / "trinity/ray.log").read_text()
 
-    evaluation = evaluate_run(run_dir, task_set="nano/test")
+    evaluation = evaluate_run(run_dir, task_set="one/train")
     assert evaluation["checkpoint"] == {"step": 5, "sha256": result["checkpoint_sha256"]}
     assert evaluation["episodes"] == len(read_jsonl(run_dir / "episodes.jsonl")) > 0
 

@@ -11,6 +11,7 @@ import zipfile
 
 import pytest
 import yaml
+from program import run
 
 from r3l.core.errors import ConfigError
 from r3l.core.paths import ROOT
@@ -121,21 +122,17 @@ def test_every_figure_is_a_target(folder):
     assert jobs(text)["train"] == 3 * len(needed)
 
 
-def cell(directory, *arguments):
-    command = [sys.executable, "-m", "r3l.cli", "cell", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=True)
-    return done.stdout, done.stderr
-
-
 @pytest.mark.parametrize("name", ["nano/alfworld/nano/r3l@alpha=5,retries=2/3", "webshop/nano/grpo/1"])
-def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(folder, name):
+def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(folder, name, monkeypatch, capfd):
     """The second has a model that is not its environment's own, and the tier of configs/workflow.yaml."""
     *_, env, model, method, seed = name.split("/")
-    line, _ = cell(folder, name)
+    monkeypatch.chdir(folder)
+    _, line, _ = run(monkeypatch, capfd, "cell", name)
     target = f"results/nano/{env}/{model}/{method}/seed{seed}/evaluation.json"
     assert line.startswith("snakemake ") and target in shlex.split(line)
     assert ("model=nano" in shlex.split(line)) == (env == "webshop")
-    _, text = cell(folder, name, "--run", "--", "--dry-run", "--quiet", "rules")
+    _, *printed = run(monkeypatch, capfd, "cell", name, "--run", "--", "--dry-run", "--quiet", "rules")
+    text = "".join(printed)
     assert jobs(text) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
 
 
@@ -159,17 +156,22 @@ def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("changes", "message"),
     [
-        ("seedz=[1]", "did you mean 'seeds'?"),
-        ("seeds=[]", "seeds"),
-        ("seeds=[1,1]", "names something twice"),
-        ("methods=[grp0]", "no method 'grp0'"),
+        ({"seedz": [1]}, r"did you mean 'seeds'\?"),
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [1, 1]}, "names something twice"),
+        ({"methods": ["grp0"]}, "no method 'grp0'"),
     ],
 )
-def test_bad_configuration_stops_before_any_job(folder, option, message):
-    code, text = snakemake(folder, "--config", option)
-    assert code != 0 and message in text and "Traceback" not in text
+def test_bad_configuration_is_an_error_of_ours(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        Jobs(content(**changes), {})
+
+
+def test_bad_configuration_stops_before_any_job(folder):
+    code, text = snakemake(folder, "--config", "seeds=[1,1]")
+    assert code != 0 and "names something twice" in text and "Traceback" not in text
 
 
 def test_a_placeholder_in_a_profile_stops_before_any_job(folder):

@@ -23,7 +23,7 @@ from r3l.core.errors import ConfigError
 from r3l.local.session import open_session
 from r3l.local.trainer import token_logprobs
 from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE, algorithm_name
-from r3l.trinity.experience import Explored, pack, unpack
+from r3l.trinity.experience import CollectedTask, pack, unpack
 from r3l.trinity.sizes import experiences_per_step
 
 METHODS = [name for name in names("methods") if build_method(resolve("nano", "alfworld", name, 0)).trains]
@@ -36,7 +36,7 @@ def run_of(method):
 
 
 @pytest.fixture(scope="module", params=METHODS)
-def explored(request):
+def collected(request):
     """(run, model, what exploring two tasks on the real engine with the real start model left)."""
     run = run_of(request.param)
     method = build_method(run)
@@ -46,7 +46,7 @@ def explored(request):
         for position, task in enumerate(tasks[name] for name in TASKS):
             ctx = session.rollout_context((0, "train", 1), 0.7)
             groups = session.wait(ctx.gather(method.explore(task, ctx)))[0]
-            found.append(Explored(task, position, groups, ctx.trajectories, dict(ctx.counters)))
+            found.append(CollectedTask(task, position, groups, ctx.trajectories, dict(ctx.counters)))
         return run, session.model, found
 
 
@@ -63,8 +63,8 @@ def through_the_pipeline(run, found):
     return asyncio.run(ensure_v1_operator(adapter).process(arrived))
 
 
-def test_what_was_explored_comes_back_as_it_was(explored):
-    _, _, found = explored
+def test_what_was_collected_comes_back_as_it_was(collected):
+    _, _, found = collected
     packed = [e for f in found for e in pack(f)]
     arrived = Experience.deserialize_many(Experience.serialize_many(packed))
     again = unpack(arrived)
@@ -87,8 +87,8 @@ def test_what_was_explored_comes_back_as_it_was(explored):
     assert all(len(runs) == 1 for runs in group_by(of_one_task, "run").values())  # Trinity's ids tell members apart
 
 
-def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(explored):
-    run, _, found = explored
+def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(collected):
+    run, _, found = collected
     method = build_method(run)
     kept = [f for f in found if method.keep(f.groups)]
     rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
@@ -141,9 +141,9 @@ def loss_fn(run, backend):
     return POLICY_LOSS_FN.get(name)(backend=backend, run=run.model_dump(mode="json"))
 
 
-def test_the_tinker_trainer_sees_the_same_loss_and_gradient(explored):
+def test_the_tinker_trainer_sees_the_same_loss_and_gradient(collected):
     """One row a call, as Trinity's tinker trainer does; its flag adds the losses up (r3l.trinity.config)."""
-    run, model, found = explored
+    run, model, found = collected
     expected, gradients = local_loss(run, model, found)
     assert sum(gradients.values()) > 0  # these tasks teach something
     trained, _ = through_the_pipeline(run, found)
@@ -162,11 +162,11 @@ def test_the_tinker_trainer_sees_the_same_loss_and_gradient(explored):
         assert seen[key] == pytest.approx(size, abs=1e-5)
 
 
-def test_verls_batch_gives_the_same_loss(explored):
+def test_verls_batch_gives_the_same_loss(collected):
     """Padded rows as verl's trainer gets them; two ranks average gradients, which ``replicas`` makes up for."""
     from trinity.trainer.verl.utils import to_data_proto
 
-    run, model, found = explored
+    run, model, found = collected
     expected, _ = local_loss(run, model, found)
     trained, _ = through_the_pipeline(run, found)
     data = to_data_proto(trained, 0, model, logging.getLogger()).batch
