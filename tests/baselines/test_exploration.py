@@ -174,13 +174,13 @@ def test_random_pivots_are_addressed_and_uniform():
     from r3l.retry import choose_pivot
 
     a = rollout_context(Scripted([]), None)
-    found = []
+    pivots = []
     for member in range(400):
         base = make_trajectory(4)
         base.member = member
-        found.append(choose_pivot("random", 0, None, base, a))
-        assert found[-1] == choose_pivot("random", 3, 2, base, a)
-    assert set(found) == {0, 1, 2, 3} and max(abs(found.count(k) - 100) for k in range(4)) < 45  # 5 sd
+        pivots.append(choose_pivot("random", 0, None, base, a))
+        assert pivots[-1] == choose_pivot("random", 3, 2, base, a)
+    assert set(pivots) == {0, 1, 2, 3} and max(abs(pivots.count(k) - 100) for k in range(4)) < 45  # 5 sd
 
 
 def test_retries_per_base_keep_the_budget():
@@ -280,8 +280,8 @@ def test_rltf_golden_advantages():
     np.testing.assert_allclose(paper.advantages(second), [1 / 3, -2 / 3, 1 / 3])
     np.testing.assert_allclose(paper.advantages(distilled), [0.075, -0.025, 0.075])
     released = RLTF({"learn": "sd", "first_turn_baseline": False})
-    found = released.advantages(released.groups(TASK, rltf_pairs())[2])
-    np.testing.assert_allclose(found, [1 / 30, -2 / 30, 1 / 30])
+    advantages = released.advantages(released.groups(TASK, rltf_pairs())[2])
+    np.testing.assert_allclose(advantages, [1 / 30, -2 / 30, 1 / 30])
 
 
 def test_rltf_sft_keeps_only_second_attempts_that_were_right():
@@ -371,8 +371,8 @@ PRESETS = [  # method@profile, script, groups (objective, kinds), advantages (No
 
 @pytest.mark.parametrize(("name", "script", "groups", "advantages"), PRESETS)
 def test_presets_give_the_golden_samples_and_advantages(name, script, groups, advantages):
-    method, found, _ = explore(name, script)
-    assert [(g.objective, [t.kind for t in g.trajectories]) for g in found] == groups
-    for group, expected in zip(found, advantages, strict=True):
+    method, explored, _ = explore(name, script)
+    assert [(g.objective, [t.kind for t in g.trajectories]) for g in explored] == groups
+    for group, expected in zip(explored, advantages, strict=True):
         if expected is not None:
             np.testing.assert_allclose(method.advantages(group), expected, atol=2e-6)

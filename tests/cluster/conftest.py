@@ -79,10 +79,10 @@ def slurm(tmp_path_factory):
         for command in (munged, ["slurmctld", "-D"], ["slurmd", "-D"]):
             daemons.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
             time.sleep(1)
-        found = Slurm(environment)
-        _wait_for_node(found, folder)
-        yield found
-        found("scancel", f"--user={os.getuid()}")
+        cluster = Slurm(environment)
+        _wait_for_node(cluster, folder)
+        yield cluster
+        cluster("scancel", f"--user={os.getuid()}")
     finally:
         for daemon in reversed(daemons):
             daemon.terminate()

@@ -21,7 +21,7 @@ class Resources(dict):
 def sbatch_line(job, gres, workdir="/run", log="/run/log", extra=""):
     """What snakemake-executor-plugin-slurm would submit for ``job``, without the command that it wraps."""
     plugin = pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs pip install '.[slurm]'")
-    found = SimpleNamespace(resources=Resources(snakemake_resources(job, gres)), threads=job.cpus)
+    snakemake_job = SimpleNamespace(resources=Resources(snakemake_resources(job, gres)), threads=job.cpus)
     given = {"run_uuid": "r3l", "slurm_logfile": log, "comment_str": "c", "workdir": workdir}
     given |= {"account": "", "partition": extra}
-    return plugin.get_submit_command(found, given) + plugin.set_gres_string(found)
+    return plugin.get_submit_command(snakemake_job, given) + plugin.set_gres_string(snakemake_job)

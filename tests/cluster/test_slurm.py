@@ -38,9 +38,9 @@ def until(condition, seconds=400):
 def profile(tmp_path):
     """The profile as a user completes it: here there is no accounting, and the partition is called main."""
     text = (ROOT / "profiles" / "slurm" / "config.yaml").read_text()
-    kept = [line for line in text.splitlines(keepends=True) if "slurm_account:" not in line]
+    lines = [line for line in text.splitlines(keepends=True) if "slurm_account:" not in line]
     (tmp_path / "profile").mkdir()
-    (tmp_path / "profile" / "config.yaml").write_text("".join(kept).replace("YOUR_PARTITION", "main"))
+    (tmp_path / "profile" / "config.yaml").write_text("".join(lines).replace("YOUR_PARTITION", "main"))
     return tmp_path / "profile"
 
 
@@ -94,5 +94,5 @@ def test_both_ways_of_asking_for_gpus_get_them(slurm, tmp_path, gres, wanted):
     line = sbatch_line(request, gres, workdir=tmp_path, log=tmp_path / "log", extra="-p main")
     job = slurm("sh", "-c", f"{line} --wrap 'echo $CUDA_VISIBLE_DEVICES; sleep 1'").strip()
     assert wanted in slurm("scontrol", "show", "job", job)
-    until(lambda: (job, "COMPLETED") in [found[:2] for found in slurm.jobs()])
+    until(lambda: (job, "COMPLETED") in [row[:2] for row in slurm.jobs()])
     assert (tmp_path / "log").read_text() == "0,1\n"

@@ -115,9 +115,9 @@ def test_every_value_names_its_source(kind):
     for name in names(kind):
         content = yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text())
         sources = content.pop("sources")
-        found = set(leaves(content)) - naming
-        assert {leaf for leaf in found if not sourced(leaf, sources)} == set(), name
-        assert all(any(f"{leaf}.".startswith(f"{key}.") for leaf in found) for key in sources), name
+        settings = set(leaves(content)) - naming
+        assert {leaf for leaf in settings if not sourced(leaf, sources)} == set(), name
+        assert all(any(f"{leaf}.".startswith(f"{key}.") for leaf in settings) for key in sources), name
 
 
 @pytest.mark.parametrize("method", names("methods"))

@@ -13,10 +13,10 @@ ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step
 
 @pytest.fixture(params=["rows.jsonl", "rows.jsonl.gz"])
 def path(request, tmp_path):
-    found = tmp_path / request.param
+    file = tmp_path / request.param
     for row in ROWS:
-        append_jsonl(found, row)
-    return found
+        append_jsonl(file, row)
+    return file
 
 
 def test_lines_are_read_back_and_rewriting_gives_the_appended_bytes(path):

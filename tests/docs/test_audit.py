@@ -49,8 +49,8 @@ def test_every_cited_id_is_defined():
 
 
 def test_no_id_is_defined_twice():
-    found = _HEADING.findall(prose(AUDIT))
-    assert len(found) == len(set(found))
+    ids = _HEADING.findall(prose(AUDIT))
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)

@@ -30,8 +30,8 @@ def commands(page: Path) -> Iterator[str]:
     lines = [line for block in blocks(page) for line in block.replace("\\\n", " ").splitlines()]
     cells = [cell for line in lines for cell in re.split(r"\s{2,}(?=r3l |#)", line)]
     for code in [*cells, *inline_code(page)]:
-        if (found := _COMMAND.search(code)) and not code.startswith("#"):
-            yield re.split(r"\s{2,}", _END.split(found[1])[0])[0]
+        if (match := _COMMAND.search(code)) and not code.startswith("#"):
+            yield re.split(r"\s{2,}", _END.split(match[1])[0])[0]
 
 
 def words(command: str) -> list[str]:

@@ -37,7 +37,7 @@ def exists(path: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_paths_exist(page):
     code = [*blocks(page), *inline_code(page)]
-    paths = {part for text in code for found in _PATH.findall(text) for part in expand(found)}
+    paths = {part for text in code for match in _PATH.findall(text) for part in expand(match)}
     assert [path for path in sorted(paths) if not _PLACEHOLDER.search(path) and not exists(path)] == []
 
 
