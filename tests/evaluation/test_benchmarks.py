@@ -58,9 +58,9 @@ def lines(out):
 
 @pytest.mark.parametrize(("batch", "threads"), [(1, 1), (2, 1), (1, 3), (2, 2)])
 def test_scores_by_hand(tmp_path, batch, threads):
-    found = evaluate_sets(Sums(), Adder(batch, threads), ["a", "b"], tmp_path, seed=7)
+    result = evaluate_sets(Sums(), Adder(batch, threads), ["a", "b"], tmp_path, seed=7)
     for name in ("a", "b"):
-        score = found["sets"][name]
+        score = result["sets"][name]
         assert (score["items"], score["attempts"], score["truncated"]) == (5, 1, 0.4)
         assert score["tokens"] == pytest.approx((3 * 3 + 2 * 5) / 5)
         assert score["constant_answer_baseline"] == {
@@ -75,15 +75,15 @@ def test_scores_by_hand(tmp_path, batch, threads):
         assert (rest["dropped"], rest["items"]) == ([f"{name}/2"], 4) and rest["rules"]["exact"]["accuracy"] == 0.5
     rows = lines(tmp_path)
     assert sorted(row["id"] for row in rows) == sorted(f"{name}/{k}" for name in "ab" for k in range(5))
-    assert json.loads((tmp_path / "evaluation.json").read_text()) == found
-    assert next(scores_table(found).cells())[3].text == "0.600"
+    assert json.loads((tmp_path / "evaluation.json").read_text()) == result
+    assert next(scores_table(result).cells())[3].text == "0.600"
 
 
 def test_feedback_goes_on_with_the_same_dialog(tmp_path):
     model = Adder(batch=5)
-    found = evaluate_sets(Sums(retries=1), model, ["a"], tmp_path, seed=7)
-    assert found["sets"]["a"]["rules"]["exact"]["accuracy"] == 1.0
-    assert found["sets"]["a"]["attempts"] == 7 / 5
+    result = evaluate_sets(Sums(retries=1), model, ["a"], tmp_path, seed=7)
+    assert result["sets"]["a"]["rules"]["exact"]["accuracy"] == 1.0
+    assert result["sets"]["a"]["attempts"] == 7 / 5
     assert [(text, address[3]) for text, address in model.asked] == [
         *((f"{k}+1", 0) for k in range(5)),
         ("1+1", 1),
@@ -109,9 +109,9 @@ def test_a_stopped_evaluation_goes_on(tmp_path):
 def test_more_items_and_sets_join_what_is_there(tmp_path):
     evaluate_sets(Sums(), Adder(), ["a"], tmp_path, seed=7, limit=2)
     model = Adder()
-    found = evaluate_sets(Sums(), model, ["a", "b"], tmp_path, seed=7, limit=3)
+    result = evaluate_sets(Sums(), model, ["a", "b"], tmp_path, seed=7, limit=3)
     assert [text for text, _ in model.asked] == ["2+1", "0+1", "1+1", "2+1"]
-    assert [found["sets"][name]["items"] for name in "ab"] == [3, 3]
+    assert [result["sets"][name]["items"] for name in "ab"] == [3, 3]
 
 
 def test_a_folder_is_of_one_model_under_one_set_of_settings(tmp_path):

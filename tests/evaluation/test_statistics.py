@@ -29,44 +29,44 @@ def rng():
 
 def test_t_interval_of_three_seeds():
     # mean 0.4, deviations -0.1 0 0.1: sd 0.1, standard error 0.1 / sqrt 3
-    found = s.t_interval([0.3, 0.4, 0.5])
+    interval = s.t_interval([0.3, 0.4, 0.5])
     half = T_975_2 * 0.1 / math.sqrt(3)
-    assert found.mean == pytest.approx(0.4)
-    assert found.low == pytest.approx(0.4 - half, abs=1e-6)
-    assert found.high == pytest.approx(0.4 + half, abs=1e-6)
-    assert found.kind == "t, 3 seeds"
+    assert interval.mean == pytest.approx(0.4)
+    assert interval.low == pytest.approx(0.4 - half, abs=1e-6)
+    assert interval.high == pytest.approx(0.4 + half, abs=1e-6)
+    assert interval.kind == "t, 3 seeds"
 
 
 def test_wilson_interval_by_hand():
     """3 of 10: centre (p + z^2/2n) / (1 + z^2/n), half width z sqrt(p(1-p)/n + z^2/4n^2) / (1 + z^2/n)."""
-    found = s.wilson_interval([1, 1, 1] + [0] * 7)
+    interval = s.wilson_interval([1, 1, 1] + [0] * 7)
     z = 1.959964
     centre, scale = 0.3 + z * z / 20, 1 + z * z / 10
     half = z * math.sqrt(0.3 * 0.7 / 10 + z * z / 400)
-    assert (found.low, found.high) == pytest.approx(((centre - half) / scale, (centre + half) / scale), abs=1e-6)
+    assert (interval.low, interval.high) == pytest.approx(((centre - half) / scale, (centre + half) / scale), abs=1e-6)
     assert s.wilson_interval([0, 0]).low == 0 and s.wilson_interval([1, 1]).high == 1
 
 
 def test_one_seed_has_no_interval():
-    found = s.t_interval([0.25])
-    assert (found.mean, found.low, found.high, found.kind) == (0.25, None, None, "n/a (1 seed)")
-    assert not found.excludes_zero()
+    interval = s.t_interval([0.25])
+    assert (interval.mean, interval.low, interval.high, interval.kind) == (0.25, None, None, "n/a (1 seed)")
+    assert not interval.excludes_zero()
 
 
 def test_equal_seeds_have_a_point_interval():
-    found = s.t_interval([0.5, 0.5])
-    assert (found.low, found.high) == (0.5, 0.5)
+    interval = s.t_interval([0.5, 0.5])
+    assert (interval.low, interval.high) == (0.5, 0.5)
 
 
 def test_paired_difference_is_by_task_and_seed():
     ours = [[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 0]]
     theirs = [[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]]
     # seed means of the differences: 1/4, 2/4, 2/4; mean 5/12, sd = sqrt(1/48)
-    found = s.paired_difference(ours, theirs)
+    difference = s.paired_difference(ours, theirs)
     half = T_975_2 * math.sqrt(1 / 48) / math.sqrt(3)
-    assert found.mean == pytest.approx(5 / 12)
-    assert found.low == pytest.approx(5 / 12 - half, abs=1e-6)
-    assert found.excludes_zero() == (half < 5 / 12)
+    assert difference.mean == pytest.approx(5 / 12)
+    assert difference.low == pytest.approx(5 / 12 - half, abs=1e-6)
+    assert difference.excludes_zero() == (half < 5 / 12)
 
 
 def test_paired_scores_must_match():
@@ -112,18 +112,18 @@ def test_an_order_needs_two_methods_that_both_have(ours, theirs):
 
 def test_rank_correlation_is_of_means_with_a_bootstrap_over_seeds():
     # means 0.2, 0.5, 0.8 in the paper's order; seeds of the first two overlap: a resample may swap them (tau 1/3)
-    found = s.rank_correlation([[0.0, 0.4], [0.3, 0.7], [0.8, 0.8]], [1, 2, 3], rng())
-    assert (found.mean, found.high, found.seeds) == (1.0, 1.0, 2)
+    correlation = s.rank_correlation([[0.0, 0.4], [0.3, 0.7], [0.8, 0.8]], [1, 2, 3], rng())
+    assert (correlation.mean, correlation.high, correlation.seeds) == (1.0, 1.0, 2)
     # swapped only if the first draws 0.4 twice and the second 0.3 twice: 1 of 16, more than 2.5 %
-    assert found.low == pytest.approx(1 / 3)
-    assert found.kind == "bootstrap, 2 seeds, too few to cover what it claims"
-    assert found == s.rank_correlation([[0.0, 0.4], [0.3, 0.7], [0.8, 0.8]], [1, 2, 3], rng())
+    assert correlation.low == pytest.approx(1 / 3)
+    assert correlation.kind == "bootstrap, 2 seeds, too few to cover what it claims"
+    assert correlation == s.rank_correlation([[0.0, 0.4], [0.3, 0.7], [0.8, 0.8]], [1, 2, 3], rng())
 
 
 def test_rank_correlation_without_seeds_to_resample_has_no_interval():
-    found = s.rank_correlation([[0.1, 0.2], [0.3]], [1, 2], rng())
-    assert (found.mean, found.low, found.high) == (1.0, None, None)
-    assert found.kind == "n/a (1 of 2 methods have 1 seed)"
+    correlation = s.rank_correlation([[0.1, 0.2], [0.3]], [1, 2], rng())
+    assert (correlation.mean, correlation.low, correlation.high) == (1.0, None, None)
+    assert correlation.kind == "n/a (1 of 2 methods have 1 seed)"
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=7))
@@ -167,14 +167,14 @@ def test_t_intervals_cover_what_they_claim(seeds):
 
     truth = rates(draws.normal(0, 0.4, 50_000))[0].mean()
     measured = rates(draws.normal(0, 0.4, (8000, seeds)))[1]
-    found = [s.t_interval(values) for values in measured]
-    assert np.mean([one.low <= truth <= one.high for one in found]) == pytest.approx(0.95, abs=0.01)
+    intervals = [s.t_interval(values) for values in measured]
+    assert np.mean([one.low <= truth <= one.high for one in intervals]) == pytest.approx(0.95, abs=0.01)
 
 
 def test_performance_profile_by_hand():
     # above 0, 0.3, 0.4, 0.7: of the first environment's two seeds 1, 1/2, 1/2, 0; of the second's one seed 1, 1, 0, 0
-    found = s.performance_profile([[0.2, 0.6], [0.4]], [0, 0.3, 0.4, 0.7])
-    assert found.tolist() == [1, 0.75, 0.25, 0]
+    profile = s.performance_profile([[0.2, 0.6], [0.4]], [0, 0.3, 0.4, 0.7])
+    assert profile.tolist() == [1, 0.75, 0.25, 0]
 
 
 def test_profile_band_of_two_seeds_by_hand():

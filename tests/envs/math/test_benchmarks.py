@@ -127,11 +127,11 @@ def test_evaluate_on_a_server_end_to_end(monkeypatch, capsys, tmp_path, golds):
         assert code == 0 and len(seen) == 6 and all(request["temperature"] == 0 for request in seen)
         again, _, _ = run(monkeypatch, capsys, *arguments, "--server", url)
         assert again == 0 and len(seen) == 6  # nothing is asked twice
-    found = json.loads(text)
-    score = found["sets"]["gsm8k"]
+    result = json.loads(text)
+    score = result["sets"]["gsm8k"]
     assert score["rules"]["strict"]["accuracy"] == 3 / 6 and score["rules"]["flexible"]["accuracy"] == 4 / 6
     assert score["rules"]["strict"]["parse_failures"] == 3 / 6 and score["truncated"] == 2 / 6
-    assert found["settings"] == {
+    assert result["settings"] == {
         "model": "tiny/model",
         "protocol": "standard",
         "prompt": "boxed",
@@ -140,7 +140,7 @@ def test_evaluate_on_a_server_end_to_end(monkeypatch, capsys, tmp_path, golds):
         "max_tokens": 4096,
     }
     out = tmp_path / "results" / "evaluations" / "math" / "tiny--model" / "standard-boxed" / "seed0"
-    assert json.loads((out / "evaluation.json").read_text()) == found
+    assert json.loads((out / "evaluation.json").read_text()) == result
     assert len((out / "items.jsonl").read_text().splitlines()) == 6
 
 

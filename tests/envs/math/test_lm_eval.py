@@ -23,8 +23,8 @@ def test_the_same_items_prompts_and_grades():
         assert [doc["sha256"] for doc in docs] == [q.sha256 for q in questions]
         for k, (doc, item) in enumerate(zip(docs[:24], questions, strict=False)):
             assert task.doc_to_text(doc) == benchmark.opening(item)[0].content
-            said = item.gold if k % 3 else questions[k + 1].gold
-            response = f"It is {said}" if k % 4 == 0 else f"So \\boxed{{{said}}}."
+            answer = item.gold if k % 3 else questions[k + 1].gold
+            response = f"It is {answer}" if k % 4 == 0 else f"So \\boxed{{{answer}}}."
             ours = benchmark.grade(item, [Reply(response, "end", None)]).grades
             theirs = task.process_results(doc, [response])
             assert theirs == {rule: float(grade.correct) for rule, grade in ours.items()}

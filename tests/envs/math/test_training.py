@@ -8,13 +8,13 @@ def explored(method, tasks=6, **changes):
     overrides = ["workers=0", *(f"{key}={value}" for key, value in changes.items())]
     run = resolve("nano", "math", method, 0, overrides=overrides)
     with open_session(run, run.model) as session:
-        chosen = session.package.tasks("nano/train")[:tasks]
+        train_tasks = session.package.tasks("nano/train")[:tasks]
         ctx = session.rollout_context(("test",), run.sampling.temperature)
 
         async def everything():
-            return await ctx.gather(*[build_method(run).explore(task, ctx) for task in chosen])
+            return await ctx.gather(*[build_method(run).explore(task, ctx) for task in train_tasks])
 
-        groups = [group for found in session.wait(everything()) for group in found]
+        groups = [group for task_groups in session.wait(everything()) for group in task_groups]
     return groups, ctx.counters
 
 

@@ -185,8 +185,8 @@ def _action(before, line, here):
         return "click[next >]" if before["page"] == "search_results" else "click[< prev]"
     if before["page"] == "item_sub_page":
         return "click[< prev]"
-    chosen = [value for name, value in content["options"].items() if dict(here.options).get(name) != value]
-    return f"click[{chosen[0]}]" if chosen else f"click[{content['asin']}]"
+    values = [value for name, value in content["options"].items() if dict(here.options).get(name) != value]
+    return f"click[{values[0]}]" if values else f"click[{content['asin']}]"
 
 
 def test_every_pivot_of_random_episodes_replays_identically(task, shop):

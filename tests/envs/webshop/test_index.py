@@ -51,7 +51,7 @@ def test_terms_are_lucenes():
 
 def test_the_order_is_lucenes(tmp_path):
     index = written(LUCENE["documents"], tmp_path)
-    assert sum(len(found) == 50 for _, found in LUCENE["queries"]) == 29  # long lists, not only easy ones
+    assert sum(len(hits) == 50 for _, hits in LUCENE["queries"]) == 29  # long lists, not only easy ones
     for query, expected in LUCENE["queries"]:
         assert index.search(query, 50) == expected, query
 
