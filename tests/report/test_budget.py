@@ -20,11 +20,11 @@ def test_budget_by_hand(tmp_path):
         more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/base_turns": 20, "trained/sft": 10}
         content["budget"] = spent | (more | {"tokens/trained": 40} if method == "r3l" else {})
         result.write_text(json.dumps(content))
-    found = budget.budget_rows(records.load(find_runs(tmp_path)))
-    rows = {row["method"]: row for row in found}
+    budget_rows = budget.budget_rows(records.load(find_runs(tmp_path)))
+    rows = {row["method"]: row for row in budget_rows}
     assert (rows["grpo"]["relative_generated"], rows["r3l"]["relative_generated"]) == (1.0, 1.5)
     assert rows["r3l"]["retry_success"] == 0.25 and rows["r3l"]["pivot_turn"] == 2.0
     assert rows["r3l"]["pivot_position"] == pytest.approx(0.4) and rows["r3l"]["imitated"] == 0.25
     assert rows["grpo"]["retry_success"] is None and rows["grpo"]["reflection_tokens"] == 0
-    cells = {row["method"].text: row for row in budget.table(found).sections[0].rows}["R3L"]
+    cells = {row["method"].text: row for row in budget.table(budget_rows).sections[0].rows}["R3L"]
     assert (cells["reflect"].text, cells["x"].text, cells["imitated"].text) == ("50", "1.5", "0.25")

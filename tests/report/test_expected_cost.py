@@ -9,14 +9,14 @@ from r3l.workflow import plan
 
 
 def cost(env, method, model="qwen2.5-1.5b", steps=100):
-    (found,) = expected_cost.costs([resolve("paper", env, method, 0, model, [f"train.steps={steps}"])])
-    return found
+    (estimate,) = expected_cost.costs([resolve("paper", env, method, 0, model, [f"train.steps={steps}"])])
+    return estimate
 
 
 def test_a_published_cell_is_its_seconds_on_16_gpus():
-    found = cost("alfworld", "grpo")
-    assert found.seconds == pytest.approx(406.2 + 87.6) and found.basis == ""
-    assert found.gpu_hours == pytest.approx(493.8 * 100 * 16 / 3600)
+    estimate = cost("alfworld", "grpo")
+    assert estimate.seconds == pytest.approx(406.2 + 87.6) and estimate.basis == ""
+    assert estimate.gpu_hours == pytest.approx(493.8 * 100 * 16 / 3600)
     assert cost("dapo", "r3l", "qwen3-4b").seconds == pytest.approx(773.5 + 225.8)
 
 
@@ -39,8 +39,8 @@ def test_a_published_cell_is_its_seconds_on_16_gpus():
     ],
 )
 def test_what_is_estimated_says_from_what(env, method, model, seconds, basis):
-    found = cost(env, method, model)
-    assert (found.seconds, found.basis) == (pytest.approx(seconds), basis)
+    estimate = cost(env, method, model)
+    assert (estimate.seconds, estimate.basis) == (pytest.approx(seconds), basis)
 
 
 def test_a_method_that_trains_nothing_costs_no_training():
@@ -49,12 +49,12 @@ def test_a_method_that_trains_nothing_costs_no_training():
 
 def test_a_grid_is_the_sum_of_its_runs():
     config = plan.load(plan.workflow_content("paper") | {"envs": ["alfworld"], "model": "qwen2.5-1.5b", "grid": "core"})
-    found = expected_cost.costs(plan.runs(config, plan.tables()["table1"]).values())
-    assert len(found) == 9  # zero-shot, GRPO, R3L; three seeds
+    costs = expected_cost.costs(plan.runs(config, plan.tables()["table1"]).values())
+    assert len(costs) == 9  # zero-shot, GRPO, R3L; three seeds
     by_hand = 3 * 740 * 16 / 3600 * (493.8 + 476.2)
-    assert sum(one.gpu_hours for one in found) == pytest.approx(by_hand)
-    assert expected_cost.summary(found, 3).startswith(f"9 runs (3 seeds a cell): {by_hand:,.0f} H20-hours")
-    rows = expected_cost.cost_rows(found, 3)
+    assert sum(one.gpu_hours for one in costs) == pytest.approx(by_hand)
+    assert expected_cost.summary(costs, 3).startswith(f"9 runs (3 seeds a cell): {by_hand:,.0f} H20-hours")
+    rows = expected_cost.cost_rows(costs, 3)
     assert [row["method"] for row in rows] == ["zero_shot", "grpo", "r3l"]
     assert rows[1]["gpu_hours_all_seeds"] == pytest.approx(3 * rows[1]["gpu_hours"])
 

@@ -53,7 +53,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def made(three_seeds, tmp_path):
+def report_path(three_seeds, tmp_path):
     """A report of nine runs, one with trajectories and a hostile manifest, and one figure."""
     explored.write(three_seeds / RUN, steps=3)
     manifest = {
@@ -68,40 +68,40 @@ def made(three_seeds, tmp_path):
     }
     (three_seeds / RUN / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / "curves.png").write_bytes(PIXEL)
-    found = records.load(find_runs(three_seeds))
-    return report.write(found, [tmp_path / "curves.png"], 3, tmp_path / "report.html")
+    runs = records.load(find_runs(three_seeds))
+    return report.write(runs, [tmp_path / "curves.png"], 3, tmp_path / "report.html")
 
 
-def test_it_is_one_file_that_asks_for_nothing(made):
-    page = Page(made)
+def test_it_is_one_file_that_asks_for_nothing(report_path):
+    page = Page(report_path)
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
-    text = made.read_text(encoding="utf-8")
+    text = report_path.read_text(encoding="utf-8")
     assert "@import" not in text and "url(" not in text and "fetch(" not in text
     assert "data:image/png;base64,iVBORw0KGgo=" in page.addresses
 
 
-def test_what_runs_say_stays_text(made):
+def test_what_runs_say_stays_text(report_path):
     """The hostile hint, suggestion and option neither end a script nor open an element."""
-    page = Page(made)
+    page = Page(report_path)
     assert [attributes.get("data-id") for attributes, _ in page.scripts] == [RUN, None]  # one run, and our own script
     data = unpack(page.scripts[0][1])
     guided = data["tasks"][0]["members"][0][2]
     assert guided["turns"][1]["prompt"] == explored.HOSTILE
     assert page.tags.count("img") == 1  # the figure
-    assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in made.read_text(encoding="utf-8")
+    assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in report_path.read_text(encoding="utf-8")
 
 
 def test_tables_hold_the_scores_worked_out_by_hand(three_seeds):
     """R3L on easy tasks: 2/4, 3/4, 4/4; mean 0.75, t(2) = 4.303 at 95 %, s = 0.25: 4.303 * 0.25 / sqrt(3) = 0.621."""
-    found = records.load(find_runs(three_seeds))
-    (rows,) = report.score_tables(found, 3)
+    runs = records.load(find_runs(three_seeds))
+    (rows,) = report.score_tables(runs, 3)
     table = html_tables.scores(rows)
     by_name = {(row[1].text, row[2].title): dict(zip(table.names, row, strict=True)) for row in table.cells()}
     easy = by_name["easy", "r3l"]
     assert easy["success"].text == "0.750 ± 0.621" and easy["success"].value == 0.75
     assert easy["minus zero_shot"].text.startswith("+0.500 ±") and easy["seeds"].text == "3/3"
     assert "paper" not in table.names  # nothing of this tier is comparable
-    (facts,) = [report.about(found, [None] * 9, rows)]
+    (facts,) = [report.about(runs, [None] * 9, rows)]
     assert facts["comparable"] == 0 and facts["not_comparable"] == [
         "nano tier: neither the paper's models nor its games"
     ]
@@ -124,15 +124,15 @@ def test_endings_and_reflections_are_counted_once(tmp_path):
     assert list(test.cells()) == list(training.cells()) == []  # nothing counted, nothing shown
 
 
-def test_options_in_force_name_what_differs_from_paper(made):
-    text = made.read_text(encoding="utf-8")
+def test_options_in_force_name_what_differs_from_paper(report_path):
+    text = report_path.read_text(encoding="utf-8")
     assert "released_code" in text and "alpha: 5.0" in text
 
 
 def test_the_same_runs_give_the_same_bytes(three_seeds, tmp_path):
-    found = records.load(find_runs(three_seeds))
-    first = report.write(found, [], 3, tmp_path / "a.html").read_bytes()
-    assert report.write(found, [], 3, tmp_path / "b.html").read_bytes() == first
+    runs = records.load(find_runs(three_seeds))
+    first = report.write(runs, [], 3, tmp_path / "a.html").read_bytes()
+    assert report.write(runs, [], 3, tmp_path / "b.html").read_bytes() == first
     assert b"trajectories.jsonl.gz); runs before this version have none" in first
 
 
@@ -163,12 +163,12 @@ def test_a_packed_attempt_reads_from_base_to_trained_retry(tmp_path):
 
 
 def test_errors_name_the_file_and_the_fix(three_seeds, tmp_path):
-    found = records.load(find_runs(three_seeds))
+    runs = records.load(find_runs(three_seeds))
     with pytest.raises(DataError, match=r"none\.png cannot be read .*r3l figure"):
-        report.write(found, [tmp_path / "none.png"], 3, tmp_path / "report.html")
+        report.write(runs, [tmp_path / "none.png"], 3, tmp_path / "report.html")
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirectoryError, match="--out"):
-        report.write(found, [], 3, tmp_path / "file" / "report.html")
+        report.write(runs, [], 3, tmp_path / "file" / "report.html")
 
 
 def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
@@ -181,8 +181,8 @@ def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
 
 def test_the_stored_runs_fit_into_five_megabytes(tmp_path):
     stored = ROOT / "results" / "stored"
-    found = records.load(find_runs(stored))
-    out = report.write(found, sorted(stored.glob("*.png")), 3, tmp_path / "report.html")
+    runs = records.load(find_runs(stored))
+    out = report.write(runs, sorted(stored.glob("*.png")), 3, tmp_path / "report.html")
     assert out.stat().st_size < 5_000_000
     page = Page(out)
     assert page.tags.count("img") == len(list(stored.glob("*.png")))

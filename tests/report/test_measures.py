@@ -31,10 +31,10 @@ def a_run(root, seed, budget, method="r3l", tasks=4, **place):
 
 
 def rows(root, names, methods=("r3l",), planned=2, reference=NONE):
-    found = records.load(find_runs(root))
+    runs = records.load(find_runs(root))
     return {
         (row["method"], row["measure"]): row
-        for row in measures.measure_rows(found, methods, names, planned, "T", reference)
+        for row in measures.measure_rows(runs, methods, names, planned, "T", reference)
     }
 
 
@@ -51,9 +51,9 @@ def test_cost_is_per_training_task_and_per_step(tmp_path):
     budget = {"env_steps": 800, "tokens/trained": 4000, "sampling_rounds": 10}  # ten rounds of four tasks
     a_run(tmp_path, 0, budget)
     names = ["turns_per_task", "trained_tokens_per_task", "rollout_seconds", "train_seconds"]
-    found = rows(tmp_path, names)
-    assert [found["r3l", name]["mean"] for name in names] == [20.0, 100.0, 5.5, 2.0]
-    assert [found["r3l", name]["unit"] for name in names] == ["turns", "tokens", "s", "s"]
+    by_measure = rows(tmp_path, names)
+    assert [by_measure["r3l", name]["mean"] for name in names] == [20.0, 100.0, 5.5, 2.0]
+    assert [by_measure["r3l", name]["unit"] for name in names] == ["turns", "tokens", "s", "s"]
 
 
 def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
@@ -65,20 +65,20 @@ def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
     result = json.loads((path.parent / "result.json").read_text())
     budget = {"rollouts": 120, "retry/count": 20, "retry/success": 10, "stop/success": 50}
     (path.parent / "result.json").write_text(json.dumps(result | {"budget": budget}))
-    found = rows(tmp_path, ["train_success", "train_success_last"])
-    assert found["r3l", "train_success"]["mean"] == pytest.approx(0.4)  # 40 of 100
-    assert found["r3l", "train_success_last"]["mean"] == pytest.approx(0.6)  # 30 of 50
+    by_measure = rows(tmp_path, ["train_success", "train_success_last"])
+    assert by_measure["r3l", "train_success"]["mean"] == pytest.approx(0.4)  # 40 of 100
+    assert by_measure["r3l", "train_success_last"]["mean"] == pytest.approx(0.6)  # 30 of 50
 
 
 def test_what_is_not_there_says_why(tmp_path):
     a_run(tmp_path, 0, {"retry/count": 0}, method="grpo")
     names = ["retry_improved", "diagnosis_accurate"]
-    found = rows(tmp_path, names, methods=("grpo", "r3l"))
-    assert [found["r3l", n]["seeds_done"] for n in names] == [0, 0]
-    assert found["r3l", "retry_improved"]["verdict_reason"] == "no run"
-    assert found["grpo", "retry_improved"]["verdict_reason"] == "none"
-    assert found["grpo", "diagnosis_accurate"]["verdict_reason"] == "none"
-    assert all(row["mean"] is None for row in found.values())
+    by_measure = rows(tmp_path, names, methods=("grpo", "r3l"))
+    assert [by_measure["r3l", n]["seeds_done"] for n in names] == [0, 0]
+    assert by_measure["r3l", "retry_improved"]["verdict_reason"] == "no run"
+    assert by_measure["grpo", "retry_improved"]["verdict_reason"] == "none"
+    assert by_measure["grpo", "diagnosis_accurate"]["verdict_reason"] == "none"
+    assert all(row["mean"] is None for row in by_measure.values())
 
 
 def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
@@ -91,11 +91,14 @@ def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_
     for seed, improved in enumerate((64, 65)):
         a_run(tmp_path, seed, budget | {"retry/improved": improved}, **PAPER)
     reference = published.Reference([*published.of_table("retry_improvement"), *published.of_table("pivot")])
-    found = rows(tmp_path, ["retry_improved", "pivot_oracle_agreement", "diagnosis_accurate"], reference=reference)
-    improved = found["r3l", "retry_improved"]
+    by_measure = rows(tmp_path, ["retry_improved", "pivot_oracle_agreement", "diagnosis_accurate"], reference=reference)
+    improved = by_measure["r3l", "retry_improved"]
     assert (improved["paper"], improved["paper_difference"], improved["verdict"]) == (0.647, -0.002, "within interval")
-    assert found["r3l", "pivot_oracle_agreement"]["verdict"] == "not comparable"  # published by step
-    assert found["r3l", "pivot_oracle_agreement"]["mean"] == 0.6 and found["r3l", "diagnosis_accurate"]["mean"] == 0.7
+    assert by_measure["r3l", "pivot_oracle_agreement"]["verdict"] == "not comparable"  # published by step
+    assert (
+        by_measure["r3l", "pivot_oracle_agreement"]["mean"] == 0.6
+        and by_measure["r3l", "diagnosis_accurate"]["mean"] == 0.7
+    )
 
 
 def test_an_unknown_measure_is_an_error(tmp_path):

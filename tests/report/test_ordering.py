@@ -32,8 +32,8 @@ def reference():
 
 def test_one_swapped_pair_of_four_methods(tmp_path, reference):
     # paper: GRPO .720 < RAFT .826 < OPMD .835 < R3L .928; ours swaps GRPO and RAFT: (5 - 1) / 6
-    found = runs(tmp_path, {"grpo": [4, 4], "raft": [2, 2], "opmd": [6, 6], "r3l": [8, 8]})
-    (row,) = ordering.ordering(found, reference)
+    run_records = runs(tmp_path, {"grpo": [4, 4], "raft": [2, 2], "opmd": [6, 6], "r3l": [8, 8]})
+    (row,) = ordering.ordering(run_records, reference)
     assert (row["methods"], row["tau"], row["metric"]) == (4, 0.667, "success")
     assert row["our_order"] == "R3L 0.800 > OPMD 0.600 > GRPO 0.400 > RAFT 0.200"
     assert row["paper_order"] == "R3L 0.928 > OPMD 0.835 > RAFT 0.826 > GRPO 0.720"
@@ -42,23 +42,23 @@ def test_one_swapped_pair_of_four_methods(tmp_path, reference):
 
 
 def test_one_seed_has_no_interval_and_ties_are_shown(tmp_path, reference):
-    found = runs(tmp_path, {"grpo": [5], "r3l": [5, 5]})
-    (row,) = ordering.ordering(found, reference)
+    run_records = runs(tmp_path, {"grpo": [5], "r3l": [5, 5]})
+    (row,) = ordering.ordering(run_records, reference)
     assert (row["tau"], row["low"], row["interval"]) == (0.0, None, "n/a (1 of 2 methods have 1 seed)")
     assert row["our_order"] == "GRPO = R3L 0.500" and (row["seeds_least"], row["seeds_most"]) == (1, 2)
 
 
 def test_methods_without_a_published_score_are_left_out(tmp_path, reference):
     write_run(tmp_path, "zero_shot", 0, [0, 0], [0, 0])
-    found = runs(tmp_path, {"grpo": [4], "r3l": [8]})
-    assert ordering.ordering(found, reference)[0]["methods"] == 2
+    run_records = runs(tmp_path, {"grpo": [4], "r3l": [8]})
+    assert ordering.ordering(run_records, reference)[0]["methods"] == 2
 
 
 def test_webshop_is_ordered_by_reward(tmp_path, reference):
-    found = runs(tmp_path, {"grpo": [4], "r3l": [8]}, env="webshop")
-    for record in found:
+    run_records = runs(tmp_path, {"grpo": [4], "r3l": [8]}, env="webshop")
+    for record in run_records:
         record.evaluation["groups"]["all"]["reward"] = {"grpo": 0.9, "r3l": 0.85}[record["method"]]
-    (row,) = ordering.ordering(found, reference)
+    (row,) = ordering.ordering(run_records, reference)
     assert row["metric"] == "reward" and row["our_order"] == "GRPO 0.900 > R3L 0.850" and row["tau"] == -1.0
 
 

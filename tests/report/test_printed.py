@@ -21,8 +21,8 @@ TABLES = plan.tables()
 
 
 def build(root, name="table1", methods=("zero_shot", "grpo", "r3l"), planned=3):
-    found = records.load(find_runs(root, may_be_none=True))
-    return tables.build(TABLES[name], found, methods, planned, "nano")
+    runs = records.load(find_runs(root, may_be_none=True))
+    return tables.build(TABLES[name], runs, methods, planned, "nano")
 
 
 def markdown_rows(text):
@@ -95,13 +95,13 @@ def test_tables_of_other_models_show_the_published_numbers_and_no_seeds(tmp_path
         ("zero_shot", 48, 1, "--prompt"),  # greedy: a seed changes nothing
         ("in_domain", 20, 3, ""),
     ):
-        found = build(tmp_path, name)
-        assert len(found.rows) == cells
-        assert {(r["seeds_done"], r["seeds_planned"], r["mean"], r["verdict"]) for r in found.rows} == {
+        table = build(tmp_path, name)
+        assert len(table.rows) == cells
+        assert {(r["seeds_done"], r["seeds_planned"], r["mean"], r["verdict"]) for r in table.rows} == {
             (0, planned, None, "incomplete")
         }
-        assert all(r["paper"] is not None and reason in r["verdict_reason"] for r in found.rows)
-        rows = [row for section in found.printed.sections if section.title.endswith("ours") for row in section.rows]
+        assert all(r["paper"] is not None and reason in r["verdict_reason"] for r in table.rows)
+        rows = [row for section in table.printed.sections if section.title.endswith("ours") for row in section.rows]
         assert {cell.text for row in rows for column, cell in row.items() if column != "method"} == {
             f"0/{planned} seeds"
         }
@@ -110,12 +110,12 @@ def test_tables_of_other_models_show_the_published_numbers_and_no_seeds(tmp_path
 def test_a_run_of_another_model_fills_its_cell(tmp_path):
     for seed in range(3):
         write_run(tmp_path, "grpo", seed, [1, 0], [1, seed % 2], tier="paper", model="Llama-3.2-3B-Instruct")
-    found = build(tmp_path, "llama")
-    (row,) = [row for row in found.rows if row["seeds_done"]]
+    table = build(tmp_path, "llama")
+    (row,) = [row for row in table.rows if row["seeds_done"]]
     # 2, 3, 2 of 4: mean 0.5833, half width 4.3027 * 0.1443 / sqrt(3) = 0.3586
     assert (row["env"], row["paper"], row["paper_difference"]) == ("alfworld", 0.521, 0.0623)
     assert row["verdict"] == "within interval"
-    block = found.printed.section("Llama-3.2-3B-Instruct, ours")
+    block = table.printed.section("Llama-3.2-3B-Instruct, ours")
     assert block["GRPO"]["ALFWorld"].text == "0.583 ± 0.359" and block["R3L"]["ALFWorld"].text == "0/3 seeds"
 
 

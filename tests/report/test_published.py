@@ -45,8 +45,8 @@ def test_every_number_of_the_paper_is_there(rows):
 
 def test_some_numbers_as_printed(rows):
     def value(*key):
-        (found,) = [str(r.value) for r in rows if (r.table, r.backbone, r.benchmark, r.label, r.metric) == key]
-        return found
+        (text,) = [str(r.value) for r in rows if (r.table, r.backbone, r.benchmark, r.label, r.metric) == key]
+        return text
 
     small = "Qwen2.5-1.5B-Instruct"
     assert value("table1", small, "ALFWorld", "GRPO", "success") == "0.720"
@@ -83,12 +83,12 @@ def test_summary_over_all(checked):
 
 
 def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
-    found = {
+    conflicts = {
         quantity[1:3]: sorted({str(row.value) for row in same})
         for quantity, same in checks.conflicts(rows).items()
         if quantity[0] == "Qwen2.5-1.5B-Instruct"
     }
-    assert found == {
+    assert conflicts == {
         ("ALFWorld", "GRPO"): ["0.720", "0.747", "0.780"],
         ("ScienceWorld", "R3L"): ["0.385", "0.482"],
         ("ALFWorld", "Reflect-GRPO"): ["0.812", "0.878"],
@@ -107,10 +107,10 @@ def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
 
 
 def test_a_conflict_is_shown_with_every_value_and_its_tables(rows):
-    chosen = [row for row in rows if row.table == "rebuttal_december"]
-    (row,) = checks.check(chosen, rows)
+    rebuttal = [row for row in rows if row.table == "rebuttal_december"]
+    (row,) = checks.check(rebuttal, rows)
     assert row["conflict"] == "0.720 (sync_interval, table1, table2); 0.747 (rebuttal_december); 0.780 (group_size)"
-    assert checks.check(chosen)[0]["conflict"] is None  # nothing to contradict it among itself
+    assert checks.check(rebuttal)[0]["conflict"] is None  # nothing to contradict it among itself
 
 
 def test_counts_by_hand():
@@ -216,8 +216,8 @@ def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
     )
     assert reference.label("r3l@train.sync_interval=5", "R3L (train.sync_interval=5)") == "R3L (train.sync_interval=5)"
     name = reference.label("grpo_amplified@train.sync_interval=5", "anything")
-    found = reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", name)
-    assert found and str(found.value) == "0.864"
+    score = reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", name)
+    assert score and str(score.value) == "0.864"
     assert reference.label("opmd@x=1", "OPMD (x=1)") == "OPMD, odd"
     assert reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", "nobody") is None
 

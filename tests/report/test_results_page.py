@@ -28,7 +28,7 @@ def tables(text):
 
 def measured():
     """(method, column) -> what the stored tables of scores print there for our runs."""
-    found = {}
+    values = {}
     for name in (name for name, table in plan.tables().items() if table.kind == "scores"):
         path = ROOT / "results" / "stored" / f"{name}_nano.md"
         if not path.is_file():
@@ -38,9 +38,9 @@ def measured():
             for first, method, *cells in rows:
                 ours = first.startswith(OURS) if first else ours
                 for column, cell in zip(columns[1:], cells, strict=True) if ours else ():
-                    found.setdefault((method, column), set()).add(cell)
+                    values.setdefault((method, column), set()).add(cell)
     return (
-        found
+        values
         | dict(in_long_form("table1", lambda row: row["group"]))
         | dict(in_long_form("learning", lambda row: MEASURES[row["measure"]].label))
     )

@@ -17,8 +17,8 @@ from r3l.runs.places import find_runs
 
 
 def rows_of(root, planned=3):
-    found = records.load(find_runs(root))
-    return score_rows(found, ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
+    runs = records.load(find_runs(root))
+    return score_rows(runs, ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
 
 
 def pick(rows, method, group):
@@ -27,9 +27,9 @@ def pick(rows, method, group):
 
 
 def test_order_is_group_then_method_with_zero_shot_first(three_seeds):
-    found = [(r["group"], r["method"]) for r in rows_of(three_seeds)]
+    order = [(r["group"], r["method"]) for r in rows_of(three_seeds)]
     methods = ("zero_shot", "grpo", "r3l")
-    assert found == [(group, method) for group in ("easy", "hard", "all") for method in methods]
+    assert order == [(group, method) for group in ("easy", "hard", "all") for method in methods]
 
 
 def test_mean_and_interval_over_seeds(three_seeds):

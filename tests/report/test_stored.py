@@ -35,19 +35,19 @@ def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
         tables.write(rows, budget.table(rows), tmp_path / "table.csv")
     else:
         table = plan.tables()[name]
-        chosen = [record for record in runs if record["env"] in plan.load().columns(table)]
-        methods = [m for m in table.methods if any(m == record["method"] for record in chosen)]
-        tables.build(table, chosen, methods, 5, "nano").write(tmp_path / "table.csv")
-    for found in tmp_path.iterdir():
-        assert found.read_text() == (STORED / f"{name}_nano{found.suffix}").read_text(), found.suffix
+        table_runs = [record for record in runs if record["env"] in plan.load().columns(table)]
+        methods = [m for m in table.methods if any(m == record["method"] for record in table_runs)]
+        tables.build(table, table_runs, methods, 5, "nano").write(tmp_path / "table.csv")
+    for path in tmp_path.iterdir():
+        assert path.read_text() == (STORED / f"{name}_nano{path.suffix}").read_text(), path.suffix
 
 
 def test_stored_scores_are_those_of_the_stored_episodes():
     for path in find_runs(STORED):
         episodes = read_jsonl(path.parent / "episodes.jsonl")
-        found = read_json(path)["groups"]["all"]
-        assert found["episodes"] == len(episodes) >= 140
-        assert abs(found["success"] - sum(e["success"] for e in episodes) / len(episodes)) < 1e-12
+        scores = read_json(path)["groups"]["all"]
+        assert scores["episodes"] == len(episodes) >= 140
+        assert abs(scores["success"] - sum(e["success"] for e in episodes) / len(episodes)) < 1e-12
 
 
 def test_what_training_counted_agrees_with_itself(runs):

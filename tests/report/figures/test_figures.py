@@ -43,8 +43,8 @@ RETRIED = {"retry/count": 4.0, "retry/gain": 1.0, "retry/improved": 2.0, "pivot/
 
 
 def test_files_repeat_and_keep_the_colours_of_the_methods(three_seeds, tmp_path):
-    found = records.load(find_runs(three_seeds))
-    first, second = ([p.read_bytes() for p in figures.draw("table1", found, tmp_path / name)] for name in "ab")
+    runs = records.load(find_runs(three_seeds))
+    first, second = ([p.read_bytes() for p in figures.draw("table1", runs, tmp_path / name)] for name in "ab")
     assert first == second and first[0].startswith(b"%PDF")
     picture = Image.open(tmp_path / "a" / "table1.png").convert("RGB")
     seen = {colour for _, colour in picture.getcolors(picture.width * picture.height)}
@@ -53,11 +53,11 @@ def test_files_repeat_and_keep_the_colours_of_the_methods(three_seeds, tmp_path)
 
 
 def test_one_file_can_be_named(three_seeds, tmp_path):
-    found = records.load(find_runs(three_seeds))
-    assert figures.draw("stops", found, tmp_path / "one.png") == [tmp_path / "one.png"]
+    runs = records.load(find_runs(three_seeds))
+    assert figures.draw("stops", runs, tmp_path / "one.png") == [tmp_path / "one.png"]
     (tmp_path / "taken").write_text("")
     with pytest.raises(RunDirectoryError, match="--out"):
-        figures.draw("stops", found, tmp_path / "taken")
+        figures.draw("stops", runs, tmp_path / "taken")
 
 
 def test_every_line_of_every_figure_has_the_colour_of_its_method(tmp_path):
@@ -71,8 +71,8 @@ def test_every_line_of_every_figure_has_the_colour_of_its_method(tmp_path):
     methods = {look(name).colour for name in ("grpo", "grpo@alpha=5", "r3l", "r3l@alpha=5")}
     for name in FIGURES.keys() - {"sync_interval"}:  # needs more of a manifest; drawn by the same function
         figure, _ = drawn(name, tmp_path)
-        found = {line.get_color() for ax in figure.axes for line in ax.lines} - {style.GREY}
-        assert found and found <= methods, name
+        colours = {line.get_color() for ax in figure.axes for line in ax.lines} - {style.GREY}
+        assert colours and colours <= methods, name
 
 
 def test_a_legend_shows_the_look_of_each_method(three_seeds):
@@ -259,8 +259,8 @@ def test_group_size_counts_retried_rollouts_and_needs_two_values(tmp_path):
 
 def test_settings_are_found_in_the_manifests_that_runs_leave():
     manifest = read_json(ROOT / "results/stored/nano/alfworld/nano/r3l/seed0/manifest.json")
-    found = {name: value(manifest) for name, (_, value) in SETTINGS.items()}
-    assert found == {"alpha": 3, "group_size": 8, "retries": 1, "sync_interval": 1}
+    settings = {name: value(manifest) for name, (_, value) in SETTINGS.items()}
+    assert settings == {"alpha": 3, "group_size": 8, "retries": 1, "sync_interval": 1}
 
 
 def test_scores_of_environments_with_other_groups_and_a_constant_answer(three_seeds):
@@ -282,9 +282,9 @@ def test_the_caption_says_tier_seeds_and_panels(three_seeds):
     shown = select(records.load(find_runs(three_seeds)), tables()["table1"])
     figure, _, text = FIGURES["table1"].function(shown)
     style.caption(figure, shown, text)
-    said = " ".join(figure.get_supxlabel().split())
-    assert "Tier nano (test); seeds 0, 1, 2, 7 (3 to 4 a method and environment)" in said
-    assert "test task sets alfworld nano/test (abababababab)." in said
+    caption = " ".join(figure.get_supxlabel().split())
+    assert "Tier nano (test); seeds 0, 1, 2, 7 (3 to 4 a method and environment)" in caption
+    assert "test task sets alfworld nano/test (abababababab)." in caption
 
 
 def test_own_methods_stand_after_those_of_the_table(three_seeds):

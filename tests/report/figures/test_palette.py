@@ -41,9 +41,9 @@ def test_methods_of_table_1_differ_in_line_or_clearly_in_colour(matrix):
 def test_every_configured_method_has_a_look_of_its_own():
     assert set(names("methods")) == METHODS.keys() | ABLATIONS.keys()
     looks = [look(name) for name in names("methods")]
-    assert len({found.colour for found in looks}) == len(looks)
-    assert len({found.marker for found in METHODS.values()}) == len(METHODS)
-    assert len({(found.dash, found.marker) for found in map(look, ABLATIONS)}) == len(ABLATIONS)
+    assert len({style.colour for style in looks}) == len(looks)
+    assert len({style.marker for style in METHODS.values()}) == len(METHODS)
+    assert len({(style.dash, style.marker) for style in map(look, ABLATIONS)}) == len(ABLATIONS)
 
 
 def test_an_ablation_is_a_tint_of_its_method():
@@ -51,8 +51,8 @@ def test_an_ablation_is_a_tint_of_its_method():
 
 
 def test_variants_differ_from_their_method_and_from_each_other():
-    found = [look(name) for name in ("r3l", *(m for m in plan.tables()["alpha"].methods if m != "r3l"))]
-    assert len({(seen.colour, seen.dash) for seen in found}) == len(found) == 5
+    looks = [look(name) for name in ("r3l", *(m for m in plan.tables()["alpha"].methods if m != "r3l"))]
+    assert len({(seen.colour, seen.dash) for seen in looks}) == len(looks) == 5
 
 
 def test_own_methods_keep_their_look_in_every_process():

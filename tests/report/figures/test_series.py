@@ -23,31 +23,31 @@ def flat(level, count=2, **more):
 
 
 def test_a_value_is_the_mean_of_the_last_updates():
-    found = series.curve(record({"y": 0}, {"y": 1}, {"y": 2}), series.mean_of("y"), window=2)
-    assert found.y.tolist() == [0, 0.5, 1.5] and found.x.tolist() == [1, 2, 3]
+    curve = series.curve(record({"y": 0}, {"y": 1}, {"y": 2}), series.mean_of("y"), window=2)
+    assert curve.y.tolist() == [0, 0.5, 1.5] and curve.x.tolist() == [1, 2, 3]
 
 
 def test_a_rate_weighs_updates_by_their_retries():
     rows = ({"retry/count": 4, "retry/gain": 2.0}, {"retry/count": 1, "retry/gain": 1.0}, {"retry/count": 0})
-    found = series.curve(record(*rows), series.rate_of("retry_gain"), window=2)
-    assert found.y.tolist() == [2 / 4, 3 / 5, 1 / 1]
+    curve = series.curve(record(*rows), series.rate_of("retry_gain"), window=2)
+    assert curve.y.tolist() == [2 / 4, 3 / 5, 1 / 1]
 
 
 def test_updates_without_a_value_are_left_out_and_none_at_all_is_no_curve():
     rows = ({"y": 1}, {}, {"y": 3})
-    found = series.curve(record(*rows), series.mean_of("y"), window=1)
-    assert found.updates.tolist() == [1, 3] and found.y.tolist() == [1, 3]
+    curve = series.curve(record(*rows), series.mean_of("y"), window=1)
+    assert curve.updates.tolist() == [1, 3] and curve.y.tolist() == [1, 3]
     assert series.curve(record(*rows), series.mean_of("z")) is None
     assert series.curve(record({"rollouts": 8}), series.rate_of("retry_gain")) is None
 
 
 def test_the_band_of_three_seeds_is_a_t_interval_and_two_have_none():
     curves = [series.curve(flat(level), series.mean_of("y")) for level in (0.3, 0.4, 0.5)]
-    found = series.band(curves)
+    band = series.band(curves)
     half = T_975_2 * 0.1 / math.sqrt(3)
-    assert found.mean == pytest.approx([0.4, 0.4])
-    assert found.low == pytest.approx([0.4 - half] * 2, abs=1e-6)
-    assert found.high == pytest.approx([0.4 + half] * 2, abs=1e-6)
+    assert band.mean == pytest.approx([0.4, 0.4])
+    assert band.low == pytest.approx([0.4 - half] * 2, abs=1e-6)
+    assert band.high == pytest.approx([0.4 + half] * 2, abs=1e-6)
     assert series.band(curves[:2]).low is None and series.band(curves[:2]).mean == pytest.approx([0.35, 0.35])
 
 
@@ -58,17 +58,17 @@ def test_one_seed_has_wilsons_interval_over_its_tasks():
     """
     rows = ({"y": 0.5, "groups/policy": 8}, {"y": 0.0, "groups/policy": 6, "dropped/groups": 2})
     y = series.mean_of("y")
-    found = series.band([series.curve(record(*rows), y, around=series.over_tasks(y))])
-    assert found.mean.tolist() == [0.5, 0.25]
-    assert (found.low[1], found.high[1]) == pytest.approx((0.1018, 0.4950), abs=1e-4)
+    band = series.band([series.curve(record(*rows), y, around=series.over_tasks(y))])
+    assert band.mean.tolist() == [0.5, 0.25]
+    assert (band.low[1], band.high[1]) == pytest.approx((0.1018, 0.4950), abs=1e-4)
     untold = series.curve(record({"y": 1.0}), y, around=series.over_tasks(y))
     assert untold.around_2 is None  # tasks were not counted
 
 
 def test_seeds_meet_after_equal_updates_whatever_they_spent():
     spent = [flat(level, 3, **{"tokens/generated": tokens}) for level, tokens in ((0.2, 1000), (0.4, 3000))]
-    found = series.band([series.curve(r, series.mean_of("y"), series.tokens) for r in spent])
-    assert found.x.tolist() == [2, 4, 6] and found.mean == pytest.approx([0.3] * 3)  # thousands
+    band = series.band([series.curve(r, series.mean_of("y"), series.tokens) for r in spent])
+    assert band.x.tolist() == [2, 4, 6] and band.mean == pytest.approx([0.3] * 3)  # thousands
 
 
 def test_a_mean_ends_where_the_shortest_seed_does():
