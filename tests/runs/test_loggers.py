@@ -32,26 +32,26 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
     loggers.export(run_dir, ["tensorboard"])  # again: written again, not added to
     with loggers.open_loggers(["tensorboard"], run_dir, {}) as log:
         log({"step": len(lines) + 1, "train/success": 0.5})
-    found = EventAccumulator(str(run_dir / "tensorboard")).Reload()
-    success = [(event.step, event.value) for event in found.Scalars("train/success")]
+    events = EventAccumulator(str(run_dir / "tensorboard")).Reload()
+    success = [(event.step, event.value) for event in events.Scalars("train/success")]
     expected = [(line["step"], line["train/success"]) for line in lines] + [(len(lines) + 1, 0.5)]
     assert success == [(step, pytest.approx(value)) for step, value in expected]
-    assert set(found.Tags()["scalars"]) == {key for line in lines for key in line}
+    assert set(events.Tags()["scalars"]) == {key for line in lines for key in line}
 
 
 def test_wandb_offline_keeps_every_step(run_dir):
     pytest.importorskip("wandb", reason="pip install 'r3l[loggers]'")
     loggers.export(run_dir, ["wandb"])
-    (kept,) = (run_dir / "wandb").rglob("run-*.wandb")
-    assert b"train/success" in kept.read_bytes()
+    (path,) = (run_dir / "wandb").rglob("run-*.wandb")
+    assert b"train/success" in path.read_bytes()
 
 
 def test_trackio_keeps_every_step(run_dir):
     if find_spec("trackio") is None:  # not importorskip: trackio reads its folder when it is imported
         pytest.skip("pip install 'r3l[loggers]'")
     loggers.export(run_dir, ["trackio"])
-    (kept,) = (run_dir / "trackio").rglob("*.db")
-    with sqlite3.connect(kept) as file:
+    (path,) = (run_dir / "trackio").rglob("*.db")
+    with sqlite3.connect(path) as file:
         assert file.execute("SELECT count(*), max(step) FROM metrics").fetchone() == (30, 30)
 
 

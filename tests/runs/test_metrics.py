@@ -55,8 +55,8 @@ def test_counts_are_added_up_and_means_and_times_are_not():
 
 
 def test_retries_a_base_rollout():
-    found = rates({"rollouts": 6, "retry/count": 2, "retry/gain": 1.0})
-    assert found["retry_trigger"] == 0.5 and found["retry_gain"] == 0.5 and found["masked"] is None
+    rate = rates({"rollouts": 6, "retry/count": 2, "retry/gain": 1.0})
+    assert rate["retry_trigger"] == 0.5 and rate["retry_gain"] == 0.5 and rate["masked"] is None
 
 
 def test_the_page_of_the_docs_is_what_is_declared():

@@ -55,14 +55,14 @@ def test_spans_are_those_of_the_credit_mask():
     """Three turns of one prompt token and two response tokens, credit from turn 1: tokens 4, 5, 7, 8 of nine."""
     trajectory = make_trajectory(3, first=1)
     (line,) = trajectory_log.lines(_Even(), [[Group(trajectory.task, [trajectory])]], [trajectory], words)
-    (found,) = line["groups"][0]["trajectories"]
-    assert [turn["prompt"] for turn in found["turns"]] == ["100", "101", "102"]
-    assert [turn["response"] for turn in found["turns"]] == [
+    (logged,) = line["groups"][0]["trajectories"]
+    assert [turn["prompt"] for turn in logged["turns"]] == ["100", "101", "102"]
+    assert [turn["response"] for turn in logged["turns"]] == [
         [("0 1", 2, False)],
         [("10 11", 2, True)],
         [("20 21", 2, True)],
     ]
-    mask = [part for turn in found["turns"] for part in [False, *_flat(turn["response"])]]
+    mask = [part for turn in logged["turns"] for part in [False, *_flat(turn["response"])]]
     np.testing.assert_array_equal(mask, trajectory.credit_mask().astype(bool))
     assert np.flatnonzero(mask).tolist() == [4, 5, 7, 8]
 
@@ -122,8 +122,8 @@ def test_reflections_that_cannot_be_used_say_why():
 def test_several_retries_are_told_apart():
     script = {"rollout": LOSE, "reflection": [review(1), review(0)], "retry": [*LOSE[1:], *WIN]}
     _, (line,) = explored("r3l", script, group_size=3, retries=2)
-    found = {(t["kind"], t["attempt"]): t["restart_turn"] for g in line["groups"] for t in g["trajectories"]}
-    assert found == {
+    restarts = {(t["kind"], t["attempt"]): t["restart_turn"] for g in line["groups"] for t in g["trajectories"]}
+    assert restarts == {
         ("base", 0): 0,
         ("distilled", 0): 1,
         ("distilled", 1): 0,
@@ -150,7 +150,7 @@ def test_tasks_that_teach_follow_the_first():
         Group(flat.task, [flat], Objective.SFT),
         Group(flat.task, [steep]),
     ]
-    found = trajectory_log.lines(_Even(), [[group] for group in groups], [], words)
-    assert [line["selected_as"] for line in found] == ["first", "taught", "taught"]
-    assert [line["groups"][0]["objective"] for line in found] == ["policy", "policy", "sft"]
+    lines = trajectory_log.lines(_Even(), [[group] for group in groups], [], words)
+    assert [line["selected_as"] for line in lines] == ["first", "taught", "taught"]
+    assert [line["groups"][0]["objective"] for line in lines] == ["policy", "policy", "sft"]
     assert trajectory_log.lines(_Even(), [], [], words) == []  # every task was refused

@@ -41,9 +41,9 @@ def report(step):
     explorer |= {"explorer/time/wait_explore_step": 3}
     trainer = {"actor/loss": step / 10, "actor/final_loss": 0.01, "actor/loss/policy": 0.02, "actor/clip_fraction": 0.5}
     trainer |= {"actor/grad_norm": 0.25, "actor/lr": 1e-6, "time/train_step": 1.5, "critic/score/mean": 0.0}
-    for role, found in (("explorer", explorer), ("trainer", trainer)):
+    for role, metrics in (("explorer", explorer), ("trainer", trainer)):
         with (JOB / f"monitor/steps-{role}.jsonl").open("a") as file:
-            file.write(json.dumps({"step": step, **found}) + "\n")
+            file.write(json.dumps({"step": step, **metrics}) + "\n")
 
 
 def main():

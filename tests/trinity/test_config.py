@@ -58,12 +58,12 @@ def cells(profile):
 
 
 def released(method, env, model):
-    found = RELEASED["everything"] | RELEASED["models"][model]
-    found |= RELEASED["environments"][env] | RELEASED["methods"][method]
+    values = RELEASED["everything"] | RELEASED["models"][model]
+    values |= RELEASED["environments"][env] | RELEASED["methods"][method]
     for exception in RELEASED["exceptions"]:
         if applies(exception, method, env, model):
-            found |= exception
-    return {key: value for key, value in found.items() if key not in NOT_A_VALUE}
+            values |= exception
+    return {key: value for key, value in values.items() if key not in NOT_A_VALUE}
 
 
 def applies(entry, method, env, model):
@@ -83,9 +83,9 @@ def leaves(content, prefix=""):
 
 def ours(run, config):
     """Of the generated file under the released names; keys that several parts have must agree."""
-    found = {}
+    values = {}
     for path, value in leaves(config):
-        found.setdefault(path.rpartition(".")[2], value)
+        values.setdefault(path.rpartition(".")[2], value)
     test = config["buffer"]["explorer_input"]["eval_tasksets"][0]
     train = config["buffer"]["explorer_input"]["taskset"]
     assert train["rollout_args"]["temperature"] == config["model"]["temperature"]
@@ -93,7 +93,7 @@ def ours(run, config):
     assert own == train["workflow_args"]["run"] == config["algorithm"]["advantage_fn_args"]["run"]
     settings = build_method(run).describe()
     return (
-        found
+        values
         | {key: settings.get(key) for key in ("kl", "kl_coef", "opmd_tau", "clip_low", "clip_high")}
         | {
             "n": config["algorithm"]["repeat_times"],

@@ -15,7 +15,7 @@ from r3l.trinity.config import Place, as_yaml, trinity_config
 from r3l.trinity.sizes import planned_models
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
-MODELS = [found.model for found in planned_models()]
+MODELS = [config.model for config in planned_models()]
 METHODS = [name for name in names("methods") if build_method(resolve("nano", "alfworld", name, 0)).trains]
 ENVS = ("alfworld", "webshop", "scienceworld", "dapo", "gsm8k", "math500")
 
@@ -59,9 +59,9 @@ def test_every_method_environment_and_model_is_valid(tmp_path):
                     "eval_interval": 20,
                     "runners": 32,
                 }
-    found = validated(tmp_path)
-    assert len(found) == len(ENVS) * len(MODELS) * len(METHODS)
-    assert found == expected
+    configs = validated(tmp_path)
+    assert len(configs) == len(ENVS) * len(MODELS) * len(METHODS)
+    assert configs == expected
 
 
 def test_an_unknown_key_is_an_error_there(tmp_path):
@@ -85,5 +85,5 @@ def test_our_formula_for_activations_is_trinitys():
     done = subprocess.run(
         program, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
     )
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found == [memory.activations(a, tokens) for a in models for tokens in (100, 16384)]
+    activations = json.loads(done.stdout.splitlines()[-1])
+    assert activations == [memory.activations(a, tokens) for a in models for tokens in (100, 16384)]

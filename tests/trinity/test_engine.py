@@ -105,7 +105,7 @@ def test_metrics_and_checkpoints_of_a_stopped_run_are_brought_to_one_step(tmp_pa
 
 def test_metrics_have_the_local_engines_names():
     run = run_of("train.tasks_per_step=2", "method_settings.group_size=4")  # 2 x (4 + 2 x 2) = 16 experiences a step
-    found = {
+    metrics = {
         "experience_pipeline/train/success": 0.25,
         "experience_pipeline/tokens/response": 40.0,
         "experience_pipeline/tokens/masked": 10.0,
@@ -118,7 +118,7 @@ def test_metrics_have_the_local_engines_names():
         "time/train_step": 1.5,
         "rollout/model_version": 4.0,
     }
-    assert metrics_of(7, found, Tinker(run, Path(), Path())) == {
+    assert metrics_of(7, metrics, Tinker(run, Path(), Path())) == {
         "step": 7,
         "train/success": 0.25,
         "tokens/response": 40.0,
@@ -142,12 +142,12 @@ def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkey
 def test_a_cluster_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
     """What Ray prints then, again and again, while `trinity run` waits."""
     monkeypatch.setattr(job, "GRACE", 0.0)
-    said = "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 2.0}."
-    program = f"import time; print({said!r}, flush=True); time.sleep(600)"
+    message = "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 2.0}."
+    program = f"import time; print({message!r}, flush=True); time.sleep(600)"
     with _running([sys.executable, "-c", program], tmp_path / "trinity.log", os.environ) as trinity:
         assert list(job.follow(tmp_path, tmp_path / "trinity.log", trinity))[0] == {}
         assert trinity.poll() is None  # it would have gone on
-    assert said in job.last_words(tmp_path, tmp_path / "trinity.log")
+    assert message in job.last_words(tmp_path, tmp_path / "trinity.log")
 
 
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"

@@ -28,17 +28,15 @@ def paper(table):
     ],
 )
 def test_the_runs_of_a_table(table, runs):
-    config, chosen = paper(table)
-    found = plan.runs(config, chosen)
-    assert len(found) == runs
-    assert all(path.startswith("paper/") for path in found)
+    config, table_config = paper(table)
+    planned = plan.runs(config, table_config)
+    assert len(planned) == runs
+    assert all(path.startswith("paper/") for path in planned)
 
 
 def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
-    config, chosen = paper("table1")
-    built = tables.build(
-        chosen, [], config.rows(chosen), len(config.seeds), config.tier, benches=config.benches(chosen)
-    )
+    config, table = paper("table1")
+    built = tables.build(table, [], config.rows(table), len(config.seeds), config.tier, benches=config.benches(table))
     cells = built.printed.section("Qwen2.5-1.5B-Instruct, ours")["R3L"]
     assert {cell.text for column, cell in cells.items() if column != "method"} == {"0/3 seeds"}
     assert built.printed.section("Qwen2.5-1.5B-Instruct, paper")["R3L"]["ALFWorld"].text == "0.928"
@@ -48,8 +46,8 @@ def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
 
 
 def test_measures_have_rows_for_what_is_planned_too():
-    config, chosen = paper("cost")
-    built = tables.build(chosen, [], config.rows(chosen), 3, config.tier, benches=config.benches(chosen))
+    config, table = paper("cost")
+    built = tables.build(table, [], config.rows(table), 3, config.tier, benches=config.benches(table))
     assert {row["seeds_done"] for row in built.rows} == {0}
     assert len(built.rows) == 4 * 2 * 4 * 4  # environments, models, methods, measures
 

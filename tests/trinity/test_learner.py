@@ -36,13 +36,13 @@ def talk(policy, dialogs=3, turns=3):
     """Completions of several dialogs, turn by turn, as the local policy samples them."""
 
     async def one(i):
-        conversation, found = policy.open(), []
+        conversation, completions = policy.open(), []
         for t in range(turns):
             conversation.add(Message("user", f"You arrive at desk {i + t}. On the desk {i}, you see a pen 1."))
             before = list(conversation._ids)
             completion = await conversation.respond(SAMPLING, ("x", i, t))
-            found.append(([*before, *completion.prompt_ids], completion))
-        return found
+            completions.append(([*before, *completion.prompt_ids], completion))
+        return completions
 
     async def everyone():
         return await policy.barrier.gather(*[one(i) for i in range(dialogs)])
@@ -53,8 +53,8 @@ def talk(policy, dialogs=3, turns=3):
 def test_the_same_tokens_as_the_local_policy_with_caches_and_without(learner):
     dialogs = talk(LocalPolicy(learner.trainer.model, learner.tokenizer, 1024))
     for turn in range(3):  # all dialogs together, as requests that wait share a batch; caches of the turn before
-        asked = [Sample(list(d[turn][0]), 12, 0.7, seed_of("x", i, turn)) for i, d in enumerate(dialogs)]
-        for (ids, logprobs), dialog in zip(learner.sample(asked), dialogs, strict=True):
+        samples = [Sample(list(d[turn][0]), 12, 0.7, seed_of("x", i, turn)) for i, d in enumerate(dialogs)]
+        for (ids, logprobs), dialog in zip(learner.sample(samples), dialogs, strict=True):
             expected = dialog[turn][1]
             assert tuple(ids) == expected.response_ids
             assert logprobs == pytest.approx(expected.logprobs, abs=1e-5)

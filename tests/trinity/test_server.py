@@ -57,10 +57,10 @@ def test_what_it_offers(server):
 
 def test_requests_that_wait_together_are_answered_as_if_alone(server):
     seeds = [seed_of("a", k) for k in range(6)]
-    found = {}
+    sequences = {}
 
     def ask(seed):
-        found[seed] = result(server, "asample", sampling(seed))["sequences"][0]
+        sequences[seed] = result(server, "asample", sampling(seed))["sequences"][0]
 
     threads = [threading.Thread(target=ask, args=(seed,)) for seed in seeds]
     for thread in threads:
@@ -69,8 +69,8 @@ def test_requests_that_wait_together_are_answered_as_if_alone(server):
         thread.join()
     for seed in seeds:
         ((ids, logprobs),) = server.learner.sample([Sample(PROMPT, 8, 0.7, seed)])
-        assert found[seed]["tokens"] == ids and found[seed]["logprobs"] == pytest.approx(logprobs, abs=1e-5)
-    assert len({tuple(one["tokens"]) for one in found.values()}) > 1  # seeds tell them apart
+        assert sequences[seed]["tokens"] == ids and sequences[seed]["logprobs"] == pytest.approx(logprobs, abs=1e-5)
+    assert len({tuple(one["tokens"]) for one in sequences.values()}) > 1  # seeds tell them apart
 
 
 def test_a_step_through_the_protocol(server):
@@ -80,8 +80,8 @@ def test_a_step_through_the_protocol(server):
     assert forward["shape"] == [29] and not any(forward["data"][:9]) and all(x < 0 for x in forward["data"][9:])
     base = call(server, "create_sampling_session", {"base_model": "start"})["sampling_session_id"]
     ours = call(server, "create_sampling_session", {"model_path": "tinker://run/sampler_weights/1"})
-    asked = {session: {**sampling(0, session), "prompt_logprobs": True} for session in (base, *ours.values())}
-    before = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in asked.items()}
+    bodies = {session: {**sampling(0, session), "prompt_logprobs": True} for session in (base, *ours.values())}
+    before = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in bodies.items()}
     assert before[base] == before[ours["sampling_session_id"]]
     assert before[base][10:] == pytest.approx(forward["data"][9:], abs=1e-5) and before[base][0] is None
 
@@ -89,7 +89,7 @@ def test_a_step_through_the_protocol(server):
     metrics = result(server, "optim_step", {"adam_params": {"learning_rate": 1e-2}})["metrics"]
     assert metrics["grad_norm"] > 0
     assert result(server, "save_weights_for_sampler", {"path": "x"})["path"] == "tinker://run/sampler_weights/x"
-    after = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in asked.items()}
+    after = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in bodies.items()}
     assert after[base] == before[base]  # the start model
     assert sum(after[ours["sampling_session_id"]][10:]) > sum(before[base][10:])
 

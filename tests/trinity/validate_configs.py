@@ -54,13 +54,13 @@ def derived(path):
 
 
 def main(folder):
-    found = {}
+    results = {}
     for path in sorted(Path(folder).glob("*.yaml")):
         try:
-            found[path.name] = derived(path)
+            results[path.name] = derived(path)
         except Exception as error:  # noqa: BLE001  # whatever Trinity raises is the finding
-            found[path.name] = {"error": f"{type(error).__name__}: {error}"}
-    print("FOUND " + json.dumps(found))
+            results[path.name] = {"error": f"{type(error).__name__}: {error}"}
+    print("FOUND " + json.dumps(results))
 
 
 main(sys.argv[1])

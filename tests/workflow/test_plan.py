@@ -88,10 +88,10 @@ def test_the_table_of_question_sets_is_made_of_the_evaluations_there_are(tmp_pat
     monkeypatch.chdir(tmp_path)
     planned = Jobs(plan.workflow_content(), {})
     assert planned.evaluations("zero_shot") == []
-    found = tmp_path / "results" / "evaluations" / "math" / "m" / "standard-tags" / "seed0" / "evaluation.json"
-    found.parent.mkdir(parents=True)
-    found.touch()
-    assert planned.evaluations("zero_shot") == [str(found.relative_to(tmp_path))]
+    path = tmp_path / "results" / "evaluations" / "math" / "m" / "standard-tags" / "seed0" / "evaluation.json"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert planned.evaluations("zero_shot") == [str(path.relative_to(tmp_path))]
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def content(**changes):
 
 
 def test_runs_are_cells_by_seeds():
-    found = plan.runs(plan.load(content(seeds=[0, 5], methods=["grpo"], envs=["alfworld", "webshop"])), TABLE1)
+    runs = plan.runs(plan.load(content(seeds=[0, 5], methods=["grpo"], envs=["alfworld", "webshop"])), TABLE1)
     cells = ("nano/alfworld/nano/grpo", "nano/webshop/nano_webshop/grpo")  # an environment may have its own start model
-    assert list(found) == [f"{cell}/seed{seed}" for cell in cells for seed in (0, 5)]
+    assert list(runs) == [f"{cell}/seed{seed}" for cell in cells for seed in (0, 5)]
 
 
 def test_only_meaning_changes_the_fingerprint():

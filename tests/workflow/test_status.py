@@ -43,14 +43,14 @@ def test_every_state_is_told_apart(runs, tmp_path):
         raise ZeroDivisionError
     write(tmp_path, other, a, 2, "manifest.json")
     with FileLock(held / ".lock"):
-        found = status.survey(runs, tmp_path)
-    assert [s.state for s in found] == ["done", "trained", "running", "failed", "other", "missing"]
-    assert [s.steps for s in found] == [planned, planned, planned // 2, 2, 0, 0]
+        statuses = status.survey(runs, tmp_path)
+    assert [s.state for s in statuses] == ["done", "trained", "running", "failed", "other", "missing"]
+    assert [s.steps for s in statuses] == [planned, planned, planned // 2, 2, 0, 0]
     # 4 s a step; the missing and the other run take as long as those that are done
-    left = [s.seconds_left for s in found]
+    left = [s.seconds_left for s in statuses]
     assert left == pytest.approx([0, 0, 4 * (planned - planned // 2), 4 * (planned - 2), 4 * planned, 4 * planned])
-    assert "ZeroDivisionError" in found[3].error
-    assert status_table(found).title == "1 of 6 runs done"
+    assert "ZeroDivisionError" in statuses[3].error
+    assert status_table(statuses).title == "1 of 6 runs done"
 
 
 def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
@@ -64,6 +64,6 @@ def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
 
 
 def test_without_any_finished_run_the_time_is_unknown(runs, tmp_path):
-    found = status.survey(runs, tmp_path)
-    assert {s.seconds_left for s in found} == {None}
-    assert "6 runs of unknown length" in summary(found)
+    statuses = status.survey(runs, tmp_path)
+    assert {s.seconds_left for s in statuses} == {None}
+    assert "6 runs of unknown length" in summary(statuses)

@@ -42,17 +42,17 @@ def collected(request):
     method = build_method(run)
     with open_session(run, run.model) as session:
         tasks = {task.id: task for task in session.package.tasks(run.env_settings.train_task_set)}
-        found = []
+        results = []
         for position, task in enumerate(tasks[name] for name in TASKS):
             ctx = session.rollout_context((0, "train", 1), 0.7)
             groups = session.wait(ctx.gather(method.explore(task, ctx)))[0]
-            found.append(CollectedTask(task, position, groups, ctx.trajectories, dict(ctx.counters)))
-        return run, session.model, found
+            results.append(CollectedTask(task, position, groups, ctx.trajectories, dict(ctx.counters)))
+        return run, session.model, results
 
 
-def through_the_pipeline(run, found):
+def through_the_pipeline(run, tasks):
     """Out of order, as runners finish, and serialised, as between Trinity's processes."""
-    packed = [e for f in reversed(found) for e in pack(f)]
+    packed = [e for f in reversed(tasks) for e in pack(f)]
     for experience in packed:
         experience.eid.batch = 1
         experience.info["model_version"] = 0
@@ -64,11 +64,11 @@ def through_the_pipeline(run, found):
 
 
 def test_what_was_collected_comes_back_as_it_was(collected):
-    _, _, found = collected
-    packed = [e for f in found for e in pack(f)]
+    _, _, tasks = collected
+    packed = [e for f in tasks for e in pack(f)]
     arrived = Experience.deserialize_many(Experience.serialize_many(packed))
     again = unpack(arrived)
-    for a, b in zip(found, again, strict=True):
+    for a, b in zip(tasks, again, strict=True):
         assert (a.task, a.position, a.counters) == (b.task, b.position, b.counters)
         assert len(a.trajectories) == len(b.trajectories)
         for x, y in zip(a.groups, b.groups, strict=True):
@@ -83,16 +83,16 @@ def test_what_was_collected_comes_back_as_it_was(collected):
                 assert (s.restart_turn, s.trainable) == (t.restart_turn, t.trainable)
                 assert (s.parsed and s.parsed.as_json()) == (t.parsed and t.parsed.as_json())
                 assert [u.response for u in s.turns] == [u.response for u in t.turns]
-    of_one_task = [e for e in pack(found[0]) if e.info["r3l"]["kind"] == "base"]
+    of_one_task = [e for e in pack(tasks[0]) if e.info["r3l"]["kind"] == "base"]
     assert all(len(runs) == 1 for runs in group_by(of_one_task, "run").values())  # Trinity's ids tell members apart
 
 
 def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(collected):
-    run, _, found = collected
+    run, _, tasks = collected
     method = build_method(run)
-    kept = [f for f in found if method.keep(f.groups)]
+    kept = [f for f in tasks if method.keep(f.groups)]
     rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
-    trained, metrics = through_the_pipeline(run, found)
+    trained, metrics = through_the_pipeline(run, tasks)
     assert len(trained) == experiences_per_step(run, method) >= len(rows)
     ours = sorted((tuple(r.ids), r.advantage, r.sft, r.mask.sum()) for r in rows)
     real = trained[: len(rows)]
@@ -103,13 +103,13 @@ def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(collec
         assert a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-6) and a[2:] == b[2:]
     assert not any(e.action_mask.any() for e in trained[len(rows) :])
     assert metrics["rows/trained"] == len(rows) and metrics["dropped/tasks"] == 0
-    assert metrics["rollouts"] == sum(f.counters["rollouts"] for f in found)
+    assert metrics["rollouts"] == sum(f.counters["rollouts"] for f in tasks)
 
 
-def local_loss(run, model, found):
+def local_loss(run, model, tasks):
     """Loss and the gradient of each token's log-prob, by row, as the local trainer has them."""
     method = build_method(run)
-    kept = [f for f in found if method.keep(f.groups)]
+    kept = [f for f in tasks if method.keep(f.groups)]
     rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
     total, gradients = 0.0, Counter()
     budget = 0 if method.loss_agg == "microbatch_released" else 4096
@@ -143,10 +143,10 @@ def loss_fn(run, backend):
 
 def test_the_tinker_trainer_sees_the_same_loss_and_gradient(collected):
     """One row a call, as Trinity's tinker trainer does; its flag adds the losses up (r3l.trinity.config)."""
-    run, model, found = collected
-    expected, gradients = local_loss(run, model, found)
+    run, model, tasks = collected
+    expected, gradients = local_loss(run, model, tasks)
     assert sum(gradients.values()) > 0  # these tasks teach something
-    trained, _ = through_the_pipeline(run, found)
+    trained, _ = through_the_pipeline(run, tasks)
     _, _, inputs = to_tinker_input(trained, logging.getLogger())
     total, seen = 0.0, Counter()
     for experience, tensors in zip(trained, inputs, strict=True):
@@ -166,9 +166,9 @@ def test_verls_batch_gives_the_same_loss(collected):
     """Padded rows as verl's trainer gets them; two ranks average gradients, which ``replicas`` makes up for."""
     from trinity.trainer.verl.utils import to_data_proto
 
-    run, model, found = collected
-    expected, _ = local_loss(run, model, found)
-    trained, _ = through_the_pipeline(run, found)
+    run, model, tasks = collected
+    expected, _ = local_loss(run, model, tasks)
+    trained, _ = through_the_pipeline(run, tasks)
     data = to_data_proto(trained, 0, model, logging.getLogger()).batch
     fn = loss_fn(run, "verl")
     fn.replicas = 2

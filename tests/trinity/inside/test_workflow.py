@@ -32,8 +32,8 @@ class Rollouts:
         self.model = SimpleNamespace(sample=SimpleNamespace(remote=self.sample))
 
     async def sample(self, prompt, num_samples, params):
-        asked = Sample(prompt.to_ints(), params.max_tokens, params.temperature, params.seed)
-        ((ids, logprobs),) = self.learner.sample([asked])
+        request = Sample(prompt.to_ints(), params.max_tokens, params.temperature, params.seed)
+        ((ids, logprobs),) = self.learner.sample([request])
         arrays = {"tokens_np": np.asarray(ids, np.int32), "logprobs_np": np.asarray(logprobs, np.float32)}
         return types.SampleResponse(sequences=[types.SampledSequence(stop_reason="stop", **arrays)])
 
@@ -48,7 +48,7 @@ def run_of(env, **more):
 
 
 def experiences(run, run_dir, task, step, evaluates=False):
-    asked = Task(
+    trinity_task = Task(
         workflow=MethodWorkflow,
         raw_task={"id": task.id},
         workflow_args={"run": run.model_dump(mode="json")},
@@ -56,7 +56,7 @@ def experiences(run, run_dir, task, step, evaluates=False):
         task_id=3,
         is_eval=evaluates,
     )
-    workflow = asked.to_workflow(Rollouts(Learner(run, run_dir)))
+    workflow = trinity_task.to_workflow(Rollouts(Learner(run, run_dir)))
     workflow.set_repeat_times(2, 0)
     return asyncio.run(workflow.run_async())
 
@@ -68,16 +68,16 @@ def test_a_task_is_explored_as_in_the_local_engine(env, tmp_path):
         task = session.package.tasks(run.env_settings.train_task_set)[0]
         ctx = session.rollout_context((0, "train", 3), run.sampling.temperature)
         (groups,) = session.wait(ctx.gather(build_method(run).explore(task, ctx)))
-    (found,) = unpack(experiences(run, tmp_path, task, step=3))
-    assert found.position == 3 and found.task.id == task.id
-    for ours, theirs in zip(found.groups, groups, strict=True):
+    (result,) = unpack(experiences(run, tmp_path, task, step=3))
+    assert result.position == 3 and result.task.id == task.id
+    for ours, theirs in zip(result.groups, groups, strict=True):
         assert ours.objective == theirs.objective
         for a, b in zip(ours.trajectories, theirs.trajectories, strict=True):
             assert a.token_ids().tolist() == b.token_ids().tolist()
             assert a.credit_mask().tolist() == b.credit_mask().tolist()
             assert a.old_logprobs() == pytest.approx(b.old_logprobs(), abs=1e-5)
             assert (a.kind, a.reward, a.success, a.stop_reason) == (b.kind, b.reward, b.success, b.stop_reason)
-    counted = dict(found.counters)
+    counted = dict(result.counters)
     assert counted.pop("weights/behind") == 0  # step 3 samples with the weights after two updates
     counted.pop("tokens/cut", None), counted.pop("dropped/workers")
     assert counted == {key: value for key, value in ctx.counters.items() if key != "sampling_rounds"}
@@ -89,9 +89,9 @@ def test_an_evaluation_plays_the_episodes_that_r3l_evaluate_plays(tmp_path):
         task = session.package.tasks(run.env_settings.test_task_set)[5]
         ctx = session.rollout_context((0, "evaluation"), run.evaluation.temperature)
         (expected,) = session.wait(ctx.gather(play_group(ctx, task, 2)))
-    found = experiences(run, tmp_path, task, step="0/alfworld-test", evaluates=True)
-    assert [e.tokens.tolist() for e in found] == [t.token_ids().tolist() for t in expected]
-    assert [e.metrics["success"] for e in found] == [t.success for t in expected]
+    episodes = experiences(run, tmp_path, task, step="0/alfworld-test", evaluates=True)
+    assert [e.tokens.tolist() for e in episodes] == [t.token_ids().tolist() for t in expected]
+    assert [e.metrics["success"] for e in episodes] == [t.success for t in expected]
 
 
 def test_weights_are_handed_over_every_few_steps():
