@@ -59,7 +59,7 @@ def through_the_pipeline(run, tasks):
     arrived = Experience.deserialize_many(Experience.serialize_many(packed))
     count = experiences_per_step(run, build_method(run))
     adapter = ADVANTAGE_FN.get(ADVANTAGE)(run=run.model_dump(mode="json"), experiences=count, folder="/nowhere")
-    adapter._keep = lambda step, kept: None  # trajectories for readers have a test of their own
+    adapter._log_trajectories = lambda step, kept: None  # trajectories for readers have a test of their own
     return asyncio.run(ensure_v1_operator(adapter).process(arrived))
 
 
