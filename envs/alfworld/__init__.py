@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment
-from r3l.core.task import Task
 from r3l.envs.base.options import Options
-from r3l.envs.base.package import Demonstrator, EnvironmentPackage
+from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 
 
 class Alfworld(EnvironmentPackage[Options]):
@@ -25,15 +24,10 @@ class Alfworld(EnvironmentPackage[Options]):
 
         return AlfworldDialogue(style, max_turns)
 
-    def tasks(self, task_set: str) -> list[Task]:
+    def task_sets(self) -> TaskSets:
         from r3l.envs.alfworld import task_sets
 
-        return task_sets.tasks(task_set)
-
-    def task_set_hash(self, task_set: str) -> str:
-        from r3l.envs.alfworld import task_sets
-
-        return task_sets.committed_hash(task_set)
+        return task_sets
 
     def build_task_set(self, name: str) -> Path:
         from r3l.envs.alfworld import validate

@@ -42,6 +42,18 @@ class Demonstrator(Protocol):
         ...
 
 
+class TaskSets(Protocol):
+    """What the module ``task_sets`` of an environment has (see EnvironmentPackage)."""
+
+    def tasks(self, task_set: str) -> list[Task]:
+        """The tasks of a task set."""
+        ...
+
+    def committed_hash(self, task_set: str) -> str:
+        """The committed sha256 of a task set."""
+        ...
+
+
 @dataclass(frozen=True)
 class BenchmarkOptions:
     """How questions are put and graded (options of `r3l evaluate --set`). ``data``: folder of the question sets."""
@@ -70,19 +82,23 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """The text side. Raises ConfigError for an unknown style or turn limit."""
 
     @abstractmethod
+    def task_sets(self) -> TaskSets:
+        """Its module of task sets."""
+
+    @abstractmethod
+    def build_task_set(self, name: str) -> Path:
+        """Validate every task of a task set and write the file that is committed; its path."""
+
     def tasks(self, task_set: str) -> list[Task]:
         """The tasks of a task set, e.g. ``nano/test``, sorted by id.
 
         Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed.
         """
+        return self.task_sets().tasks(task_set)
 
-    @abstractmethod
     def task_set_hash(self, task_set: str) -> str:
         """The committed sha256 of a task set, without making its tasks."""
-
-    @abstractmethod
-    def build_task_set(self, name: str) -> Path:
-        """Validate every task of a task set and write the file that is committed; its path."""
+        return self.task_sets().committed_hash(task_set)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer | None:
         """What the best constant answer scores on a task set; None where answers are actions."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from r3l.core.benchmark import Benchmark
 from r3l.core.environment import Dialogue, Environment
-from r3l.core.task import Task
-from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator, EnvironmentPackage
+from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.math.options import MathOptions
 
 
@@ -26,15 +25,10 @@ class Math(EnvironmentPackage[MathOptions]):
 
         return create(style, max_turns, options)
 
-    def tasks(self, task_set: str) -> list[Task]:
+    def task_sets(self) -> TaskSets:
         from r3l.envs.math import task_sets
 
-        return task_sets.tasks(task_set)
-
-    def task_set_hash(self, task_set: str) -> str:
-        from r3l.envs.math import task_sets
-
-        return task_sets.committed_hash(task_set)
+        return task_sets
 
     def build_task_set(self, name: str) -> Path:
         from r3l.envs.math import validate

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment
-from r3l.core.task import Task
-from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage
+from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.puzzles.options import PuzzleOptions
 
 
@@ -25,15 +24,10 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
 
         return create(style, max_turns, options)
 
-    def tasks(self, task_set: str) -> list[Task]:
+    def task_sets(self) -> TaskSets:
         from r3l.envs.puzzles import task_sets
 
-        return task_sets.tasks(task_set)
-
-    def task_set_hash(self, task_set: str) -> str:
-        from r3l.envs.puzzles import task_sets
-
-        return task_sets.committed_hash(task_set)
+        return task_sets
 
     def build_task_set(self, name: str) -> Path:
         from r3l.envs.puzzles import validate

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from r3l.core.check import Check, guarded
 from r3l.core.environment import Dialogue, Environment
-from r3l.core.task import Task
-from r3l.envs.base.package import Demonstrator, EnvironmentPackage
+from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.webshop.options import WebshopOptions
 
 
@@ -26,15 +25,10 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
 
         return WebshopDialogue(style, max_turns)
 
-    def tasks(self, task_set: str) -> list[Task]:
+    def task_sets(self) -> TaskSets:
         from r3l.envs.webshop import task_sets
 
-        return task_sets.tasks(task_set)
-
-    def task_set_hash(self, task_set: str) -> str:
-        from r3l.envs.webshop import task_sets
-
-        return task_sets.committed_hash(task_set)
+        return task_sets
 
     def build_task_set(self, name: str) -> Path:
         from r3l.envs.webshop import validate

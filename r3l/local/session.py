@@ -54,11 +54,7 @@ class Session:
 
     def concurrently(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Sequence[Item]) -> list[T]:
         """``play`` of every item at the same time, their responses sampled in common batches; results in order."""
-
-        async def everyone() -> list[T]:
-            return await self.policy.barrier.gather(*[play(item) for item in items])
-
-        return self.wait(everyone())
+        return self.wait(self.policy.barrier.gather(*[play(item) for item in items]))
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
