@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from r3l.baselines.critique import Critic, SecondTry, try_twice
+from r3l.baselines.critique import Critic, try_twice
 from r3l.baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, Tokens
@@ -53,7 +53,7 @@ class CritiqueGRPO(GRPO):
         """The rollouts, one of them replaced by the best refinement if any improved."""
         members = range(self.settings.group_size)
         s = self.settings
-        tries: list[SecondTry] = await ctx.gather(*[try_twice(ctx, task, m, s.critic, s) for m in members])
+        tries = await ctx.gather(lambda m: try_twice(ctx, task, m, s.critic, s), members)
         improved = [t.second.distilled for t in tries if t.second and t.second.distilled.reward > t.first.reward]
         if not improved:
             return [Group(task, [t.first for t in tries])]

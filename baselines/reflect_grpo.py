@@ -5,6 +5,7 @@ Base rollouts and distilled retries form one group; no pivot, no masks, no imita
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from r3l.baselines.grpo import GRPO, GRPOSettings
@@ -52,7 +53,7 @@ class ReflectGRPO(GRPO):
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)
         members = range(s.group_size, s.group_size + s.reflected_rollouts)
-        attempts: list[list[Trajectory]] = await ctx.gather(*[self._attempt(task, ctx, m) for m in members])
+        attempts = await ctx.gather(partial(self._attempt, task, ctx), members)
         return [Group(task, plain + [trajectory for attempt in attempts for trajectory in attempt])]
 
     async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> list[Trajectory]:

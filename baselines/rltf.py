@@ -76,7 +76,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Groups: first attempts, second attempts, and what ``learn`` adds."""
         s, members = self.settings, range(self.settings.group_size)
-        return self.groups(task, await ctx.gather(*[try_twice(ctx, task, m, s.critic, s) for m in members]))
+        return self.groups(task, await ctx.gather(lambda m: try_twice(ctx, task, m, s.critic, s), members))
 
     def groups(self, task: Task, tries: list[SecondTry]) -> list[Group]:
         """R1 = r1 + gamma r2 for first attempts; each turn is centred over those that reached it."""

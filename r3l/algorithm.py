@@ -7,6 +7,7 @@ also declares that section's options.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -104,7 +105,7 @@ class R3L(TrainedMethod[R3LSettings]):
         A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
         """
         s, reflected = self.settings, self.reflected
-        attempts: list[Attempt] = await ctx.gather(*[self._attempt(task, ctx, m) for m in range(reflected)])
+        attempts = await ctx.gather(partial(self._attempt, task, ctx), range(reflected))
         plain = await play_group(ctx, task, s.group_size - reflected * (1 + s.retries), first=reflected)
         attempts += [Attempt(base) for base in plain]
         groups = [Group(task, [t for attempt in attempts for t in self._contrasted(attempt)])]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 
+from r3l.core.concurrency import together
 from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.envs.alfworld import Alfworld
@@ -73,8 +73,5 @@ def say(action):
 
 
 def rollout_context(policy, pool, max_turns=15, style="compact"):
-    async def gather(*coroutines):
-        return await asyncio.gather(*coroutines)
-
     dialogue = Alfworld().dialogue(style, max_turns)
-    return RolloutContext(policy, pool, dialogue, Sampling(), Sampling(), ("t",), gather)
+    return RolloutContext(policy, pool, dialogue, Sampling(), Sampling(), ("t",), together)

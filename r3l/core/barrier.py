@@ -9,14 +9,14 @@ that e.g. all reflections of a step share one batch instead of stalling rollouts
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from r3l.core.concurrency import Item, T, together
 from r3l.core.policy import Phase
 from r3l.core.seeds import Address
 
-T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -51,18 +51,16 @@ class Barrier(Generic[P, R]):
         self._serve_if_all_wait()
         return await answer
 
-    async def gather(self, *coroutines: Coroutine[Any, Any, T]) -> list[T]:
-        """Run coroutines concurrently; like ``asyncio.gather``, but known to the barrier.
-
-        If one fails, the others are cancelled and its error is raised.
-        """
-        running = len(coroutines)
+    async def gather(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
+        """:func:`r3l.core.concurrency.together`, known to the barrier."""
+        items = list(items)
+        running = len(items)
         if not running:
             return []
 
-        async def member(coroutine: Coroutine[Any, Any, T]) -> T:
+        async def member(item: Item) -> T:
             nonlocal running
-            result = await coroutine
+            result = await play(item)
             running -= 1
             if running:  # the last one hands its place back to the caller
                 self._live -= 1
@@ -70,12 +68,7 @@ class Barrier(Generic[P, R]):
             return result
 
         self._live += running - 1  # the caller is suspended meanwhile and lends its place
-        tasks = [asyncio.ensure_future(member(coroutine)) for coroutine in coroutines]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
+        return await together(member, items)
 
     def _serve_if_all_wait(self) -> None:
         if not self._waiting or len(self._waiting) < self._live:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
+from r3l.core.concurrency import Gather
 from r3l.core.environment import Dialogue, Message, Observation, Parsed, StopReason, Transcript
 from r3l.core.policy import Completion, Conversation, FinishReason, Phase, Policy, Sampling
 from r3l.core.pool import EnvironmentHandle, EnvironmentPool
@@ -32,7 +34,7 @@ Guide = Callable[[list[Message]], Prompt]
 class RolloutContext:
     """Everything a method may use to explore: the policy, environments, text rules, and the budget meter.
 
-    ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` runs coroutines
+    ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` plays items
     concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
     ``feedback_sampling`` is for reflections and critiques. ``trajectories`` collects all that was played or written, in
     the order of finishing, for readers: a method's groups hold only what it learns from.
@@ -44,7 +46,7 @@ class RolloutContext:
     sampling: Sampling
     feedback_sampling: Sampling
     address: Address
-    gather: Callable[..., Coroutine[Any, Any, list[Any]]]
+    gather: Gather
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     trajectories: list[Trajectory] = field(default_factory=list)
 
@@ -120,7 +122,7 @@ async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
 async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0) -> list[Trajectory]:
     """``size`` base rollouts of ``task``, members ``first`` and on: what methods without retries learn from."""
     members = range(first, first + size)
-    episodes: list[Episode] = await ctx.gather(*[play(ctx, task, member) for member in members])
+    episodes = await ctx.gather(partial(play, ctx, task), members)
     for episode in episodes:
         await episode.close()
     return [episode.trajectory for episode in episodes]

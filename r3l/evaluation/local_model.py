@@ -43,11 +43,12 @@ class LocalModel:
 
     def respond(self, dialogs: Sequence[Sequence[Message]], addresses: Sequence[Address]) -> list[Reply]:
         """One reply each, sampled together."""
-        replies = [self._one(dialog, address) for dialog, address in zip(dialogs, addresses, strict=True)]
-        completions = asyncio.run(self._policy.barrier.gather(*replies))
+        addressed = list(zip(dialogs, addresses, strict=True))
+        completions = asyncio.run(self._policy.barrier.gather(self._one, addressed))
         return [Reply(c.text, c.finish_reason, len(c.response_ids)) for c in completions]
 
-    async def _one(self, dialog: Sequence[Message], address: Address) -> Completion:
+    async def _one(self, addressed: tuple[Sequence[Message], Address]) -> Completion:
+        dialog, address = addressed
         conversation = self._policy.open()
         for message in dialog:
             conversation.add(message)

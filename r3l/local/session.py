@@ -7,11 +7,12 @@ import copy
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from r3l.config import Run, dialogue_of, environment_of
+from r3l.core.concurrency import Item, T
 from r3l.core.environment import Dialogue
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext
@@ -23,9 +24,6 @@ from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.runs.context import rollout_context
 from r3l.runs.preemption import StopSignals, stop_signals
-
-T = TypeVar("T")
-Item = TypeVar("Item")
 
 
 @dataclass
@@ -54,7 +52,7 @@ class Session:
 
     def concurrently(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Sequence[Item]) -> list[T]:
         """``play`` of every item at the same time, their responses sampled in common batches; results in order."""
-        return self.wait(self.policy.barrier.gather(*[play(item) for item in items]))
+        return self.wait(self.policy.barrier.gather(play, items))
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""

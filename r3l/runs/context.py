@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from r3l.config import Run
+from r3l.core.concurrency import Gather
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Phase, Policy, Sampling
 from r3l.core.pool import EnvironmentPool
@@ -18,7 +16,7 @@ def rollout_context(
     policy: Policy,
     pool: EnvironmentPool,
     dialogue: Dialogue,
-    gather: Callable[..., Coroutine[Any, Any, list[Any]]],
+    gather: Gather,
     address: Address,
     temperature: float,
 ) -> RolloutContext:

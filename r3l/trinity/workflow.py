@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from trinity.common.constants import SyncMethod
@@ -17,6 +17,7 @@ from trinity.common.workflows import Workflow
 from trinity.manager.synchronizer import Synchronizer
 
 from r3l.config import Run, build_method, dialogue_of, environment_of, locate, validate
+from r3l.core.concurrency import together
 from r3l.core.environment import Dialogue
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
@@ -33,7 +34,6 @@ from r3l.trinity.policy import TrinityPolicy
 WAIT = 0.05  # seconds between two looks for new weights; our choice
 PATIENCE = 600.0  # seconds until weights that do not come are an error; our choice
 KINDS = tuple(TrajectoryKind)  # the order in which trajectories are kept, whoever was finished first
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -102,16 +102,6 @@ class MethodWorkflow(Workflow):
         return ctx
 
 
-async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
-    """Run coroutines concurrently. If one fails, the others are cancelled and its error is raised."""
-    tasks = [asyncio.ensure_future(c) for c in coroutines]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
 def synchronised(step: int, interval: int) -> int:
     """After how many updates the weights were handed over that step ``step`` (from 1) samples with."""
     return (step - 1) // interval * interval
@@ -154,4 +144,4 @@ async def _rescored(groups: list[Group], policy: TrinityPolicy, temperature: flo
             at = end
         return replace(t, turns=turns)
 
-    return [replace(group, trajectories=await together(*[rescored(t) for t in group.trajectories])) for group in groups]
+    return [replace(group, trajectories=await together(rescored, group.trajectories)) for group in groups]

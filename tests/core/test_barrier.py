@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+from functools import partial
 
 import pytest
 
@@ -24,7 +25,7 @@ def run(delays):
     async def member(i):
         await asyncio.sleep(delays[i])
         first = await barrier.request(Phase.ROLLOUT, (i,), i)
-        second = await barrier.gather(*[child(i, k) for k in range(i)])
+        second = await barrier.gather(partial(child, i), range(i))
         return first, second
 
     async def child(i, k):
@@ -32,7 +33,7 @@ def run(delays):
         return await barrier.request(Phase.FEEDBACK, (i, k), 100 * i + k)
 
     async def main():
-        return await barrier.gather(*[member(i) for i in range(4)])
+        return await barrier.gather(member, range(4))
 
     return asyncio.run(main()), batches
 
@@ -49,13 +50,14 @@ def test_a_lower_phase_goes_first():
     order = []
     barrier = Barrier(lambda payloads: order.append(payloads) or payloads)
     rollout, retry = Phase.ROLLOUT, Phase.RETRY
+    phases = {"b": [rollout, rollout, retry], "a": [rollout, retry]}
 
-    async def member(name, phases):
-        for phase in phases:
+    async def member(name):
+        for phase in phases[name]:
             await barrier.request(phase, (name,), f"{name} {phase}")
 
     async def main():
-        await barrier.gather(member("b", [rollout, rollout, retry]), member("a", [rollout, retry]))
+        await barrier.gather(member, phases)
 
     asyncio.run(main())
     assert order == [["a rollout", "b rollout"], ["b rollout"], ["a retry", "b retry"]]
@@ -82,14 +84,13 @@ def test_batches_keep_the_order_of_the_stored_runs(env):
 def test_a_failure_reaches_the_caller():
     barrier = Barrier(lambda payloads: payloads)
 
-    async def waits():
+    async def member(fails):
+        if fails:
+            raise ValueError("broken")
         await barrier.request(Phase.ROLLOUT, ("w",), 1)
 
-    async def fails():
-        raise ValueError("broken")
-
     async def main():
-        await barrier.gather(waits(), waits(), fails())
+        await barrier.gather(member, [False, False, True])
 
     with pytest.raises(ValueError, match="broken"):
         asyncio.run(main())

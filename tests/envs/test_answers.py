@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Scripted
 
+from r3l.core.concurrency import together
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import FinishReason, Sampling
@@ -96,11 +97,8 @@ def dialogue(critic=lambda task, lines: None):
 
 
 def rollout_context(policy):
-    async def gather(*coroutines):
-        return await asyncio.gather(*coroutines)
-
     pool = EnvironmentPool(find_environment("math"), 0, {"extraction": "flexible"})
-    return RolloutContext(policy, pool, dialogue(), Sampling(stop="line"), Sampling(), ("t",), gather), pool
+    return RolloutContext(policy, pool, dialogue(), Sampling(stop="line"), Sampling(), ("t",), together), pool
 
 
 def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_unbroken_response():

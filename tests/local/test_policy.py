@@ -29,7 +29,7 @@ def talk(policy, dialogs=5, turns=3):
         return completions, conversation, twin
 
     async def everyone():
-        return await policy.barrier.gather(*[one(i) for i in range(dialogs)])
+        return await policy.barrier.gather(one, range(dialogs))
 
     return asyncio.run(everyone())
 

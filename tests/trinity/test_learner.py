@@ -45,7 +45,7 @@ def talk(policy, dialogs=3, turns=3):
         return completions
 
     async def everyone():
-        return await policy.barrier.gather(*[one(i) for i in range(dialogs)])
+        return await policy.barrier.gather(one, range(dialogs))
 
     return asyncio.run(everyone())
 

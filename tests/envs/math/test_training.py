@@ -10,11 +10,8 @@ def explored(method, tasks=6, **changes):
     with open_session(run, run.model) as session:
         train_tasks = session.package.tasks("nano/train")[:tasks]
         ctx = session.rollout_context(("test",), run.sampling.temperature)
-
-        async def everything():
-            return await ctx.gather(*[build_method(run).explore(task, ctx) for task in train_tasks])
-
-        groups = [group for task_groups in session.wait(everything()) for group in task_groups]
+        explored = session.concurrently(lambda task: build_method(run).explore(task, ctx), train_tasks)
+        groups = [group for task_groups in explored for group in task_groups]
     return groups, ctx.counters
 
 

@@ -6,6 +6,7 @@ Runs in Trinity's environment (tests/trinity/test_plugin.py starts it there); el
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def collected(request):
         results = []
         for position, task in enumerate(tasks[name] for name in TASKS):
             ctx = session.rollout_context((0, "train", 1), 0.7)
-            groups = session.wait(ctx.gather(method.explore(task, ctx)))[0]
+            (groups,) = session.concurrently(partial(method.explore, ctx=ctx), [task])
             results.append(CollectedTask(task, position, groups, ctx.trajectories, dict(ctx.counters)))
         return run, session.model, results
 

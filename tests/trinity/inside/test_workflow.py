@@ -67,7 +67,7 @@ def test_a_task_is_explored_as_in_the_local_engine(env, tmp_path):
     with open_session(run, run.model) as session:
         task = session.package.tasks(run.env_settings.train_task_set)[0]
         ctx = session.rollout_context((0, "train", 3), run.sampling.temperature)
-        (groups,) = session.wait(ctx.gather(build_method(run).explore(task, ctx)))
+        (groups,) = session.concurrently(lambda task: build_method(run).explore(task, ctx), [task])
     (result,) = unpack(experiences(run, tmp_path, task, step=3))
     assert result.position == 3 and result.task.id == task.id
     for ours, theirs in zip(result.groups, groups, strict=True):
@@ -88,7 +88,7 @@ def test_an_evaluation_plays_the_episodes_that_r3l_evaluate_plays(tmp_path):
     with open_session(run, run.model) as session:
         task = session.package.tasks(run.env_settings.test_task_set)[5]
         ctx = session.rollout_context((0, "evaluation"), run.evaluation.temperature)
-        (expected,) = session.wait(ctx.gather(play_group(ctx, task, 2)))
+        (expected,) = session.concurrently(lambda task: play_group(ctx, task, 2), [task])
     episodes = experiences(run, tmp_path, task, step="0/alfworld-test", evaluates=True)
     assert [e.tokens.tolist() for e in episodes] == [t.token_ids().tolist() for t in expected]
     assert [e.metrics["success"] for e in episodes] == [t.success for t in expected]

@@ -1,0 +1,33 @@
+"""Playing many items at the same time, so that a stop leaves nothing behind that was created and never awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
+
+Item = TypeVar("Item")
+T = TypeVar("T")
+
+
+class Gather(Protocol):
+    """``play`` of every item at the same time; results in the order of ``items``. What an engine hands to methods."""
+
+    def __call__(
+        self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]
+    ) -> Coroutine[Any, Any, list[T]]:
+        """If one fails, the others are cancelled and its error is raised."""
+
+
+async def together(play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
+    """A :class:`Gather`: the tasks start in the order of ``items``, and each makes its coroutine when it starts."""
+
+    async def member(item: Item) -> T:
+        return await play(item)
+
+    tasks = [asyncio.ensure_future(member(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
