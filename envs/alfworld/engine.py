@@ -89,7 +89,7 @@ class AlfworldEngine:
             return self.restore(self._start)
         self._key = self._start = None
         translated = load_problem(domain, problem, self._library(), task.id)
-        self._load(translated, _read_grammar(grammar, task.id))
+        self._load(translated, read_grammar(grammar, task.id))
         self._key = key
         return self._observation
 
@@ -235,7 +235,8 @@ def _take_library() -> Any:
     return lib
 
 
-def _read_grammar(text: str, task_id: str) -> Grammar:
+def read_grammar(text: str, task_id: str) -> Grammar:
+    """The grammar of a task. Raises DataError, which names the task, where it cannot be read."""
     try:
         return load_grammar(text)
     except Exception as error:  # tatsu, json and compile errors alike: the text is what is wrong

@@ -11,6 +11,7 @@ from typing import Any
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
 from r3l.core.task import Task
+from r3l.envs.alfworld.engine import read_grammar
 from r3l.envs.alfworld.games import game_texts
 from r3l.envs.alfworld.translate import check_versions
 
@@ -70,7 +71,11 @@ class OfficialEnvironment:
 
 
 def official_game(task: Task) -> dict[str, Any]:
-    """The game dict that the packages load for ``task``."""
+    """The game dict that the packages load for ``task``.
+
+    Raises DataError where the grammar holds an expression that our reader refuses: the packages evaluate any Python.
+    """
     domain, grammar, problem = game_texts(task)
+    read_grammar(grammar, task.id)
     walkthrough = list(task.payload.get("walkthrough", ())) or None
     return {"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem, "walkthrough": walkthrough}

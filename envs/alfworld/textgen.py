@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType
 from typing import Any
 
 from r3l.core.errors import EngineError
+from r3l.envs.alfworld.expressions import Entity, Expression, evaluate, parse_expression
 from r3l.envs.alfworld.translate import Problem, Row, Signature
 
 Placeholder = tuple[str, str]  # name, type
@@ -44,9 +44,9 @@ class Expand:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """``o.name``: a Python expression over the bound entities."""
+    """``o.name``: an expression over the bound entities."""
 
-    code: CodeType
+    expression: Expression
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,7 @@ class World:
     """What text is generated from: the entities of a game and the facts that hold now."""
 
     def __init__(self, problem: Problem) -> None:
-        from textworld.generator.game import EntityInfo
-
-        self.entities: dict[str, Any] = {}
-        for name, (kind, shown) in problem.entities.items():
-            entity = EntityInfo(name, kind)
-            entity.name, entity.definite, entity.indefinite = shown, "the", "a"
-            self.entities[name] = entity
+        self.entities = {id: Entity(id, kind, name) for id, (kind, name) in problem.entities.items()}
         self.facts: Facts = {(name, tuple(types)): tuple(map(tuple, rows)) for name, types, rows in problem.facts}
         self._types = tuple((name, tuple(parents)) for name, parents in problem.types)
 
@@ -154,7 +148,7 @@ class Grammar:
                 parts.append(self._expand(node.name, bindings, world))
             elif isinstance(node, Evaluate):
                 variables = {name: world.entities[value] for (name, _), value in bindings.items()}
-                parts.append(str(eval(node.code, {"__builtins__": {}}, variables)))  # expressions of the game file
+                parts.append(evaluate(node.expression, variables))
             elif isinstance(node, ForEach):
                 parts.extend(self._each(node, bindings, world))
             else:
@@ -184,7 +178,7 @@ class Grammar:
 def load_grammar(text: str) -> Grammar:
     """The grammar of a game. Games that differ only in their task sentence share one parse.
 
-    Raises whatever the textworld parsers raise on a malformed text.
+    Raises whatever the textworld parsers raise on a malformed text, and DataError for an expression that is refused.
     """
     rules = list(_TASK_RULE.finditer(text))
     if len(rules) != 1:
@@ -242,7 +236,7 @@ def _for_each(symbol: Any) -> ForEach:
 def _simple(symbol: Any) -> Expand | Evaluate:
     if type(symbol).__name__ == "NonterminalSymbol":
         return Expand(str(symbol.symbol))
-    return Evaluate(compile(symbol.expression.strip(), "<twl2>", "eval"))
+    return Evaluate(parse_expression(symbol.expression))
 
 
 @lru_cache(maxsize=1024)

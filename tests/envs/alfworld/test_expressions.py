@@ -1,0 +1,87 @@
+"""Templates of game files: four forms are read, no other one ever runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from r3l.core.errors import DataError, EngineError
+from r3l.envs.alfworld.engine import AlfworldEngine
+from r3l.envs.alfworld.expressions import Entity, evaluate, parse_expression
+from r3l.envs.alfworld.games import game_texts
+from r3l.envs.alfworld.houses import generate
+from r3l.envs.alfworld.official import OfficialEnvironment
+from r3l.envs.alfworld.rooms import House
+from r3l.envs.alfworld.textgen import Text, parse_nodes
+
+HOUSE = generate(House("look_at_obj_in_light", seed=2))
+ENTITIES = {"o": Entity("apple_1", "object", "apple 1"), "r": Entity("table_1", "receptacle", "", indefinite="an")}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("o", "apple 1"),
+        ("o.name", "apple 1"),
+        ("r.name or r.id", "table_1"),
+        ("r.indefinite + ' ' + o.name", "an apple 1"),
+        ("o.type + (r.name or '?')", "object?"),
+        ("r or r.name or o.definite", "the"),
+    ],
+)
+def test_the_forms_of_the_published_grammar(text, value):
+    assert evaluate(parse_expression(text), ENTITIES) == value
+
+
+ATTACKS = [
+    "__import__('os').system('touch {path}')",
+    "().__class__.__base__.__subclasses__()",
+    "o.__class__",
+    "o.__init__.__globals__",
+    "o.name.__class__",
+    "(lambda: open('{path}', 'w'))()",
+    "open('{path}', 'w')",
+    'f\'{{open("{path}", "w")}}\'',
+    "o.name * 9999999999",
+    "9 ** 9 ** 9",
+    "o if o else r",
+    "(x := o)",
+    "o.name % o.id",
+    "b'bytes' + o",
+    "o and r",
+    "not o",
+    "o." + "a" * 300,
+    "(" * 199,
+    "'" + "\\",
+    "\x00",
+    "*o",
+    "o = 1",
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("engine", [AlfworldEngine, OfficialEnvironment])
+def test_every_other_expression_is_refused_by_both_engines_before_the_game_starts(engine, attack, tmp_path: Path):
+    path = tmp_path / "created"
+    hostile = attack.format(path=path)
+    with pytest.raises(DataError):
+        parse_expression(hostile)
+    _, grammar, _ = game_texts(HOUSE)
+    payload = {**HOUSE.payload, "grammar": grammar.replace("{o.name}", "{" + hostile + "}")}
+    game = engine()
+    with pytest.raises(DataError, match="house-hostile"):
+        game.reset(replace(HOUSE, id="house-hostile", payload=payload))
+    game.close()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["[open('created', 'w') for _ in 'a']", "o.name[0]", ""])
+def test_what_the_packages_parser_cuts_off_is_no_expression(text):
+    assert parse_nodes("This is {" + text + "} here.") == (Text("This is "),)
+
+
+def test_an_unbound_variable_is_an_error_of_the_game():
+    with pytest.raises(EngineError, match="'x'"):
+        evaluate(parse_expression("x.name"), ENTITIES)
