@@ -19,6 +19,7 @@ from r3l.cli import (
     evaluate,
     listing,
     published,
+    released,
     report,
     status,
     store,
@@ -62,6 +63,7 @@ app.command("options")(listing.list_options)
 app.command("envs")(listing.envs)
 app.command("doctor")(doctor.doctor)
 app.command("published")(published.published)
+app.command("released")(released.released)
 app.command("trinity-config")(trinity_config.trinity_config)
 app.command("cost")(cost.cost)
 app.command("sft")(build.sft)

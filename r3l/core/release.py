@@ -1,0 +1,68 @@
+"""The two releases that the project is held against, and where the user has a clone of them.
+
+Nothing of them is part of the project: what needs them reads the clone that an environment variable names.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from r3l.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Release:
+    """A public repository. ``commits``: those that the audit read, or their beginnings; the first is cloned."""
+
+    name: str
+    variable: str
+    url: str
+    commits: tuple[str, ...]
+
+    def how(self) -> str:
+        """The commands that get it."""
+        folder = Path(self.url).stem
+        checkout = f"git clone {self.url} && git -C {folder} checkout {self.commits[0]}"
+        return f"{checkout} && export {self.variable}=$PWD/{folder}"
+
+
+R3L = Release("R3L", "R3L_RELEASE", "https://github.com/shiweijiezero/R3L", ("d503f6c", "633c9ae87c92c3d3acc4"))
+RLTF = Release("RLTF", "RLTF_RELEASE", "https://github.com/lili-chen/rltf", ("22ddfd7d16516702d252",))
+
+
+def folder_of(release: Release) -> Path:
+    """The folder that the variable names. Raises ConfigError saying how to clone where there is none."""
+    value = os.environ.get(release.variable)
+    if not value:
+        raise ConfigError(f"this needs a clone of the {release.name} release: {release.how()}")
+    if not Path(value).is_dir():
+        raise ConfigError(f"{release.variable} is {value}, which is no folder; clone the release: {release.how()}")
+    return Path(value).absolute()
+
+
+def check_commit(release: Release, folder: Path) -> str:
+    """The commit of a clone, without local changes. Raises ConfigError for another one, or where there is no clone."""
+    if not (folder / ".git").exists():
+        raise ConfigError(f"{release.variable} is {folder}, which is no git clone; clone the release: {release.how()}")
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit.startswith(release.commits):
+        raise ConfigError(
+            f"{release.variable} is {folder} at commit {commit[:12]}, but what is read is commit {release.commits[0]}: "
+            f"git -C {folder} checkout {release.commits[0]}"
+        )
+    if changed := _git(folder, "status", "--porcelain", "--untracked-files=no"):
+        raise ConfigError(
+            f"{release.variable} is {folder}, which has changed files ({' '.join(changed.split()[1::2][:3])}): "
+            f"git -C {folder} checkout {release.commits[0]} -- ."
+        )
+    return commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    ran = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise ConfigError(f"git cannot read the clone {folder}: {' '.join(ran.stderr.split())}")
+    return ran.stdout.strip()

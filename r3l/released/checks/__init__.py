@@ -1,0 +1,5 @@
+"""One file a subject: generated cases, our answer, the released one. ``CHECKS`` of each lists its checks."""
+
+SUBJECTS = {  # name of the subject -> its module
+    "advantages": "r3l.released.checks.advantages",
+}

@@ -1,0 +1,42 @@
+"""Run checks on clones: cases, both answers, what differs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from r3l.released.check import Check, Mismatch, Outcome, agree, answer
+from r3l.released.checks import SUBJECTS
+from r3l.released.process import ask
+
+
+def checks_of(subject: str) -> Sequence[Check]:
+    """The checks of a subject."""
+    checks: Sequence[Check] = importlib.import_module(SUBJECTS[subject]).CHECKS
+    return checks
+
+
+def compare(check: Check, clone: Path) -> Outcome:
+    """All cases of one check on a clone of its release."""
+    paths = [code.path for code in check.code]
+    outcome = Outcome(check.subject, check.name, check.release.name, paths)
+    outcome.missing = [path for path in paths if not (clone / path).is_file()]
+    if outcome.missing:
+        return outcome
+    cases = json.loads(json.dumps(list(check.cases())))
+    sources = {path: (clone / path).read_text(encoding="utf-8") for path in paths}
+    answers = ask(SUBJECTS[check.subject], check.name, sources, cases)
+    outcome.cases = len(cases)
+    for case, theirs in zip(cases, answers, strict=True):
+        ours = answer(check.ours, case)
+        if not agree(ours, theirs, check.tolerance):
+            outcome.mismatches.append(Mismatch(case, ours, theirs, check.explain(case, ours, theirs)))
+    return outcome
+
+
+def run(subjects: Sequence[str], clones: Mapping[str, Path]) -> list[Outcome]:
+    """The checks of ``subjects`` on the clones by the name of their release; a release without a clone is left out."""
+    checks = [check for subject in subjects for check in checks_of(subject)]
+    return [compare(check, clones[check.release.name]) for check in checks if check.release.name in clones]

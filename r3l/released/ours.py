@@ -1,0 +1,26 @@
+"""Our side of a check: methods and groups as profile ``released_code`` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from r3l.config import build_method, resolve
+from r3l.core.method import Method
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory, TrajectoryKind
+
+PROFILE = "released_code"
+TASK = Task("case", "alfworld", "train")
+
+
+@cache
+def method_of(name: str) -> Method:
+    """A method of configs/methods, or a variant of one, under the profile."""
+    base, _, changes = name.partition("@")
+    return build_method(resolve("paper", "alfworld", f"{base}@profile={PROFILE},{changes}".rstrip(","), 0))
+
+
+def group_of(rewards: Sequence[float]) -> Group:
+    """Rollouts of one task with these rewards."""
+    return Group(TASK, [Trajectory(TASK, m, TrajectoryKind.BASE, reward=r) for m, r in enumerate(rewards)])
