@@ -96,8 +96,13 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """r - b without standard deviation; self-distillation's group weighs ``sd_coef``."""
-        return centred(group.returns_G(), group.baseline) * group.weight
+        """r - b without standard deviation; self-distillation's group weighs ``sd_coef``.
+
+        A turn that one rollout alone reached equals its own mean, and teaches nothing (RLTF audit 2).
+        """
+        returns_G = group.returns_G()
+        baseline = float(returns_G.mean()) if group.baseline is None else group.baseline
+        return centred(returns_G, baseline) * group.weight
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """-A rho, clipped or not; self-distillation leaves out tokens that are too unlikely without the critique."""

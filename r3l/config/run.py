@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from r3l.config.corrections import corrections_of
 from r3l.config.environment import EnvTierConfig, environment_of
 from r3l.config.files import Strict
 from r3l.config.model import find_model
@@ -21,7 +22,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.paths import STORED_MODELS
 from r3l.core.policy import Samples
 
-SCHEMA_VERSION = 2  # raise when a change of code makes old results incomparable
+SCHEMA_VERSION = 2  # raise when a change of code makes all old results incomparable (some: r3l.config.corrections)
 
 UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
     "train": ("save_every", "gradient_checkpointing"),
@@ -59,10 +60,11 @@ class Run(Strict):
         """``tier/env/model/method``, the run's place under results/."""
         return f"{self.tier}/{self.env}/{Path(self.model).name}/{self.method}"
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, corrections: Sequence[str] | None = None) -> str:
         """Hash of everything that determines the result: never a path, a date, or a worker count.
 
         A stored model enters with the hash of its weights and task sets with theirs: rebuilt, they are other runs.
+        ``corrections``: those that the code had, by default all that concern this run (r3l.config.corrections).
         """
         values = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
         values |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
@@ -71,6 +73,8 @@ class Run(Strict):
         values["task_sets"] = [package.task_set_hash(task_set) for task_set in task_sets]
         if self.env_settings.sft:
             values["sft"] = recipe_of(self.env_settings.sft)
+        if names := corrections_of(values) if corrections is None else list(corrections):
+            values["corrections"] = names
         return hashlib.sha256(json.dumps(hashed(values), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -14,7 +14,7 @@ BaselineRule = Literal["mean", "logavgexp"]
 def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float = 1.0) -> float:
     """The group's baseline: the mean, or tau * log(mean(exp(r / tau))) (OPMD's other baseline, audit 0.7).
 
-    A singleton has baseline 0: it keeps its raw return (released code).
+    A singleton has baseline 0: it keeps its raw return (R3L's released code; RLTF's has the mean there too).
     """
     if len(returns_G) == 1:
         return 0.0

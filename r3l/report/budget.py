@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from r3l.report.printed import METHOD, Sections, in_sections
-from r3l.report.records import Record, by_method
-from r3l.report.rows import LongRow
+from r3l.report.records import Record, by_method, outdated
+from r3l.report.rows import LongRow, outdated_notes
 from r3l.report.table import Cell, Column, Table
 from r3l.runs.metrics import rates
 
@@ -57,6 +57,7 @@ def _row(bench: tuple[str, str, str], seeds: list[Record]) -> LongRow:
         **{name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()},
         **{name: None if value is None else round(value, 4) for name, value in rates(mean).items()},
         **{key.replace("/", "_"): round(value, 1) for key, value in seconds.items()},
+        **outdated(seeds),
     }
 
 
@@ -88,4 +89,6 @@ def table(rows: Sequence[LongRow]) -> Table:
         cells = {name: Cell("" if row[key] is None else f"{row[key]:,}") for name, key in COLUMNS.items()}
         sections.setdefault(f"{row['tier']}, {row['env']}, {row['model']}", {})[row["label"]] = cells
     columns = [Column(METHOD, no_wrap=True), *(Column(name, right=True) for name in COLUMNS)]
-    return Table("Budget parity: training only, means over seeds", columns, in_sections(sections), [NOTE])
+    return Table(
+        "Budget parity: training only, means over seeds", columns, in_sections(sections), [NOTE, *outdated_notes(rows)]
+    )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from r3l.config import hashed
+from r3l.config.corrections import MEANINGS
 from r3l.core.errors import DataError
 from r3l.core.files import read_json
 from r3l.evaluation import statistics
@@ -95,7 +96,7 @@ _EMPTY = (
 
 
 def setting_warnings(ours: Record, theirs: Record) -> list[str]:
-    """Settings beside the method in which the two runs differ: they would be compared too."""
+    """Settings beside the method in which the two runs differ (they would be compared too), and what is outdated."""
     a, b = (hashed(read_json(record.path.parent / "manifest.json")["run"]) for record in (ours, theirs))
     texts = [
         f"{section}.{key} is {_of(a, section, key)!r} here and {_of(b, section, key)!r} there"
@@ -103,7 +104,12 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
         for key in sorted(_keys(a.get(section)) | _keys(b.get(section)))  # a run may be older than a section
         if _of(a, section, key) != _of(b, section, key)
     ]
-    return [text.replace(".value is", " is") for text in texts]
+    old = [
+        f"{record['method']} seed {record['seed']} is outdated until run again ({name}: {MEANINGS[name]})"
+        for record in (ours, theirs)
+        for name in record.outdated
+    ]
+    return [text.replace(".value is", " is") for text in texts] + old
 
 
 def _keys(section: Any) -> set[str]:

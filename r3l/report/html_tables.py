@@ -12,7 +12,7 @@ from r3l.config.options import method_options
 from r3l.report import budget, options
 from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
-from r3l.report.rows import LongRow
+from r3l.report.rows import LongRow, outdated_notes
 from r3l.report.table import Cell, Column, Row, Table
 from r3l.report.table.model import table
 from r3l.runs.metrics import members
@@ -41,13 +41,14 @@ def scores(rows: Sequence[LongRow]) -> Table:
         cells["paper"] = lambda row: _number(row["paper"])
         cells["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
     columns = [ENVIRONMENT, Column("tasks", filter="all"), *map(Column, list(cells)[2:])]
-    return table(rows[0]["table"], columns, [{name: of(row) for name, of in cells.items()} for row in rows])
+    shown = [{name: of(row) for name, of in cells.items()} for row in rows]
+    return table(rows[0]["table"], columns, shown, *outdated_notes(rows))
 
 
 def budgets(records: Sequence[Record]) -> Table:
     """Budget parity, all columns of r3l.report.budget that are not empty everywhere."""
     rows = budget.budget_rows(records)
-    known = ("tier", "env", "model", "method", "label")
+    known = ("tier", "env", "model", "method", "label", "outdated")
     numbers = [key for key in rows[0] if key not in known and any(row[key] is not None for row in rows)]
     cells = [
         {"environment": Cell(env_label(row["env"])), "method": Cell(row["label"], title=row["method"])}
@@ -55,7 +56,8 @@ def budgets(records: Sequence[Record]) -> Table:
         for row in rows
     ]
     note = "Training only, means over seeds; relative_generated is against the cheapest method of the environment."
-    return table("Budget parity", [ENVIRONMENT, *map(Column, list(cells[0])[1:])], cells, note)
+    columns = [ENVIRONMENT, *map(Column, list(cells[0])[1:])]
+    return table("Budget parity", columns, cells, note, *outdated_notes(rows))
 
 
 def endings(records: Sequence[Record]) -> list[Table]:

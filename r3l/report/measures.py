@@ -14,7 +14,7 @@ from r3l.evaluation import statistics
 from r3l.report import verdict
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
-from r3l.report.records import Bench, Record, by_method
+from r3l.report.records import Bench, Record, by_method, outdated
 from r3l.report.rows import INTERVAL, LongRow, interval_columns
 from r3l.report.scores import nowhere
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
@@ -97,7 +97,7 @@ MEASURES = {
 }
 COLUMNS = (
     *("table", "tier", "tier_label", "env", "model", "method", "label", "provenance", "measure", "unit"),
-    *(*INTERVAL, "seeds_done", "seeds_planned", *verdict.COLUMNS),
+    *(*INTERVAL, "seeds_done", "seeds_planned", *verdict.COLUMNS, "outdated"),
 )
 
 
@@ -150,4 +150,4 @@ def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference)
         judged = verdict.incomplete(beside, measure.caveat) | {"verdict": "not comparable"}
     else:
         judged = verdict.compare(beside, interval, len(values), planned)
-    return unit | interval_columns(interval) | {"seeds_done": len(values)} | judged
+    return unit | interval_columns(interval) | {"seeds_done": len(values)} | judged | outdated(seeds)

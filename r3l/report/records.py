@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, read_jsonl
 
@@ -21,13 +22,17 @@ GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by nam
 
 @dataclass(frozen=True)
 class Record:
-    """One run: ``evaluation`` and ``result`` as written, ``episodes`` and ``metrics`` line by line."""
+    """One run: ``evaluation`` and ``result`` as written, ``episodes`` and ``metrics`` line by line.
+
+    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger.
+    """
 
     path: Path
     evaluation: dict[str, Any]
     result: dict[str, Any]
     episodes: list[dict[str, Any]]
     metrics: list[dict[str, Any]]
+    outdated: list[str]
 
     def __getitem__(self, key: str) -> Any:
         """A field of the evaluation."""
@@ -83,7 +88,8 @@ def _load(path: Path) -> Record:
             "evaluate the run again"
         )
     result = read_json(folder / "result.json")
-    return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"))
+    outdated = missing_in(read_json(folder / "manifest.json"))
+    return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"), outdated)
 
 
 def _task_set(record: Record) -> str:
@@ -100,6 +106,11 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
     """One row a seed, one column a task: the task set is one (checked when loading), so every seed has the same
     tasks."""
     return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
+
+
+def outdated(seeds: Sequence[Record]) -> dict[str, str | None]:
+    """The column ``outdated`` of a row: the corrections that some of its runs lack, by commas; None: none."""
+    return {"outdated": ", ".join(sorted({name for record in seeds for name in record.outdated})) or None}
 
 
 def groups(records: Sequence[Record]) -> list[str]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from r3l.config.corrections import MEANINGS
 from r3l.core.files import writable, write_text_atomic
 from r3l.evaluation.statistics import Interval
+from r3l.report.labels import env_label
 from r3l.report.table.text import to_csv
 
 LongRow = dict[str, Any]  # None: what does not exist
@@ -30,6 +32,19 @@ def interval_columns(interval: Interval, prefix: str = "") -> LongRow:
 def task_set_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """``ENV NAME (hash)`` of each task set that the rows were measured on."""
     return sorted({f"{r['env']} {r['task_set']} ({r['task_set_sha256'][:12]})" for r in rows if r.get("task_set")})
+
+
+def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each correction that runs of these rows lack: what it mended, and which methods are concerned where."""
+    places: dict[str, dict[str, dict[str, None]]] = {}
+    for row in rows:
+        for name in filter(None, (row.get("outdated") or "").split(", ")):
+            places.setdefault(name, {}).setdefault(row["label"], {})[env_label(row["env"])] = None
+    return [
+        f"Outdated until run again ({name}: {MEANINGS[name]}): "
+        + "; ".join(f"{label} on {', '.join(envs)}" for label, envs in methods.items())
+        for name, methods in sorted(places.items())
+    ]
 
 
 def write_csv(rows: Sequence[LongRow], out: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from r3l.report.printed import plus_minus
-from r3l.report.rows import CONSTANT_ANSWER, LongRow, task_set_names
+from r3l.report.rows import CONSTANT_ANSWER, LongRow, outdated_notes, task_set_names
 from r3l.report.table import Cell, Column, Row, Section, Table
 
 LEFT, INTERVALS = ("tier", "env", "group", "method", "vs paper"), ("success", "difference")
@@ -34,7 +34,7 @@ def table(rows: Sequence[LongRow]) -> Table:
         f"{rows[0]['table']}, tier {'; '.join(labels)}",
         [Column(name, right=name not in LEFT, no_wrap=name in INTERVALS) for name in columns],
         [Section("", [_cells(row) for row in part]) for _, part in groupby(rows, key=lambda row: row["group"])],
-        [note],
+        [note, *outdated_notes(rows)],
     )
 
 

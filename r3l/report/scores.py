@@ -13,7 +13,7 @@ from r3l.evaluation.statistics import Interval
 from r3l.report import published, verdict
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Published, Reference
-from r3l.report.records import Bench, Record, by_method, groups, scores_S_T
+from r3l.report.records import Bench, Record, by_method, groups, outdated, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, INTERVAL, LongRow, interval_columns, rounded
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
@@ -32,6 +32,7 @@ COLUMNS = (
     *("seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "p_value", "p_holm", *verdict.COLUMNS, "parse_failure_rate", "truncation_rate"),
     *BUDGET,
+    "outdated",
 )
 
 
@@ -163,6 +164,7 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
         "parse_failure_rate": _share(episodes, PARSE_FAILURES),
         "truncation_rate": _share(episodes, TRUNCATIONS),
         **{column: _mean_budget(seeds, key) for column, key in BUDGET.items()},
+        **outdated(seeds),
     }
 
 

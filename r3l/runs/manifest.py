@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from r3l.config import Run, environment_of
+from r3l.config.corrections import corrections_of
 from r3l.core.paths import ROOT, is_checkout
 
 PACKAGES = (
@@ -25,9 +26,11 @@ PACKAGES = (
 
 def manifest(run: Run) -> dict[str, Any]:
     """The content of manifest.json."""
+    values = run.model_dump(mode="json")
     return {
-        "run": run.model_dump(mode="json"),
+        "run": values,
         "fingerprint": run.fingerprint(),
+        "corrections": corrections_of(values),
         "task_set": {
             "train": describe_task_set(run.env, run.env_settings.train_task_set),
             "test": describe_task_set(run.env, run.env_settings.test_task_set),

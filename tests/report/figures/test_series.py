@@ -15,7 +15,7 @@ T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
 
 
 def record(*rows):
-    return Record(Path("evaluation.json"), {}, {}, [], list(rows))
+    return Record(Path("evaluation.json"), {}, {}, [], list(rows), [])
 
 
 def flat(level, count=2, **more):
