@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
+from r3l.envs.puzzles import released
 from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
 
 Matrix = list[list[int]]
@@ -52,9 +52,9 @@ class BinaryMatrix(Puzzle):
         return read(answer) == distances(data["matrix"])
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Equal but for white space (so without rows too), or a Python list of lists (RLTF: by ``eval``)."""
-        gold = distances(data["matrix"])
-        return answer.split() == [str(cell) for row in gold for cell in row] or _python_list(answer) == gold
+        """Equal but for white space (so without rows too), as a text or as a Python list of rows is printed."""
+        gold = [str(cell) for row in distances(data["matrix"]) for cell in row]
+        return gold in (answer.split(), released.cells(answer))
 
     def critique(self, data: Data, answer: str) -> str:
         """Which cells are wrong, or that the shape is."""
@@ -118,23 +118,13 @@ def _json_list(answer: str) -> Matrix | None:
         return None
 
 
-def _python_list(answer: str) -> Matrix | None:
-    """What a Python literal holds; nothing is evaluated."""
-    if len(answer) > MAX_ANSWER:
-        return None
-    try:
-        return _as_matrix(ast.literal_eval(answer.strip()))
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
-
-
 def _as_matrix(value: object) -> Matrix | None:
-    rows = [list(row) for row in value] if isinstance(value, list | tuple) and all(map(_is_row, value)) else None
+    rows = [list(row) for row in value] if isinstance(value, list) and all(map(_is_row, value)) else None
     return rows or None
 
 
 def _is_row(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(type(cell) is int for cell in value)
+    return isinstance(value, list) and all(type(cell) is int for cell in value)
 
 
 def _write(data: Data, matrix: Sequence[Sequence[int]]) -> str:

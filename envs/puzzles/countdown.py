@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from r3l.core.errors import DataError
+from r3l.envs.puzzles import released
 from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
 from r3l.envs.puzzles.expressions import Expression, Number, Operation, apply, numbers, parse, worth
 
@@ -56,6 +57,10 @@ class Countdown(Puzzle):
     def verify(self, data: Data, answer: str) -> bool:
         """Uses each number once and is worth exactly the target."""
         return self.critique(data, answer) == CORRECT
+
+    def verify_released(self, data: Data, answer: str) -> bool:
+        """R3L's: also with ``**``, ``//`` and decimals, and a value that is nearly the target."""
+        return released.solves(answer, data["numbers"], data["target"])
 
     def critique(self, data: Data, answer: str) -> str:
         """Which numbers are used wrongly, else what the expression is worth."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from r3l.core.task import Task
+from r3l.envs.puzzles import released
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.single_answer.engine import AnswerEngine, AnswerGrade, ResponseGrader
@@ -13,10 +14,11 @@ def response_grader(options: PuzzleOptions) -> ResponseGrader:
     """How a response is graded under ``options``."""
 
     def grade(task: Task, response: str) -> AnswerGrade:
-        kind, answer = puzzle(task.payload["puzzle"]), extract(response, "strict")
+        kind, ours = puzzle(task.payload["puzzle"]), options.verifier == "ours"
+        answer = extract(response, "strict") if ours else released.answer_in(response)
         if answer is None:
             return AnswerGrade(False, None)
-        verify = kind.verify if options.verifier == "ours" else kind.verify_released
+        verify = kind.verify if ours else kind.verify_released
         return AnswerGrade(verify(task.payload["data"], answer), answer)
 
     return grade

@@ -9,7 +9,7 @@ from r3l.envs.single_answer.options import AnswerOptions
 
 
 class PuzzleOptions(AnswerOptions):
-    """``verifier``: ours, strict, or RLTF's released one with its defects (docs/puzzles.md)."""
+    """``verifier``: ours, strict, or the released one with its defects (r3l.envs.puzzles.released)."""
 
     verifier: Literal["ours", "released"] = option(
         "ours", "what grades an answer", "our choice: the released one has defects (docs/puzzles.md)"

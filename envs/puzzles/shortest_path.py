@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
+from r3l.envs.puzzles import released
 from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
 
 Cell = tuple[int, int]
@@ -53,16 +54,11 @@ class ShortestPath(Puzzle):
     def verify(self, data: Data, answer: str) -> bool:
         """A way as short as any, or the word for none where there is none."""
         moves = read(answer)
-        if moves is None:
-            return False
-        shortest = search(data["grid"]).path()
-        if shortest is None or not moves:
-            return shortest is None and not moves
-        return len(moves) == len(shortest) and not walk(data["grid"], moves)
+        return moves is not None and _are_shortest(data["grid"], moves)
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """RLTF's: whatever cannot be read counts as "infeasible", and so is right where there is no path."""
-        return self.verify(data, INFEASIBLE if read(answer) is None else answer)
+        """The words that are moves are a shortest path; where there is no path, that none of them is one."""
+        return _are_shortest(data["grid"], released.moves(answer))
 
     def critique(self, data: Data, answer: str) -> str:
         """The first illegal move, the wrong end, or how much too long it is; no direction, since one may be all."""
@@ -167,6 +163,14 @@ def read(answer: str) -> list[str] | None:
     if words == [INFEASIBLE]:
         return []
     return words if all(word in MOVES for word in words) else None
+
+
+def _are_shortest(grid: Sequence[str], moves: Sequence[str]) -> bool:
+    """Whether no path is shorter; no moves say that there is none."""
+    shortest = search(grid).path()
+    if shortest is None or not moves:
+        return shortest is None and not moves
+    return len(moves) == len(shortest) and not walk(grid, moves)
 
 
 def _changed(data: Data, marks: dict[Cell, str]) -> Data:

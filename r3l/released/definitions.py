@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from r3l.core.errors import DataError
 from r3l.released.check import Namespace
 
-LIBRARIES = {"numpy", "torch", "math_verify", "latex2sympy2_extended", "sympy", "yaml"}  # installed here as well
+LIBRARIES = {
+    "numpy",
+    "torch",
+    "math_verify",
+    "latex2sympy2_extended",
+    "sympy",
+    "regex",
+    "yaml",
+}  # installed here as well
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

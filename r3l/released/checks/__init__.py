@@ -2,4 +2,5 @@
 
 SUBJECTS = {  # name of the subject -> its module
     "advantages": "r3l.released.checks.advantages",
+    "puzzles": "r3l.released.checks.puzzles",
 }

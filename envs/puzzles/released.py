@@ -1,0 +1,107 @@
+"""How the releases read a response and an answer, defects included: RLTF's of its three puzzles, R3L's of countdown.
+
+RLTF evaluates a matrix as Python and R3L an equation; here the first is read as a literal and the second by an
+arithmetic of bounded numbers. What only ``eval`` can read is wrong here (docs/audit.md, RLTF defect 8).
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+LONGEST_LITERAL = 100_000  # characters; ours: more than the 8,096 tokens of a response of RLTF hold
+MOST_BITS = 1_000_000  # of a power; ours: larger ones take the release minutes and more
+TOLERANCE = 1e-5  # of an equation's value (R3L, countdown)
+MOVES = {short: name for name in ("right", "down", "left", "up") for short in (name, name[0])}
+NO_PATH = ("infeasible", "impossible", "no path")
+
+_BRACE = re.compile(r"[{}]")
+_BARE_BOX = re.compile(r"\\boxed\s+([a-zA-Z0-9]+)")
+_BETWEEN_MOVES = re.compile(r"[\s,.;]+|and")  # also inside a word: "sandup" is "s" and "up"
+_NUMBER = re.compile(r"\d+")
+_EQUATION = re.compile(r"[\d+\-*/().\s]+")
+_UNREADABLE = (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError, RecursionError)
+
+
+def answer_in(response: str) -> str | None:
+    """What stands in the box that closes last, or in ``\\boxed 7``; an empty box is an answer.
+
+    None without one, and wherever a brace closes that none opened.
+    """
+    answer: str | None = None
+    opened: list[int] = []
+    for brace in _BRACE.finditer(response):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif not opened:
+            return None
+        else:
+            start = opened.pop()
+            if response.endswith("\\boxed", 0, start):
+                answer = response[start + 1 : brace.start()]
+    if answer is None and (bare := _BARE_BOX.search(response)):
+        return bare[1]
+    return answer
+
+
+def moves(answer: str) -> list[str]:
+    """The moves among the words of an answer, others skipped; none where it says that there is no path."""
+    text = answer.lower()
+    if any(words in text for words in NO_PATH):
+        return []
+    words = (word.strip("()[]{}\"'") for word in _BETWEEN_MOVES.split(text))
+    return [MOVES[word] for word in words if word in MOVES]
+
+
+def cells(answer: str) -> list[str] | None:
+    """The words of a Python list of rows when it is printed, whatever its rows are; None for anything else."""
+    if len(answer) > LONGEST_LITERAL:
+        return None
+    try:
+        rows = ast.literal_eval(answer)
+        return " ".join(str(cell) for row in rows for cell in row).split() if isinstance(rows, list) else None
+    except _UNREADABLE:
+        return None
+
+
+def solves(equation: str, numbers: Sequence[int], target: int) -> bool:
+    """Whether an equation has each number once (as digits) and Python takes it for the target, nearly."""
+    if not _EQUATION.fullmatch(equation):
+        return False
+    try:
+        if sorted(map(int, _NUMBER.findall(equation))) != sorted(numbers):
+            return False
+        return abs(_value(ast.parse(equation.lstrip(" \t"), mode="eval").body) - target) < TOLERANCE
+    except _UNREADABLE:
+        return False
+
+
+def _value(node: ast.expr) -> complex:
+    """The value of arithmetic, as Python has it: a root of a negative number is complex. Raises _UNREADABLE."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+        return _value(node.operand) if isinstance(node.op, ast.UAdd) else -_value(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _OPERATIONS[type(node.op)](_value(node.left), _value(node.right))
+    raise ValueError("not arithmetic")
+
+
+def _power(base: complex, exponent: complex) -> complex:
+    if isinstance(base, int) and isinstance(exponent, int):
+        bits = base.bit_length() * exponent if abs(base) > 1 else 1
+        if bits > MOST_BITS:
+            raise OverflowError(f"a power of more than {MOST_BITS} bits")
+    return base**exponent
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[complex, complex], complex]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: _power,
+}
