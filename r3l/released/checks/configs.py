@@ -177,7 +177,7 @@ def _run(env: str, method: str, hub: str) -> Run:
     return resolve("paper", env, f"{method}@profile={PROFILE}", 0, _models()[hub])
 
 
-def _config(run: Run) -> dict[str, Any]:
+def _config(run: Run) -> Any:
     """Less the runs inside it, which are ours alone."""
     return _without_runs(trinity_config(run, Place(Path("runs"), Path("tasks"))))
 
