@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Env, Method, Model, Overrides, Seed, Tier, resolve_run, tier_engine
+from r3l.cli.arguments import (
+    RESULTS,
+    AsJson,
+    Env,
+    Method,
+    Model,
+    Overrides,
+    Profile,
+    Seed,
+    Tier,
+    resolve_run,
+    tier_engine,
+)
 from r3l.cli.printing import pairs, print_report, print_result
 
 if TYPE_CHECKING:
@@ -21,7 +33,7 @@ def train(
     tier: Tier = "nano",
     env: Env = "alfworld",
     method: Method = "r3l",
-    profile: Annotated[str | None, typer.Option(help="paper, released_code or fair.")] = None,
+    profile: Profile = None,
     model: Model = None,
     seed: Seed = 0,
     steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,

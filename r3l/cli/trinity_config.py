@@ -13,6 +13,7 @@ from r3l.cli.arguments import (
     Method,
     Model,
     Overrides,
+    Profile,
     Seed,
     Tier,
     resolve_run,
@@ -25,6 +26,7 @@ def trinity_config(
     env: Env = "alfworld",
     model: Model = None,
     method: Method = "r3l",
+    profile: Profile = None,
     seed: Seed = 0,
     tier: Tier = "paper",
     overrides: Overrides = None,
@@ -42,12 +44,15 @@ def trinity_config(
 
     Example: `r3l trinity-config --env alfworld --model qwen2.5-1.5b --method r3l --seed 0 --out r3l.yaml`
 
+    Example: `r3l trinity-config --profile released_code --out r3l.yaml`
+
     Example: `r3l trinity-config --out r3l.yaml --write-tasks && trinity run --config r3l.yaml`
     """
+    from r3l.config import variant
     from r3l.core.files import writable, write_text_atomic
     from r3l.trinity.config import Place, as_yaml, trinity_config
 
-    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    run = resolve_run(tier, env, variant(method).changed(profile=profile), seed, model, overrides, None)
     where = folder or RESULTS / run.cell / f"seed{seed}" / "trinity"
     place = Place(
         folder=where,

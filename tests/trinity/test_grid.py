@@ -74,5 +74,12 @@ def test_tasksets_are_written_with_the_configuration(tmp_path):
     assert yaml.safe_load(out.read_text())["buffer"]["total_steps"] == 2
 
 
+def test_a_configuration_of_a_profile(tmp_path):
+    given = ("trinity-config", "--folder", str(tmp_path))
+    paper, released = program(*given), program(*given, "--profile", "released_code")
+    assert (paper.exit_code, released.exit_code) == (0, 0)
+    assert ("k2" in paper.output, "k2" in released.output) == (False, True)  # R3L's KL, which only the release has
+
+
 def program(*arguments):
     return CliRunner().invoke(app, list(arguments))
