@@ -11,11 +11,12 @@ from typing import Literal
 from r3l.core.environment import Message
 from r3l.core.feedback import InvalidFeedback, ParsedCritique, ParsedReflection
 from r3l.core.policy import Completion, FinishReason
+from r3l.core.reflections import parse_reflection
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.templates import template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
-from r3l.reflection import FeedbackDialog, parse_reflection, reflection_text, render_log
+from r3l.reflection import FeedbackDialog, reflection_text, render_log
 from r3l.retry import Restart, Retry, RetrySettings, hint, retry
 
 Critic = Literal["environment_or_model", "model"]

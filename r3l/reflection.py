@@ -1,8 +1,7 @@
 """Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a finished trajectory.
 
-A reflection is one JSON object. It is *valid* when the required keys are there, the outcome is one of three
-words and, unless the outcome is ``success``, there is a suggestion and a pivot that names a played turn.
-Everything else is counted by reason and the trajectory simply gets no retry.
+A reflection is one JSON object (r3l.core.reflections reads it). One that is not valid is counted by reason, and the
+trajectory simply gets no retry.
 """
 
 from __future__ import annotations
@@ -10,14 +9,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 
-from r3l.core.environment import Critique, Dialogue, Message, Observation, Outcome
+from r3l.core.environment import Critique, Dialogue, Message, Observation
 from r3l.core.feedback import Feedback, InvalidFeedback, ParsedReflection
 from r3l.core.option import option
 from r3l.core.policy import Completion, Conversation, FinishReason
+from r3l.core.reflections import ReflectionRules, ReflectionSchema, parse_reflection
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.task import Task
@@ -48,13 +48,17 @@ class ReflectionSettings(BaseModel):
     guidance: GuidanceForm = option(
         "full_report", "what of the reflection guides a retry (B-37)", "released code: the whole JSON (audit 3.8)"
     )
+    reflection_schema: ReflectionSchema = option(
+        "strict",
+        "what a report must hold (B-41)",
+        "our choice: what the prompt asks for (released code: keys whose values may be null)",
+    )
     coerce_pivot: bool = option(
         True, 'read a pivot written as "3" or 3.0 (B-16)', "our choice (released code loses such retries)"
     )
 
 
 RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environment (audit B-22)
-REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
 
 
 @dataclass(frozen=True)
@@ -70,29 +74,6 @@ class Reflection:
         return isinstance(self.parsed, ParsedReflection) and self.parsed.perfect
 
 
-def parse_reflection(text: str, turns: int, coerce: bool = True) -> ParsedReflection | InvalidFeedback:
-    """Read a reflection of a trajectory of ``turns`` responses. Never raises on any string.
-
-    The JSON is what stands between the first "{" and the last "}" (released code). A pivot written as
-    "3" or 3.0 is coerced once and marked; without ``coerce`` it is invalid, as in the released code, whose
-    retry then fails (audit B-16).
-    """
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
-        return InvalidFeedback("no_json")
-    try:
-        document = json.loads(text[start : end + 1])
-    except (ValueError, RecursionError):
-        return InvalidFeedback("bad_json")
-    missing = [key for key in REQUIRED if document.get(key) is None]
-    if missing:
-        return InvalidFeedback(f"missing_{missing[0]}")
-    outcome = document["trajectory_outcome"]
-    if outcome not in tuple(Outcome):
-        return InvalidFeedback("bad_outcome")
-    return ParsedReflection.of(document) if outcome == Outcome.SUCCESS else _with_pivot(document, turns, coerce)
-
-
 def reflection_text(critique: Critique) -> str:
     """``critique`` as the text of a reflection. Start models were taught on these keys, in this order."""
     return json.dumps(
@@ -104,34 +85,6 @@ def reflection_text(critique: Critique) -> str:
             "retry_from_step": critique.turn,
         }
     )
-
-
-def _with_pivot(document: dict[str, Any], turns: int, coerce: bool) -> ParsedReflection | InvalidFeedback:
-    suggestion = document.get("improvement_suggestion")
-    if not isinstance(suggestion, str) or not suggestion.strip():
-        return InvalidFeedback("missing_improvement_suggestion")
-    raw = document.get("retry_from_step")
-    pivot = _as_int(raw)
-    if pivot is None:
-        return InvalidFeedback("missing_retry_from_step" if raw is None else "bad_retry_from_step")
-    if not 0 <= pivot < turns:
-        return InvalidFeedback("pivot_out_of_range")
-    coerced = not isinstance(raw, int)
-    if coerced and not coerce:
-        return InvalidFeedback("retry_from_step_not_an_integer")
-    return ParsedReflection.of({**document, "retry_from_step": pivot}, coerced)
-
-
-def _as_int(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, int):
-        return value
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return int(number) if number.is_integer() else None
 
 
 @dataclass(frozen=True)
@@ -191,7 +144,10 @@ async def reflect(
     for message in reflection_request(ctx.dialogue, base, episode.first, settings):
         dialog.conversation.add(message)
     completion = await dialog.ask(ctx)
-    parsed = _parsed(completion, len(base.turns), settings.coerce_pivot)
+    rules = ReflectionRules(
+        settings.reflection_schema, settings.coerce_pivot, suggestion=not ctx.dialogue.suggestion_optional
+    )
+    parsed = _parsed(completion, len(base.turns), rules)
     _count(ctx, parsed)
     if isinstance(parsed, ParsedReflection) and parsed.suggestion:
         count_leak(ctx, base.task, parsed.suggestion)
@@ -243,12 +199,12 @@ def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -
     return "\n\n".join(lines)
 
 
-def _parsed(completion: Completion, turns: int, coerce: bool) -> ParsedReflection | InvalidFeedback:
-    if completion.finish_reason is FinishReason.LENGTH:
+def _parsed(completion: Completion, turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+    if completion.finish_reason is FinishReason.LENGTH and rules.schema == "strict":
         return InvalidFeedback("truncated")
-    if completion.finish_reason is not FinishReason.END:
+    if completion.finish_reason not in (FinishReason.END, FinishReason.LENGTH):
         return InvalidFeedback(completion.finish_reason.value)
-    return parse_reflection(completion.text, turns, coerce)
+    return parse_reflection(completion.text, turns, rules)
 
 
 def _count(ctx: RolloutContext, parsed: ParsedReflection | InvalidFeedback) -> None:

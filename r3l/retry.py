@@ -19,7 +19,7 @@ from r3l.core.rollout import Continuation, Episode, Guide, Prompt, RolloutContex
 from r3l.core.seeds import generator
 from r3l.core.templates import template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
-from r3l.reflection import GuidanceForm
+from r3l.reflection import ReflectionSettings
 
 GuidancePlace = Literal["system_message", "user_turn"]
 PivotRule = Literal["reflected", "start", "random", "oracle"]
@@ -88,13 +88,15 @@ def choose_pivot(
     return oracle if rule == "oracle" else reported
 
 
-def guidance_text(reflection: ParsedReflection, form: GuidanceForm) -> str | None:
+def guidance_text(reflection: ParsedReflection, settings: ReflectionSettings) -> str | None:
     """The words that guide a retry: the whole report (released code) or its suggestion only (audit B-37)."""
-    if form == "none":
+    if settings.guidance == "none":
         return None
-    if form == "suggestion":
-        return hint(str(reflection.suggestion))
-    return template("guidance_released").substitute(report=json.dumps(reflection.document, indent=2))
+    if settings.guidance == "suggestion":
+        return None if reflection.suggestion is None else hint(reflection.suggestion)
+    ascii_only = settings.reflection_schema == "strict"  # audit B-41
+    report = json.dumps(reflection.document, indent=2, ensure_ascii=ascii_only)
+    return template("guidance_released").substitute(report=report)
 
 
 def hint(suggestion: str) -> str:

@@ -28,6 +28,7 @@ class AlfworldDialogue(TaggedDialogue):
 
     package, label, domain = "alfworld", "ALFWorld", "ALFWorld household tasks"
     released_turns = 25
+    suggestion_optional = True
     reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
 
     def opening(self, task: Task, first: Observation) -> list[Message]:

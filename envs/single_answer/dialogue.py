@@ -38,6 +38,8 @@ class Subject:
 class AnswerDialogue:
     """The text side (a ``Dialogue``)."""
 
+    suggestion_optional = False
+
     def __init__(self, subject: Subject, style: str, max_turns: int, options: AnswerOptions) -> None:
         check_style(subject.domain, style, max_turns)
         self.domain, self.style, self.max_turns = subject.domain, style, max_turns

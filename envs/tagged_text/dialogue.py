@@ -28,6 +28,7 @@ class TaggedDialogue:
     domain: str
     released_turns: int  # the released code's limit (audit 3.1)
     undertaking = "task"
+    suggestion_optional = False
     reasons: Mapping[StopReason, str] = {}
     _REASONS: Mapping[StopReason, str] = {
         StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",

@@ -29,6 +29,10 @@ UNHASHED = {  # keys that change no result, and those of the environment that ar
     "env_settings": ("model", "set"),
 }
 
+UNHASHED_VALUES = {  # options that are younger than stored runs, at the value which those ran with
+    "method_settings": {"reflection_schema": "strict"},
+}
+
 
 class Run(Strict):
     """One cell with its seed, fully resolved: what the manifest stores and the fingerprint hashes."""
@@ -84,6 +88,9 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     for section, keys in UNHASHED.items():
         for key in keys:
             values.get(section, {}).pop(key, None)
+    for section, younger in UNHASHED_VALUES.items():
+        inside = values.get(section, {})
+        values[section] = {key: value for key, value in inside.items() if younger.get(key, ...) != value}
     return values
 
 

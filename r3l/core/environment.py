@@ -132,10 +132,12 @@ class Dialogue(Protocol):
 
     ``actions`` are the actions taken so far in the trajectory, oldest first. ``style`` is ``released`` (the
     original's full prompts) or ``compact`` (observations only); reflection prompts follow it. ``stop``: what a turn is,
-    a whole response or a line of one.
+    a whole response or a line of one. ``suggestion_optional``: the release takes reflections without a suggestion here
+    (audit B-41).
     """
 
     domain: str
+    suggestion_optional: bool
     style: str
     max_turns: int
     stop: Stop

@@ -1,4 +1,4 @@
-"""Feedback: what was said of a finished episode, as it was read (parsing: r3l.reflection, r3l.baselines.critique)."""
+"""Feedback: what was said of a finished episode, as it was read (r3l.core.reflections, r3l.baselines.critique)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from r3l.core.environment import Outcome
 
 @dataclass(frozen=True)
 class ParsedReflection:
-    """A valid reflection. ``pivot`` (0-based turn) and ``suggestion`` are None iff ``perfect``.
+    """A valid reflection. ``pivot`` (0-based turn) is None iff ``perfect``; ``suggestion`` may be missing elsewhere.
 
-    ``document`` is the JSON object as it was written, which guidance may print; of a ``coerced`` one the pivot is
-    an integer now.
+    ``document`` is the JSON object as it was written, which guidance may print; its pivot is one that ``int`` takes.
     """
 
     summary: str
@@ -29,12 +28,13 @@ class ParsedReflection:
     def of(cls, document: Mapping[str, Any], coerced: bool = False) -> ParsedReflection:
         """That of a document which is known to be valid."""
         perfect = document["trajectory_outcome"] == Outcome.SUCCESS
+        suggestion = None if perfect else document.get("improvement_suggestion")
         return cls(
             summary=str(document["trajectory_summary"]),
             root_cause=str(document["root_cause_analysis"]),
             outcome=Outcome(document["trajectory_outcome"]),
-            suggestion=None if perfect else document["improvement_suggestion"],
-            pivot=None if perfect else document["retry_from_step"],
+            suggestion=None if suggestion is None else str(suggestion),
+            pivot=None if perfect else int(document["retry_from_step"]),
             document=document,
             coerced=coerced,
         )

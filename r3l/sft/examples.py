@@ -16,15 +16,10 @@ from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Message, Stop
 from r3l.core.feedback import ParsedReflection
 from r3l.core.policy import FinishReason
+from r3l.core.reflections import parse_reflection
 from r3l.core.render import ChatRenderer
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
-from r3l.reflection import (
-    GuidanceForm,
-    ReflectionSettings,
-    parse_reflection,
-    reflection_request,
-    reflection_text,
-)
+from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
 from r3l.retry import Restart, guidance_text, with_guidance
 
 
@@ -98,7 +93,8 @@ def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> list
     steps = (*d.steps[:pivot], *d.retry)
     reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
     assert isinstance(reflection, ParsedReflection)
-    hint = with_guidance(Restart(pivot, guidance_text(reflection, guidance)), "user_turn")
+    settings = ReflectionSettings.model_validate({"guidance": guidance})
+    hint = with_guidance(Restart(pivot, guidance_text(reflection, settings)), "user_turn")
     return [
         Exchange(hint(messages).messages if k == pivot else messages, step.response, k >= pivot)
         for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True))

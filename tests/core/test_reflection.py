@@ -10,8 +10,10 @@ from scripted import rollout_context
 
 from r3l.core.environment import Critique, Outcome
 from r3l.core.feedback import InvalidFeedback, ParsedReflection
+from r3l.core.reflections import ReflectionRules, parse_reflection
 from r3l.core.task import Task
-from r3l.reflection import count_leak, parse_reflection, reflection_text, shown_feedback
+from r3l.reflection import ReflectionSettings, count_leak, reflection_text, shown_feedback
+from r3l.retry import guidance_text
 
 GOOD = {
     "trajectory_summary": "s",
@@ -90,18 +92,89 @@ values = st.recursive(
 )
 
 
-@given(st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, values)), st.integers(1, 9))
-def test_never_raises_on_any_json(content, turns):
-    parsed = parse_reflection(json.dumps(content), turns)
+@pytest.mark.parametrize("rules", [ReflectionRules(), ReflectionRules("released"), ReflectionRules("released", False)])
+@given(content=st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, values)), turns=st.integers(1, 9))
+def test_never_raises_on_any_json(rules, content, turns):
+    parsed = parse_reflection(json.dumps(content), turns, rules)
     if isinstance(parsed, ParsedReflection) and not parsed.perfect:
         assert parsed.pivot is not None and 0 <= parsed.pivot < turns
 
 
 def test_the_released_code_loses_pivots_that_are_not_integers():
     for raw in ("2", 2.0):
-        parsed = parse_reflection(json.dumps(GOOD | {"retry_from_step": raw}), 5, coerce=False)
+        parsed = parse_reflection(json.dumps(GOOD | {"retry_from_step": raw}), 5, ReflectionRules(coerce_pivot=False))
         assert parsed == InvalidFeedback("retry_from_step_not_an_integer")
-    assert isinstance(parse_reflection(json.dumps(GOOD), 5, coerce=False), ParsedReflection)
+    assert isinstance(parse_reflection(json.dumps(GOOD), 5, ReflectionRules(coerce_pivot=False)), ParsedReflection)
+
+
+RELEASED = ReflectionRules("released", coerce_pivot=False)
+
+
+def released(rules=RELEASED, **changes):
+    return parse_reflection(json.dumps(GOOD | changes), 5, rules)
+
+
+def test_the_released_code_takes_a_perfect_report_with_nulls_as_its_prompt_asks_for():
+    changes = dict.fromkeys(GOOD, None) | {"trajectory_outcome": "success"}
+    parsed = released(**changes)
+    assert isinstance(parsed, ParsedReflection) and parsed.perfect
+    assert parse(**changes) == InvalidFeedback("missing_trajectory_summary")
+
+
+@pytest.mark.parametrize("suggestion", ["", "  ", 7, ["a"], {}, False])
+def test_the_released_code_takes_any_suggestion_that_is_there(suggestion):
+    parsed = released(improvement_suggestion=suggestion, root_cause_analysis=None)
+    assert isinstance(parsed, ParsedReflection) and (parsed.pivot, parsed.suggestion) == (2, str(suggestion))
+    assert parse(improvement_suggestion=suggestion) == InvalidFeedback("missing_improvement_suggestion")
+
+
+def test_only_where_a_dialogue_says_so_the_released_code_takes_none():
+    optional = ReflectionRules("released", suggestion=False)
+    assert released(improvement_suggestion=None) == InvalidFeedback("missing_improvement_suggestion")
+    parsed = released(optional, improvement_suggestion=None)
+    assert (parsed.pivot, parsed.suggestion, parsed.perfect) == (2, None, False)
+    assert guidance_text(parsed, ReflectionSettings(guidance="suggestion")) is None
+
+
+@pytest.mark.parametrize(("raw", "pivot"), [(True, 1), (False, 0), (0.0, 0), (-0.5, 0), (4, 4)])
+def test_pivots_that_the_released_retry_can_use(raw, pivot):
+    parsed = released(retry_from_step=raw)
+    assert isinstance(parsed, ParsedReflection) and parsed.pivot == pivot and not parsed.coerced
+    assert parsed.document["retry_from_step"] is raw or parsed.document["retry_from_step"] == raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (1.5, "retry_from_step_not_an_integer"),  # checked as 1; a response counter cannot go up to 1.5
+        (3.0, "retry_from_step_not_an_integer"),
+        ("3", "retry_from_step_not_an_integer"),
+        ("3.0", "bad_retry_from_step"),
+        ([3], "bad_retry_from_step"),
+        (float("nan"), "bad_retry_from_step"),
+        (float("inf"), "bad_retry_from_step"),
+        (-1.0, "pivot_out_of_range"),
+        (5.5, "pivot_out_of_range"),
+    ],
+)
+def test_pivots_that_lose_the_released_retry(raw, reason):
+    assert released(retry_from_step=raw) == InvalidFeedback(reason)
+
+
+def test_coerced_a_released_pivot_is_the_integer_that_was_checked():
+    parsed = released(ReflectionRules("released"), retry_from_step=1.5)
+    assert (parsed.pivot, parsed.coerced) == (1, True)
+
+
+def test_released_guidance_is_the_report_as_it_was_written():
+    parsed = released(trajectory_summary="gefäß", retry_from_step=True)
+    text = guidance_text(parsed, ReflectionSettings(reflection_schema="released"))
+    assert '"trajectory_summary": "gefäß"' in text and '"retry_from_step": true' in text
+    assert "gef\\u00e4\\u00df" in guidance_text(parsed, ReflectionSettings())
+
+
+def test_what_no_prompt_can_hold_is_no_released_reflection():
+    assert released(improvement_suggestion="\ud800") == InvalidFeedback("not_unicode")
 
 
 def shown(sees, payload):

@@ -5,10 +5,11 @@ import pytest
 from r3l.config import environment_of
 from r3l.core.environment import Transcript
 from r3l.core.feedback import ParsedReflection
+from r3l.core.reflections import parse_reflection
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles.demonstrations import TAUGHT
 from r3l.envs.puzzles.dialogue import first_wrong_line, solution
-from r3l.reflection import parse_reflection, reflection_text
+from r3l.reflection import reflection_text
 
 ERRING = {"low": 0.6, "high": 0.8, "systematic": 0.5, "overlook": 0.0}
 CAREFUL = {"low": 0.0, "high": 0.0, "systematic": 0.0, "overlook": 0.0}
