@@ -2,6 +2,6 @@
 
 SUBJECTS = {  # name of the subject -> its module
     "advantages": "r3l.released.checks.advantages",
-    "configs": "r3l.released.checks.configs",
     "puzzles": "r3l.released.checks.puzzles",
+    "reflections": "r3l.released.checks.reflections",
 }
