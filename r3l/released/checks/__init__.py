@@ -4,4 +4,5 @@ SUBJECTS = {  # name of the subject -> its module
     "advantages": "r3l.released.checks.advantages",
     "puzzles": "r3l.released.checks.puzzles",
     "reflections": "r3l.released.checks.reflections",
+    "rltf_advantages": "r3l.released.checks.rltf_advantages",
 }
