@@ -8,7 +8,6 @@ on one scale and never mixed; the wording of both prompts is ours.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -19,7 +18,7 @@ from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.envs.math import datasets
 from r3l.envs.math.grading import Grader
-from r3l.envs.math.released import check_in_actor
+from r3l.envs.math.released import answer_in, check_in_actor
 from r3l.envs.single_answer.extraction import boxed, extract
 
 ProtocolName = Literal["standard", "r3l_released"]
@@ -30,9 +29,6 @@ ATTEMPTS = 3  # of r3l_released (audit B-26)
 TEMPERATURES = {"standard": 0.0, "r3l_released": 0.4}
 
 _PROMPTS = Path(__file__).parent / "prompts"
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_ANSWER_LINE = re.compile(r"^\s*Answer:\s*(.+)$", re.MULTILINE)
 
 
 class MathBenchmark:
@@ -82,7 +78,7 @@ class MathBenchmark:
         grades = self._by_rule(item, replies[-1].text)
         if not self.released:
             return Grading(grades)
-        answer = released_answer(replies[-1].text)
+        answer = answer_in(replies[-1].text)
         oracle = self._consult(item, answer)
         if oracle.correct or len(replies) == ATTEMPTS or replies[-1].stop == "context":
             first = self._by_rule(item, replies[0].text)["strict"] if len(replies) > 1 else grades["strict"]
@@ -115,14 +111,6 @@ class MathBenchmark:
     def _grade(self, gold: str, answer: str | None) -> Grade:
         graded = self._grader.grade(gold, answer)
         return Grade(graded.correct, graded.status, answer)
-
-
-def released_answer(response: str) -> str | None:
-    """The released rule: thinking is mandatory; the answer stands in its tags, else on a line ``Answer: ...``."""
-    if not _THOUGHT.search(response):
-        return None
-    answers = _ANSWER.findall(response) or _ANSWER_LINE.findall(response)
-    return (answers[-1].strip() or None) if answers else None
 
 
 def _one_of(option: str, value: str, known: Sequence[str]) -> None:

@@ -7,14 +7,16 @@ from typing import Literal
 from r3l.core.option import option
 from r3l.envs.single_answer.options import AnswerOptions
 
+Extraction = Literal["strict", "flexible", "released"]
+
 
 class MathOptions(AnswerOptions):
     """``extraction``: which rule reads the answer in a response (``r3l.envs.single_answer.extraction``).
 
-    ``grader``: ours, or ``released``, whose defects are in ``r3l.envs.math.released``.
+    ``released``, of both: ``r3l.envs.math.released``, defects included.
     """
 
-    extraction: Literal["strict", "flexible"] = option(
+    extraction: Extraction = option(
         "strict", "how the answer is read", "our choice: one rule in training and evaluation"
     )
     grader: Literal["ours", "released"] = option(

@@ -1,20 +1,39 @@
-"""The released code's grader, both defects included, so that its scores can be told from those of a grader.
+"""How the release reads and grades answers, defects included, so that its scores can be told from those of a grader.
 
-It reads gold and answer as bare text (defect 2: LaTeX outside a box is lost; 51 of MATH-500's golds read as nothing),
-and takes any exception of math-verify for a reason to compare lower-cased text. Its workflows run in the asyncio
-thread of a Ray actor, where math-verify raises at every call because it sets an alarm (defect 1): what is left there
-is text equality. Sources: audit B-26, B-27; workflows/dapo and eval_math of the release; math-verify 0.9.0.
+The grader reads gold and answer as bare text (defect 2: LaTeX outside a box is lost; 51 of MATH-500's golds read as
+nothing), and takes any exception of math-verify for a reason to compare lower-cased text. Its workflows run in the
+asyncio thread of a Ray actor, where math-verify raises at every call because it sets an alarm (defect 1): what is left
+there is text equality. Sources: audit B-26, B-27; workflows/dapo and eval_math of the release; math-verify 0.9.0.
 """
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
+
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_ANSWER_LINE = re.compile(r"Answer:\s*(.+)", re.IGNORECASE)
+
+
+def answer_in(response: str) -> str | None:
+    """What stands in the first answer tags, else after the first ``Answer:``, the thinking included; box and all.
+
+    None without either, and without thinking in its tags. Nothing between answer tags is an answer.
+    """
+    text = response.strip()
+    if not _THOUGHT.search(text):
+        return None
+    answer = _ANSWER.search(text) or _ANSWER_LINE.search(text)
+    return answer[1].strip() if answer else None
 
 
 def check(gold: str, answer: str) -> bool:
     """The released rule, in whatever thread this is called; in the main thread it may take 15 s (three alarms of 5)."""
     from math_verify import parse, verify
 
+    if not gold or not answer:
+        return False
     gold = gold.rpartition("#")[2].strip()
     try:
         return bool(verify(parse(gold), parse(answer)))

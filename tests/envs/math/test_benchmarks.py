@@ -8,7 +8,7 @@ from program import run
 
 from r3l.core.benchmark import BenchmarkItem, Reply
 from r3l.core.errors import ConfigError
-from r3l.envs.math.benchmarks import MathBenchmark, released_answer
+from r3l.envs.math.benchmarks import MathBenchmark
 from r3l.envs.math.datasets import load
 
 QUESTION = BenchmarkItem("gsm8k/x", "gsm8k", "How many?", "34", "0")
@@ -79,20 +79,6 @@ def test_the_released_oracle_rejects_its_own_prompts_example():
         assert not boxed.grades["oracle"].correct and boxed.grades["strict"].correct
         assert bare.grades["oracle"].correct and bare.feedback is None
         assert benchmark.settings == {"protocol": "r3l_released", "oracle": "released"}
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (IN_TAGS.format(" 34 "), "34"),
-        ("<think>x</think>\nAnswer: 34", "34"),
-        ("<answer>34</answer>", None),  # thinking is mandatory
-        ("<think>x</think> 34", None),
-        (IN_TAGS.format(""), None),
-    ],
-)
-def test_the_released_format(text, answer):
-    assert released_answer(text) == answer
 
 
 @pytest.mark.parametrize("option", ["protocol", "prompt", "oracle"])

@@ -1,12 +1,17 @@
-"""The released grader's two defects, counted on MATH-500 (packaged) and the other sets, with the real math-verify."""
+"""How the release reads answers, and its grader's two defects, counted on MATH-500 (packaged) and the other sets, with
+the real math-verify.
+"""
 
 import json
 
 import pytest
 
+from r3l.core.task import Task
 from r3l.envs.math.datasets import load
+from r3l.envs.math.engine import response_grader
 from r3l.envs.math.grader import grade
-from r3l.envs.math.released import check, check_in_actor
+from r3l.envs.math.options import MathOptions
+from r3l.envs.math.released import answer_in, check, check_in_actor
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +59,51 @@ def test_other_sets(full_data):
     for golds, boxed, bare in ((minerva, 0.500, 0.805), (olympiad, 0.941, 0.990)):
         assert round(sum(check(gold, f"\\boxed{{{gold}}}") for gold in golds) / len(golds), 3) == boxed
         assert round(sum(check(gold, gold) for gold in golds) / len(golds), 3) == bare
+
+
+THOUGHT = "<think>x</think>"
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (f"{THOUGHT}<answer> 34 </answer>", "34"),
+        (f"{THOUGHT}<ANSWER>34</Answer>", "34"),
+        (f"{THOUGHT}<answer>\\boxed{{34}}</answer>", "\\boxed{34}"),  # the box stays
+        (f"{THOUGHT}<answer>34</answer> no, <answer>35</answer>", "34"),  # the first
+        ("<think>maybe <answer>34</answer></think><answer>35</answer>", "34"),  # also in the thinking
+        (f"{THOUGHT}<answer>34</answer>\nAnswer: 35", "34"),
+        (f"{THOUGHT}\nAnswer: 34\nAnswer: 35", "34"),
+        (f"{THOUGHT} The final answer:\n  34 pies \n", "34 pies"),
+        (f"{THOUGHT}<answer></answer>", ""),
+        (f"{THOUGHT} Answer: ", None),
+        (f"{THOUGHT} 34", None),
+        (f"{THOUGHT} \\boxed{{34}}", None),
+        ("<answer>34</answer>", None),  # thinking is mandatory
+        ("<think>x <answer>34</answer>", None),
+        ("<Think>x</Think><answer>34</answer>", None),
+        ("", None),
+    ],
+)
+def test_the_released_format(response, answer):
+    assert answer_in(response) == answer
+
+
+def test_without_gold_or_answer_nothing_is_right():
+    assert not check_in_actor("", "") and not check_in_actor("34", "") and not check_in_actor("", "34")
+
+
+def test_the_environment_reads_and_grades_as_the_release_does():
+    task = Task("t", "math", "test", payload={"answer": "34"})
+    ours, theirs = (
+        response_grader(MathOptions(extraction=extraction, grader=grader))
+        for extraction, grader in (("strict", "ours"), ("released", "released"))
+    )
+    for response, strict, released in (
+        (f"{THOUGHT}<answer>34</answer>", True, True),
+        (f"{THOUGHT}<answer>\\boxed{{34}}</answer>", True, False),  # as the prompts ask for it
+        (f"{THOUGHT}<answer>34.0</answer>", True, False),
+        (f"{THOUGHT}Answer: 34", False, True),
+        ("<answer>34</answer>", True, False),
+    ):
+        assert (ours(task, response).correct, theirs(task, response).correct) == (strict, released), response
