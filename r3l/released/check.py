@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from r3l.core.release import Release
@@ -54,6 +55,18 @@ class Check:
     ours: Callable[[Case], Value]
     explain: Callable[[Case, Value, Value], str] = unexplained
     tolerance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A check that executes nothing: ``read`` makes (case, ours, released) out of the files below ``folder``."""
+
+    subject: str
+    name: str
+    release: Release
+    folder: str
+    read: Callable[[Path], Iterable[tuple[Case, Value, Value]]]
+    explain: Callable[[Case, Value, Value], str] = unexplained
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from pathlib import Path
 from r3l.core.errors import ConfigError
 from r3l.core.release import R3L, RLTF, check_commit, folder_of
 
+RELEASES = (R3L, RLTF)
+
 
 @dataclass(frozen=True)
 class Clones:
@@ -23,9 +25,11 @@ def find(checked: bool) -> Clones:
 
     Raises ConfigError where no variable is set, or a folder is not what it must be.
     """
-    named = [release for release in (R3L, RLTF) if os.environ.get(release.variable)]
+    named = [release for release in RELEASES if os.environ.get(release.variable)]
     if not named:
-        raise ConfigError(f"this needs a clone of a release, or of both: {R3L.how()} ; {RLTF.how()}")
+        raise ConfigError(
+            f"this needs a clone of a release, or of both: {' ; '.join(release.how() for release in RELEASES)}"
+        )
     folders = {release.name: folder_of(release) for release in named}
     if not checked:
         pins = ", ".join(f"{release.name} {release.commits[0]}" for release in named)
