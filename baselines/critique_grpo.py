@@ -67,6 +67,6 @@ class CritiqueGRPO(GRPO):
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """PPO's clipped surrogate on rollouts, -A p / (p + gamma) on refinements."""
         on_B_T, parts = super().surrogate(batch, logprobs_B_T)
-        off_B_T = losses.shaped_probability(logprobs_B_T, batch.advantages_B, self.settings.shaping_gamma)
+        off_B_T = losses.shaped_probability(logprobs_B_T, batch.advantages_B_T, self.settings.shaping_gamma)
         refined_B_1 = batch.off_policy_B[:, None]
         return torch.where(refined_B_1, off_B_T, on_B_T), {k: v * ~refined_B_1 for k, v in parts.items()}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from r3l.core import losses
-from r3l.core.advantages import standardised
+from r3l.core.advantages import Advantages, standardised
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
 from r3l.core.option import option
 from r3l.core.trajectory import Group
@@ -29,7 +28,7 @@ class GRPO(TrainedMethod[GRPOSettings]):
 
     Settings: type[GRPOSettings] = GRPOSettings
 
-    def advantages(self, group: Group) -> np.ndarray:
+    def advantages(self, group: Group) -> Advantages:
         """(r - mean) / (std + 1e-6)."""
         return standardised(group.returns_G())
 
@@ -40,5 +39,5 @@ class GRPO(TrainedMethod[GRPOSettings]):
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """max(-A rho, -A clip(rho)) against the log-probs of sampling."""
         s, ratio_B_T = self.settings, self.ratio(batch, logprobs_B_T)
-        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B, s.clip_low, s.clip_high)
+        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B_T, s.clip_low, s.clip_high)
         return loss_B_T, {"clip_fraction": clipped_B_T}

@@ -34,4 +34,4 @@ class OPMD(TrainedMethod[OPMDSettings]):
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """-A log p / (1 + tau)."""
-        return losses.policy_gradient(logprobs_B_T, batch.advantages_B, self.settings.opmd_tau), {}
+        return losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, self.settings.opmd_tau), {}

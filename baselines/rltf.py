@@ -106,13 +106,13 @@ class RLTF(TrainedMethod[RLTFSettings]):
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """-A rho, clipped or not; self-distillation leaves out tokens that are too unlikely without the critique."""
-        s, a_B = self.settings, batch.advantages_B
+        s, a_B_T = self.settings, batch.advantages_B_T
         ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
-        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, a_B, s.clip_low, s.clip_high)
+        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, a_B_T, s.clip_low, s.clip_high)
         if s.ratio == "is":
-            loss_B_T, clipped_B_T = -a_B[:, None] * ratio_B_T, torch.zeros_like(ratio_B_T)
+            loss_B_T, clipped_B_T = -a_B_T * ratio_B_T, torch.zeros_like(ratio_B_T)
         elif s.ratio == "cispo":
-            loss_B_T = losses.clipped_weight(ratio_B_T, logprobs_B_T, a_B, s.clip_low, s.clip_high)
+            loss_B_T = losses.clipped_weight(ratio_B_T, logprobs_B_T, a_B_T, s.clip_low, s.clip_high)
         if s.min_logprob is not None:
             unlikely_B_T = batch.off_policy_B[:, None] & (batch.old_logprobs_B_T < s.min_logprob)
             loss_B_T = loss_B_T.masked_fill(unlikely_B_T, 0.0)

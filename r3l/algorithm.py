@@ -180,7 +180,7 @@ class R3L(TrainedMethod[R3LSettings]):
         """-A log p / (1 + tau); with ``importance`` PPO's clipped surrogate instead."""
         s = self.settings
         if s.importance == "none":
-            return losses.policy_gradient(logprobs_B_T, batch.advantages_B, s.opmd_tau), {}
+            return losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, s.opmd_tau), {}
         ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
-        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B, s.clip_low, s.clip_high)
+        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B_T, s.clip_low, s.clip_high)
         return loss_B_T, {"clip_fraction": clipped_B_T}

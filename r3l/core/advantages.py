@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 STD_EPSILON = 1e-6  # released code, grpo_advantage.py: added to the standard deviation
 
+Advantage = float | np.ndarray  # of a trajectory: one number for all its tokens, or one a token, shape (T,)
+Advantages = np.ndarray | Sequence[Advantage]  # of a group's members; an array has shape (G,)
 BaselineRule = Literal["mean", "logavgexp"]
 
 

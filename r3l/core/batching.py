@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
 import torch
 
+from r3l.core.advantages import Advantage
 from r3l.core.method import Batch, Criterion, LossAggregation, Method
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Objective, Trajectory
@@ -22,13 +24,13 @@ class Row:
     mask: np.ndarray
     weight: np.ndarray
     old_logprobs: np.ndarray
-    advantage: float
+    advantage: Advantage
     sft: bool
 
     @property
     def no_signal(self) -> bool:
         """Contributes nothing to a loss without KL: zero advantage, or no trainable token."""
-        return not self.mask.any() or (not self.sft and self.advantage == 0)
+        return not np.any(self.mask * (1.0 if self.sft else self.advantage))
 
     @property
     def kind(self) -> str:
@@ -67,6 +69,11 @@ class TrajectoryRow(Row):
         """As the trajectory."""
         return self.trajectory.rescore
 
+    @property
+    def mean_advantage(self) -> float:
+        """Over the sampled tokens."""
+        return mean_advantage(self.trajectory, self.advantage)
+
 
 R = TypeVar("R", bound=Row)
 
@@ -84,14 +91,21 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
     for objective in (Objective.POLICY, Objective.SFT):
         of_objective = [g for g in groups if g.objective is objective]
         trajectories = [t for g in of_objective for t in g.trajectories]
-        if objective is Objective.POLICY:
-            advantages = [float(a) for g in of_objective for a in method.advantages(g)]
-        else:
-            advantages = [1.0] * len(trajectories)
+        sft = objective is Objective.SFT
+        advantages = [1.0] * len(trajectories) if sft else [a for g in method.step_advantages(of_objective) for a in g]
         weights = _token_weights(trajectories, method.loss_agg)
         for t, weight, advantage in zip(trajectories, weights, advantages, strict=True):
-            rows += [_row(piece, weight, advantage, objective is Objective.SFT) for piece in _pieces(t, samples)]
+            pieces = _pieces(t, samples)
+            rows += [_row(p, weight, a, sft) for p, a in zip(pieces, _cut(advantage, pieces), strict=True)]
     return rows
+
+
+def mean_advantage(trajectory: Trajectory, advantage: Advantage) -> float:
+    """Over the sampled tokens of ``trajectory``: one number for metrics and readers."""
+    if not isinstance(advantage, np.ndarray):
+        return float(advantage)
+    sampled = trajectory.response_mask() > 0
+    return float(np.mean(advantage, where=sampled)) if sampled.any() else 0.0
 
 
 def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:
@@ -109,7 +123,15 @@ def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
     ]
 
 
-def _row(t: Trajectory, weight: float, advantage: float, sft: bool) -> TrajectoryRow:
+def _cut(advantage: Advantage, pieces: Sequence[Trajectory]) -> list[Advantage]:
+    """Of each piece of a trajectory the part that is over its tokens."""
+    if not isinstance(advantage, np.ndarray):
+        return [advantage] * len(pieces)
+    lengths = [len(piece.token_ids()) for piece in pieces]
+    return [advantage[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
+
+
+def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> TrajectoryRow:
     mask = t.credit_mask()
     return TrajectoryRow(t.token_ids(), mask, mask * np.float32(weight), t.old_logprobs(), advantage, sft, t)
 
@@ -167,7 +189,7 @@ def collate(rows: Sequence[Row], device: torch.device) -> Batch:
         mask_B_T=padded([r.mask for r in rows], torch.float32),
         weight_B_T=padded([r.weight for r in rows], torch.float32),
         old_logprobs_B_T=padded([r.old_logprobs for r in rows], torch.float32),
-        advantages_B=torch.tensor([r.advantage for r in rows], dtype=torch.float32, device=device),
+        advantages_B_T=padded([np.broadcast_to(r.advantage, r.ids.shape) for r in rows], torch.float32),
         sft_B=torch.tensor([r.sft for r in rows], device=device),
         off_policy_B=torch.tensor([r.off_policy for r in rows], device=device),
     )

@@ -9,9 +9,9 @@ import torch
 KLEstimator = Literal["none", "k1", "k2", "k3"]
 
 
-def policy_gradient(logprobs_B_T: torch.Tensor, advantages_B: torch.Tensor, tau: float = 0.0) -> torch.Tensor:
+def policy_gradient(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor, tau: float = 0.0) -> torch.Tensor:
     """-A log p / (1 + tau): no importance ratio, no clip (OPMD; paper: tau 0, released code: tau 1, audit A-6)."""
-    return -advantages_B[:, None] * logprobs_B_T / (1 + tau)
+    return -advantages_B_T * logprobs_B_T / (1 + tau)
 
 
 def token_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor) -> torch.Tensor:
@@ -30,30 +30,29 @@ def sequence_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor, m
 
 
 def clipped_surrogate(
-    ratio_B_T: torch.Tensor, advantages_B: torch.Tensor, clip_low: float, clip_high: float
+    ratio_B_T: torch.Tensor, advantages_B_T: torch.Tensor, clip_low: float, clip_high: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """PPO: max(-A rho, -A clip(rho, 1-lo, 1+hi)). Returns (loss, clipped?)."""
-    a_B_1 = advantages_B[:, None]
-    plain_B_T = -a_B_1 * ratio_B_T
-    clipped_B_T = -a_B_1 * ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
+    plain_B_T = -advantages_B_T * ratio_B_T
+    clipped_B_T = -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
     return torch.maximum(plain_B_T, clipped_B_T), (clipped_B_T > plain_B_T).float()
 
 
 def clipped_weight(
     ratio_B_T: torch.Tensor,
     logprobs_B_T: torch.Tensor,
-    advantages_B: torch.Tensor,
+    advantages_B_T: torch.Tensor,
     clip_low: float,
     clip_high: float,
 ) -> torch.Tensor:
     """CISPO: -A sg(clip(rho)) log p: the ratio only weighs, so a clipped token keeps a gradient."""
-    return -advantages_B[:, None] * ratio_B_T.clamp(1 - clip_low, 1 + clip_high).detach() * logprobs_B_T
+    return -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high).detach() * logprobs_B_T
 
 
-def shaped_probability(logprobs_B_T: torch.Tensor, advantages_B: torch.Tensor, gamma: float) -> torch.Tensor:
+def shaped_probability(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor, gamma: float) -> torch.Tensor:
     """Critique-GRPO's off-policy shaping: -A p / (p + gamma), p = exp(logp); tokens of low p learn most."""
     p_B_T = torch.exp(logprobs_B_T)
-    return -advantages_B[:, None] * p_B_T / (p_B_T + gamma)
+    return -advantages_B_T * p_B_T / (p_B_T + gamma)
 
 
 def kl(logprobs_B_T: torch.Tensor, ref_logprobs_B_T: torch.Tensor, estimator: KLEstimator) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from r3l.core import losses
+from r3l.core.advantages import Advantages
 from r3l.core.losses import KLEstimator
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
@@ -34,7 +35,7 @@ class Batch:
     mask_B_T: torch.Tensor
     weight_B_T: torch.Tensor
     old_logprobs_B_T: torch.Tensor
-    advantages_B: torch.Tensor
+    advantages_B_T: torch.Tensor
     sft_B: torch.Tensor
     off_policy_B: torch.Tensor
     ref_logprobs_B_T: torch.Tensor | None = None
@@ -80,8 +81,8 @@ class Method(Criterion, Protocol):
         """Whether the groups of one task are worth a place in the batch."""
         ...
 
-    def advantages(self, group: Group) -> np.ndarray:
-        """advantages_G of a policy group, shape (G,). Not called for sft groups."""
+    def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
+        """Those of each policy group of a step."""
         ...
 
     def describe(self) -> Mapping[str, Any]:
@@ -116,8 +117,8 @@ Tokens = tuple[torch.Tensor, Mapping[str, torch.Tensor]]
 class TrainedMethod(Generic[S]):
     """What trained methods share: plain exploration and the frame of the loss.
 
-    Subclasses name their ``Settings`` and bring advantages, a surrogate, and what they explore beyond N rollouts (one
-    that only imitates: :class:`ImitationMethod`).
+    Subclasses name their ``Settings`` and bring ``advantages`` of a group, or ``step_advantages`` of all groups of a
+    step, a surrogate, and what they explore beyond N rollouts (one that only imitates: :class:`ImitationMethod`).
     """
 
     Settings: type[S]
@@ -150,6 +151,14 @@ class TrainedMethod(Generic[S]):
     def keep(self, groups: Sequence[Group]) -> bool:
         """Every task is kept."""
         return True
+
+    def advantages(self, group: Group) -> Advantages:
+        """Those of a policy group that needs no other one to know them."""
+        raise NotImplementedError
+
+    def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
+        """Group by group; a method that compares the groups of a step overrides this."""
+        return [self.advantages(group) for group in groups]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """Per-token policy loss and per-token metrics, shapes (B, T)."""

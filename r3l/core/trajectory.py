@@ -133,6 +133,10 @@ class Trajectory:
         """Log-probabilities at sampling time, 0 on tokens that were not sampled, shape (T,)."""
         return self._over_turns(lambda turn, _: np.asarray(turn.logprobs, dtype=float))
 
+    def spread(self, values_K: Sequence[float]) -> np.ndarray:
+        """A number of each of the K turns on its sampled tokens, 0 on the others, shape (T,)."""
+        return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), values_K[k]))
+
     def _over_turns(self, values: Callable[[Turn, int], np.ndarray]) -> np.ndarray:
         parts: list[np.ndarray] = [np.zeros(0)]
         for k, turn in enumerate(self.turns):

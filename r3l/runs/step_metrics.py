@@ -60,7 +60,7 @@ def of_rows(rows: Sequence[TrajectoryRow]) -> Metrics:
     ``tokens/masked`` are sampled tokens of policy rows without gradient; ``tokens/response`` all of them.
     """
     policy = [row for row in rows if not row.sft]
-    advantages = np.asarray([row.advantage for row in policy if row.mask.any()], dtype=float)
+    advantages = np.asarray([row.mean_advantage for row in policy if row.mask.any()], dtype=float)
     sampled = sum(len(turn.response_ids) for row in policy for turn in row.trajectory.turns)
     negative, positive = -advantages[advantages < 0].sum(), advantages[advantages > 0].sum()
     return {
@@ -89,7 +89,7 @@ def of_training(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
 
 def _inversions(policy: Sequence[TrajectoryRow]) -> int:
     """Rows that get less than another row of their task with a lower reward (audit A-2)."""
-    scores = [(row.trajectory.task.id, row.trajectory.reward, row.advantage) for row in policy]
+    scores = [(row.trajectory.task.id, row.trajectory.reward, row.mean_advantage) for row in policy]
     best: dict[tuple[str, float], float] = {}
     for task, reward, advantage in scores:
         best[task, reward] = max(best.get((task, reward), -np.inf), advantage)

@@ -5,21 +5,24 @@
     step, method, task, group (easy, hard), selected_as (first | taught)
     groups: objective (policy | sft | none), and its trajectories:
         kind, member, attempt, reward, success, stop_reason, advantage, restart_turn, trainable, feedback, parsed
-        turns: prompt, prompt_tokens, response, finish_reason, action, error
+        turns: prompt, prompt_tokens, response, finish_reason, action, error, advantage
 
 A turn's ``response`` is a list of [text, tokens, trained]: runs of sampled tokens that all carry gradient or all do
-not; ``trainable`` is [first, end) of the turns with credit. What was played but is not learnt from stands in a last
-group with the objective ``none``. Nothing here draws, trains or counts.
+not; ``trainable`` is [first, end) of the turns with credit. An advantage is the mean over sampled tokens; turns have
+their own where a method tells tokens apart. What was played but is not learnt from stands in a last group with the
+objective ``none``. Nothing here draws, trains or counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from r3l.core.advantages import Advantage, Advantages
+from r3l.core.batching import mean_advantage
 from r3l.core.method import Method
 from r3l.core.trajectory import Group, Objective, Trajectory
 
@@ -40,28 +43,29 @@ def lines(method: Method, tasks: Sequence[Sequence[Group]], played: Sequence[Tra
     ``tasks``: the groups of each task of the batch; ``played``: everything that was sampled for them
     (``RolloutContext.trajectories``); ``decode``: token ids to text.
     """
-    advantages = [[_advantages(method, group) for group in groups] for groups in tasks]
+    policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]
+    values = iter(method.step_advantages(policy))
+    advantages = [[_advantages(group, values) for group in groups] for groups in tasks]
     further = [k for k in range(FIRST, len(tasks)) if _teaches(tasks[k], advantages[k])][:TAUGHT]
     logged = [*range(min(FIRST, len(tasks))), *further]
     return [_line(tasks[k], advantages[k], played, decode, "first" if k < FIRST else "taught") for k in logged]
 
 
-def _teaches(groups: Sequence[Group], advantages: Sequence[Sequence[float | None]]) -> bool:
-    return any(
-        group.objective is Objective.SFT or any(values) for group, values in zip(groups, advantages, strict=True)
-    )
-
-
-def _advantages(method: Method, group: Group) -> list[float | None]:
+def _advantages(group: Group, of_policy_groups: Iterator[Advantages]) -> list[Advantage | None]:
     """One a trajectory; None where the objective has none."""
-    if group.objective is not Objective.POLICY:
-        return [None] * len(group.trajectories)
-    return [float(a) for a in method.advantages(group)]
+    return list(next(of_policy_groups)) if group.objective is Objective.POLICY else [None] * len(group.trajectories)
+
+
+def _teaches(groups: Sequence[Group], advantages: Sequence[Sequence[Advantage | None]]) -> bool:
+    return any(
+        group.objective is Objective.SFT or any(np.any(value) for value in values)
+        for group, values in zip(groups, advantages, strict=True)
+    )
 
 
 def _line(
     groups: Sequence[Group],
-    advantages: Sequence[Sequence[float | None]],
+    advantages: Sequence[Sequence[Advantage | None]],
     played: Sequence[Trajectory],
     decode: Decode,
     selected_as: str,
@@ -76,13 +80,13 @@ def _line(
     return {"task": task.id, "group": task.group, "selected_as": selected_as, "groups": logged}
 
 
-def _group(group: Group, advantages: Sequence[float | None], decode: Decode) -> Line:
+def _group(group: Group, advantages: Sequence[Advantage | None], decode: Decode) -> Line:
     trains = group.objective is not Objective.NONE
     pairs = zip(group.trajectories, advantages, strict=True)
     return {"objective": group.objective, "trajectories": [_trajectory(t, a, trains, decode) for t, a in pairs]}
 
 
-def _trajectory(t: Trajectory, advantage: float | None, trains: bool, decode: Decode) -> Line:
+def _trajectory(t: Trajectory, advantage: Advantage | None, trains: bool, decode: Decode) -> Line:
     mask = t.credit_mask() * trains
     trainable = range(len(t.turns)) if t.trainable is None else t.trainable
     return {
@@ -92,17 +96,18 @@ def _trajectory(t: Trajectory, advantage: float | None, trains: bool, decode: De
         "reward": t.reward,
         "success": t.success,
         "stop_reason": t.stop_reason,
-        "advantage": advantage,
+        "advantage": None if advantage is None else mean_advantage(t, advantage),
         "restart_turn": t.restart_turn,
         "trainable": [trainable.start, trainable.stop],
         "feedback": t.feedback,
         "parsed": None if t.parsed is None else t.parsed.as_json(),
-        "turns": _turns(t, mask, decode),
+        "turns": _turns(t, mask, advantage, decode),
     }
 
 
-def _turns(t: Trajectory, mask: np.ndarray, decode: Decode) -> list[Line]:
-    turns, at = [], 0
+def _turns(t: Trajectory, mask: np.ndarray, advantage: Advantage | None, decode: Decode) -> list[Line]:
+    turns: list[Line] = []
+    at = 0
     for turn in t.turns:
         at += len(turn.prompt_ids)
         end = at + len(turn.response_ids)
@@ -116,6 +121,8 @@ def _turns(t: Trajectory, mask: np.ndarray, decode: Decode) -> list[Line]:
                 "error": turn.error,
             }
         )
+        if isinstance(advantage, np.ndarray):
+            turns[-1]["advantage"] = float(advantage[at:end].mean()) if turn.response_ids else 0.0
         at = end
     return turns
 

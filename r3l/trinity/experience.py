@@ -161,7 +161,7 @@ def _of_row(row: TrajectoryRow, number: int, model_version: int) -> Experience:
     t = row.trajectory
     start = max(len(t.turns[0].prompt_ids) if t.turns else 0, 1)  # nothing stands before the first token
     mask = torch.from_numpy(row.mask[start:] > 0)
-    advantages = torch.full((len(mask),), row.advantage, dtype=torch.float32)
+    advantages = torch.from_numpy(np.broadcast_to(row.advantage, row.ids.shape)[start:].astype(np.float32))
     scalars = {"token_weight": float(row.weight.max(initial=0.0)), "sft": row.sft, "off_policy": t.off_policy}
     return Experience(
         eid=EID(task=t.task.id, run=t.member, step=number, suffix=t.kind),

@@ -87,7 +87,7 @@ def _batch(
         mask_B_T=mask_B_T,
         weight_B_T=mask_B_T * _rows(token_weight, 1)[:, None],
         old_logprobs_B_T=_rows(old_logprob, 2),
-        advantages_B=_rows(advantages, 2)[:, 0],  # the same along a row
+        advantages_B_T=_rows(advantages, 2),
         sft_B=_rows(sft, 1),
         off_policy_B=_rows(off_policy, 1),
         ref_logprobs_B_T=None if ref_logprob is None else _rows(ref_logprob, 2),

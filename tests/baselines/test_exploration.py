@@ -57,13 +57,23 @@ def shape(groups):
     return [(g.objective, [(t.kind, t.reward) for t in g.trajectories]) for g in groups]
 
 
-@pytest.mark.parametrize("name", ["grpo", "opmd", "gspo", "dapo"])
+@pytest.mark.parametrize("name", ["grpo", "opmd", "gspo", "dapo", "rloo"])
 def test_sampling_methods_have_one_group_of_plain_rollouts(name):
     method, groups, counters = explore(name, {"rollout": WIN + LOSE}, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("base", 0.0)])]
-    expected = {"opmd": 0.5}.get(name, 0.5 / (np.sqrt(0.5) + 1e-6))
+    expected = {"opmd": 0.5, "rloo": 1.0}.get(name, 0.5 / (np.sqrt(0.5) + 1e-6))
     np.testing.assert_allclose(method.advantages(groups[0]), [expected, -expected], rtol=1e-9)
     assert counters["rollouts"] == 2
+
+
+def test_gigpo_compares_turns_that_began_with_one_observation():
+    method, groups, _ = explore("gigpo", {"rollout": WIN + LOSE}, group_size=2)
+    won, lost = method.advantages(groups[0])
+    half = 1 / np.sqrt(2)
+    first, last = won[won != 0][:2], won[won != 0][-2:]  # two tokens a turn
+    np.testing.assert_allclose(first, [2 * half] * 2, rtol=1e-4)  # better episode, better turn
+    np.testing.assert_allclose(last, [half] * 2, rtol=1e-4)  # the winner was alone in the end
+    np.testing.assert_allclose(lost[lost != 0][:2], [-2 * half] * 2, rtol=1e-4)
 
 
 def test_raft_imitates_successes_and_counts_the_rest():

@@ -9,6 +9,7 @@ import torch
 from conftest import make_trajectory
 
 from r3l.algorithm import R3L
+from r3l.baselines.gigpo import GiGPO
 from r3l.baselines.gspo import GSPO
 from r3l.core.batching import collate, rows_of
 from r3l.core.environment import Message, StopReason
@@ -58,11 +59,12 @@ def whole_contexts(trajectory):
     return Trajectory(**{**trajectory.__dict__, "turns": turns})
 
 
+@pytest.mark.parametrize("kind", [R3L, GiGPO])
 @pytest.mark.parametrize("loss_agg", ["traj_mean", "token_mean", "token_sum"])
-def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(nano, loss_agg):
+def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(nano, loss_agg, kind):
     """Every method's token weights and advantages are those of the trajectory."""
     model, tokenizer = nano
-    method = R3L({"loss_agg": loss_agg})
+    method = kind({"loss_agg": loss_agg})
     completions, _ = talk(LocalPolicy(model, tokenizer, 512))
     won = as_trajectory(make_trajectory(1).task, completions, first=1)
     lost = Trajectory(**{**won.__dict__, "turns": won.turns[:2], "reward": 0.0, "trainable": None})

@@ -21,8 +21,8 @@ MASKED, TRAINED = 4, 8  # sampled tokens of the explored group by hand, see atte
 class Fixed:
     """A method whose advantages are -1 and 3."""
 
-    def advantages(self, group: Group) -> np.ndarray:
-        return np.asarray([-1.0, 3.0])
+    def step_advantages(self, groups: list[Group]) -> list[np.ndarray]:
+        return [np.asarray([-1.0, 3.0]) for _ in groups]
 
 
 def attempt() -> tuple[list[Group], list]:

@@ -74,8 +74,8 @@ def _flat(response):
 class _Even:
     """A method for which every trajectory is worth its member's number."""
 
-    def advantages(self, group):
-        return np.asarray([t.member for t in group.trajectories], dtype=float)
+    def step_advantages(self, groups):
+        return [np.asarray([t.member for t in group.trajectories], dtype=float) for group in groups]
 
 
 def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():

@@ -51,7 +51,7 @@ def explain(case: Case, ours: Value, theirs: Value) -> str:
 
 def ours(method: str, case: Case) -> Value:
     """Of the method under the profile."""
-    return [float(value) for value in method_of(method).advantages(group_of(case["rewards"]))]
+    return [float(value) for value in method_of(method).step_advantages([group_of(case["rewards"])])[0]]
 
 
 def _check(file: str, estimator: str, method: str, theirs: Callable[..., Value]) -> Check:

@@ -38,7 +38,7 @@ class Look:
 
 
 METHODS = {
-    # The reference, and methods that learn from rewards alone: solid lines.
+    # The reference, and methods that learn from rewards alone: solid lines; those that the paper lacks: dotted.
     "zero_shot": Look("#7F7F7F", SOLID, "d"),
     "warm_start": Look("#A6761D", SOLID, "X"),
     "raft": Look("#000000", SOLID, "s"),
@@ -46,6 +46,9 @@ METHODS = {
     "grpo": Look("#0072B2", SOLID, "o"),
     "dapo": Look("#CC79A7", SOLID, "^"),
     "gspo": Look("#E69F00", SOLID, "P"),
+    "rloo": Look("#44AA99", DOTTED, "8"),
+    "reinforce_pp": Look("#AA4499", DOTTED, "H"),
+    "gigpo": Look("#999933", DOTTED, "x"),
     # Methods that learn from text feedback: dashed lines; RLTF's: dash and dot.
     "reflect_grpo": Look("#B8A900", DASHED, "<"),
     "critique_grpo": Look("#009E73", DASHED, ">"),

@@ -153,7 +153,8 @@ class Viewer {
     const member = this.select.member.value;
     const everyone = this.task.members.flat();
     const columns = member === "all" ? everyone.filter((c) => !REFLECTIONS.includes(c.kind)) : this.task.members[Number(member)];
-    const largest = Math.max(...everyone.map((c) => Math.abs(c.advantage ?? 0)), 1e-9);
+    const advantages = everyone.flatMap((c) => [c.advantage, ...c.turns.map((turn) => turn.advantage)]);
+    const largest = Math.max(...advantages.map((a) => Math.abs(a ?? 0)), 1e-9);
     const table = make("table", member === "all" ? "compare narrow" : "compare");
     const head = table.createTHead().insertRow();
     head.append(make("th", "", "turn"), ...columns.map((column) => this.heading(column)));
@@ -221,7 +222,8 @@ class Viewer {
     const sum = (runs) => runs.reduce((total, run) => total + run[1], 0);
     const count = `${sum(sampled.filter((run) => run[2]))} of ${sum(sampled)} tokens`;
     const sign = c.advantage > 0 ? "+" : "";
-    const policy = c.advantage ? `A = ${sign}${c.advantage.toFixed(3)}, trains ${count}` : `A = 0, nothing learnt from ${count}`;
+    const learns = c.advantage || c.turns.some((turn) => turn.advantage);
+    const policy = learns ? `A = ${sign}${c.advantage.toFixed(3)}, trains ${count}` : `A = 0, nothing learnt from ${count}`;
     cell.append(make("span", "", { policy, sft: `imitated, trains ${count}` }[c.objective] ?? "explored, not trained"));
     return cell;
   }
@@ -245,22 +247,22 @@ class Viewer {
     return cell;
   }
 
-  exchange(column, { prompt, response, error }, largest) {
+  exchange(column, { prompt, response, error, advantage = column.advantage }, largest) {
     const request = make("div", "prompt");
     this.tagged(request, prompt);
     const reply = make("div", "response");
     for (const [text, , trained] of response) {
-      const span = make("span", trained ? `trained ${this.sign(column)}` : "masked");
-      span.style.setProperty("--size", Math.abs(column.advantage ?? 0) / largest);
+      const span = make("span", trained ? `trained ${this.sign(column, advantage)}` : "masked");
+      span.style.setProperty("--size", Math.abs(advantage ?? 0) / largest);
       this.tagged(span, text);
       reply.append(span);
     }
     return [request, reply, ...(error ? [make("div", "error", error)] : [])];
   }
 
-  sign(column) {
+  sign(column, advantage) {
     if (column.objective === "sft") return "imitated";
-    return column.advantage > 0 ? "positive" : column.advantage < 0 ? "negative" : "zero";
+    return advantage > 0 ? "positive" : advantage < 0 ? "negative" : "zero";
   }
 
   /** Text with <|special|> and <xml> tokens stepped back. */

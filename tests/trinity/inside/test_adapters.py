@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -95,13 +96,11 @@ def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(collec
     rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
     trained, metrics = through_the_pipeline(run, tasks)
     assert len(trained) == experiences_per_step(run, method) >= len(rows)
-    ours = sorted((tuple(r.ids), r.advantage, r.sft, r.mask.sum()) for r in rows)
+    ours = sorted((tuple(r.ids), r.sft, r.mask.sum(), np.broadcast_to(r.advantage, r.ids.shape).tolist()) for r in rows)
     real = trained[: len(rows)]
-    theirs = [
-        (tuple(e.tokens.tolist()), e.advantages[0].item(), e.info["sft"], e.action_mask.sum().item()) for e in real
-    ]
+    theirs = [(tuple(e.tokens.tolist()), e.info["sft"], e.action_mask.sum(), e.advantages.tolist()) for e in real]
     for a, b in zip(ours, sorted(theirs), strict=True):
-        assert a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-6) and a[2:] == b[2:]
+        assert a[:3] == b[:3] and a[3][len(a[3]) - len(b[3]) :] == pytest.approx(b[3], rel=1e-6)
     assert not any(e.action_mask.any() for e in trained[len(rows) :])
     assert metrics["rows/trained"] == len(rows) and metrics["dropped/tasks"] == 0
     assert metrics["rollouts"] == sum(f.counters["rollouts"] for f in tasks)
