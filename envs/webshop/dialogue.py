@@ -57,7 +57,7 @@ class WebshopDialogue(TaggedDialogue):
         action = match[1].strip() if match else ""
         if not action:
             return Parsed(None, StopReason.FORMAT)
-        if actions and actions[-1] == action and not any(word in action for word in _MAY_REPEAT):
+        if actions and actions[-1] == action and not any(word in action.lower() for word in _MAY_REPEAT):
             return Parsed(None, StopReason.REPETITION)
         return Parsed(action)
 

@@ -82,7 +82,7 @@ def test_responses(response, expected):
 def test_the_same_action_twice_ends_an_episode_unless_it_turns_pages():
     assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]"]) == Parsed(None, "repetition")
     assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"
-    for action in ("click[next >]", "click[< prev]", "search[tea]"):
+    for action in ("click[next >]", "click[Next >]", "click[< PREV]", "search[tea]", "Search[tea]"):
         assert COMPACT.parse(response(action), ANYWHERE, [action]).action == action
 
 
