@@ -53,7 +53,7 @@ class ScienceWorldEngine:
         self._check(task.id, name, variation, simplifications)
         self._call(lambda s: s.load(name, variation, simplifications, False))
         description = self._call(lambda s: s.getTaskDescription())
-        self._score = self._largest_delta = 0
+        self._score, self._largest_delta = FULL_SCORE, 0  # what the first look scores is no step's gain
         first = self._step("look around")
         self._started = True
         return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)

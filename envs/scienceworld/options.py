@@ -12,7 +12,8 @@ class ScienceWorldOptions(Options):
     """Settings of the environment.
 
     ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0. ``max_delta_released`` is the
-    largest increase of a single step / 100, as the released code has it by mistake (audit B-9).
+    largest increase of a single step / 100, as the released code has it by mistake (audit B-9); the look around with
+    which an episode starts is no step.
     ``step_limit``: looking and impossible actions take no time, ``wait`` takes 11.
     """
 

@@ -71,10 +71,21 @@ def test_solution_earns_the_simulators_points(engine: ScienceWorldEngine) -> Non
 def test_released_reward_is_the_largest_single_gain() -> None:
     engine = ScienceWorldEngine(ScienceWorldOptions(reward="max_delta_released"))
     seen = play(engine, FIND, SOLUTION)
-    assert [now.reward for now in seen] == [0.08, 0.09, 0.09, 0.5, 0.5, 0.5, 0.5]  # gains 8, 9, 0, 50, 8, 8, 17
+    # The look around at the start scores 8, which is no step's gain; then 9, 0, 50, 8, 8, 17.
+    assert [now.reward for now in seen] == [0.0, 0.09, 0.09, 0.5, 0.5, 0.5, 0.5]
     assert seen[-1].success  # by the simulator's score, whatever the reward
     failed = play(engine, FIND, [*SOLUTION[:2], "focus on axe"])[-1]
     assert (failed.reward, failed.done, failed.success) == (0.09, True, False)  # a failure costs nothing there
+    engine.close()
+
+
+def test_the_released_reward_begins_after_the_first_look() -> None:
+    """Mixing paint: the shipped class scores 20 for its own look around at the reset, then 10 for each step."""
+    engine = ScienceWorldEngine(ScienceWorldOptions(reward="max_delta_released"))
+    paint = problem("chemistry-mix-paint-secondary-color", 1, "train")
+    pour = "pour cup containing {} paint in art studio in bowl"
+    seen = play(engine, paint, ["look around", pour.format("blue"), pour.format("yellow"), "mix bowl"])
+    assert [now.reward for now in seen] == [0.0, 0.0, 0.0, 0.1, 0.1]
     engine.close()
 
 
