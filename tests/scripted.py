@@ -7,9 +7,9 @@ import itertools
 from r3l.core.concurrency import together
 from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.rollout import RolloutContext
-from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
+from r3l.envs.registry import find_environment
 
 TASK = generate(House("pick_heat_then_place_in_recep", 3, 7, 8))
 WALKTHROUGH = TASK.payload["walkthrough"]
@@ -72,6 +72,6 @@ def say(action):
     return f"<think>x</think><action>{action}</action>"
 
 
-def rollout_context(policy, pool, max_turns=15, style="compact"):
-    dialogue = Alfworld().dialogue(style, max_turns)
+def rollout_context(policy, pool, max_turns=15, style="compact", env="alfworld"):
+    dialogue = find_environment(env).dialogue(style, max_turns)
     return RolloutContext(policy, pool, dialogue, Sampling(), Sampling(), ("t",), together)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment
-from r3l.envs.base.options import Options
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
+from r3l.envs.tagged_text.options import TaggedOptions
 
 
-class Alfworld(EnvironmentPackage[Options]):
-    """See the package; its engine has no options."""
+class Alfworld(EnvironmentPackage[TaggedOptions]):
+    """See the package; its engine has no options, its text side has."""
 
-    name, options = "alfworld", Options
+    name, options = "alfworld", TaggedOptions
 
-    def make_engine(self, options: Options) -> Environment:
+    def make_engine(self, options: TaggedOptions) -> Environment:
         from r3l.envs.alfworld.engine import AlfworldEngine
 
         return AlfworldEngine()
 
-    def make_dialogue(self, style: str, max_turns: int, options: Options) -> Dialogue:
+    def make_dialogue(self, style: str, max_turns: int, options: TaggedOptions) -> Dialogue:
         from r3l.envs.alfworld.dialogue import AlfworldDialogue
 
-        return AlfworldDialogue(style, max_turns)
+        return AlfworldDialogue(style, max_turns, options.response_format)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.alfworld import task_sets

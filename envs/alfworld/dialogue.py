@@ -3,7 +3,8 @@
 ``released`` follows the order and the contents of the original release's prompts (audit 3.2) in our
 own words; ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
 Both read responses by one rule: exactly one ``<think>..</think>``, exactly one ``<action>..</action>``,
-in any order, and the action a literal member of the admissible list.
+in any order, and the action a literal member of the admissible list. In a retry of the release a response that breaks
+it costs only a turn (audit B-7).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from r3l.core.errors import DataError
 from r3l.core.task import Task
 from r3l.envs.alfworld.goals import parse_goal
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import read_action, repeats
+from r3l.envs.tagged_text.responses import each_tag_once, one_pair, repeats
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"
@@ -29,6 +30,8 @@ class AlfworldDialogue(TaggedDialogue):
     package, label, domain = "alfworld", "ALFWorld", "ALFWorld household tasks"
     released_turns = 25
     suggestion_optional = True
+    readers = {"strict": each_tag_once, "released": one_pair}
+    retry_tolerates = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
     reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
@@ -62,7 +65,7 @@ class AlfworldDialogue(TaggedDialogue):
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         """The action of a response, or ``format``, ``inadmissible`` or ``repetition``."""
-        action = read_action(response)
+        action = self.read(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)
         if action not in now.admissible:

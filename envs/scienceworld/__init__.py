@@ -23,7 +23,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
     def make_dialogue(self, style: str, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
         from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 
-        return ScienceWorldDialogue(style, max_turns)
+        return ScienceWorldDialogue(style, max_turns, options.response_format)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.scienceworld import task_sets

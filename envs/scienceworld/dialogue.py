@@ -14,7 +14,7 @@ from r3l.core.environment import Critique, Message, Observation, Parsed, StopRea
 from r3l.core.task import Task
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import read_action, repeats
+from r3l.envs.tagged_text.responses import each_tag_once, first_pair, not_empty, repeats
 
 
 class ScienceWorldDialogue(TaggedDialogue):
@@ -22,6 +22,7 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     package, label, domain = "scienceworld", "ScienceWorld", "ScienceWorld science tasks"
     released_turns = 30
+    readers = {"strict": not_empty(each_tag_once), "released": first_pair}
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """What stands before the first response."""
@@ -37,8 +38,8 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         """The action of a response, or ``format`` or ``repetition``."""
-        action = read_action(response)
-        if not action:
+        action = self.read(response)
+        if action is None:
             return Parsed(None, StopReason.FORMAT)
         return Parsed(None, StopReason.REPETITION) if repeats(actions, action) else Parsed(action)
 

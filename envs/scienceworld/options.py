@@ -1,14 +1,14 @@
-"""The settings of ScienceWorld's engine."""
+"""The settings of ScienceWorld."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from r3l.core.option import option
-from r3l.envs.base.options import Options
+from r3l.envs.tagged_text.options import TaggedOptions
 
 
-class ScienceWorldOptions(Options):
+class ScienceWorldOptions(TaggedOptions):
     """Settings of the environment.
 
     ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0. ``max_delta_released`` is the

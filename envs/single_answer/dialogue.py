@@ -39,6 +39,7 @@ class AnswerDialogue:
     """The text side (a ``Dialogue``)."""
 
     suggestion_optional = False
+    retry_tolerates: frozenset[StopReason] = frozenset()
 
     def __init__(self, subject: Subject, style: str, max_turns: int, options: AnswerOptions) -> None:
         check_style(subject.domain, style, max_turns)

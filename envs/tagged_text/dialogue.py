@@ -9,7 +9,8 @@ from string import Template
 
 from r3l.core.environment import Stop, StopReason
 from r3l.core.errors import ConfigError
-from r3l.envs.tagged_text.responses import REPEATS
+from r3l.envs.tagged_text.options import ResponseFormat
+from r3l.envs.tagged_text.responses import REPEATS, Reader
 
 STYLES = ("released", "compact")
 
@@ -17,9 +18,9 @@ STYLES = ("released", "compact")
 class TaggedDialogue:
     """Base of a ``Dialogue`` whose responses hold one thought and one action in tags. Stateless.
 
-    ``max_turns`` counts actions; by default the released code's limit. Subclasses say what they are about and add
-    reasons of their own; prompt texts lie in ``envs/<package>/prompts``. Raises ConfigError for an unknown style or a
-    turn limit below 1.
+    ``max_turns`` counts actions; by default the released code's limit. Subclasses say what they are about, which
+    readers they have and which reasons of their own; prompt texts lie in ``envs/<package>/prompts``. Raises ConfigError
+    for an unknown style or a turn limit below 1.
     """
 
     stop: Stop = "end"
@@ -27,6 +28,8 @@ class TaggedDialogue:
     label: str
     domain: str
     released_turns: int  # the released code's limit (audit 3.1)
+    readers: Mapping[ResponseFormat, Reader]
+    retry_tolerates: frozenset[StopReason] = frozenset()
     undertaking = "task"
     suggestion_optional = False
     reasons: Mapping[StopReason, str] = {}
@@ -37,11 +40,18 @@ class TaggedDialogue:
         StopReason.CONTEXT: "the dialog outgrew the model's context",
     }
 
-    def __init__(self, style: str, max_turns: int | None = None) -> None:
+    def __init__(
+        self, style: str, max_turns: int | None = None, response_format: ResponseFormat = "strict"
+    ) -> None:
         max_turns = self.released_turns if max_turns is None else max_turns
         check_style(self.label, style, max_turns)
         self.style = style
         self.max_turns = max_turns
+        self.response_format = response_format
+
+    def read(self, response: str) -> str | None:
+        """The action of a response, None where it has none; see ``tagged_text.responses``."""
+        return self.readers[self.response_format](response)
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None) -> str:
         """The final feedback on an ended episode."""

@@ -23,7 +23,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
     def make_dialogue(self, style: str, max_turns: int, options: WebshopOptions) -> Dialogue:
         from r3l.envs.webshop.dialogue import WebshopDialogue
 
-        return WebshopDialogue(style, max_turns)
+        return WebshopDialogue(style, max_turns, options.response_format)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.webshop import task_sets

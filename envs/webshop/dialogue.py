@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
 from r3l.core.task import Task
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.tagged_text.responses import first_pair, not_empty
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.engine import SEARCH_ACTION
 
-_RESPONSE = re.compile(r"<think>.*?</think>.*?<action>(.*?)</action>", re.DOTALL)
 _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
 _BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
 _CLICKED = re.compile(r"You have clicked .*\.")
@@ -34,6 +34,7 @@ class WebshopDialogue(TaggedDialogue):
 
     package, label, domain, undertaking = "webshop", "WebShop", "WebShop shopping tasks", "purchase"
     released_turns = 15
+    readers = {"strict": not_empty(first_pair), "released": first_pair}
     reasons = {
         StopReason.FORMAT: "a response did not hold <think>...</think> and then <action>...</action>",
         StopReason.REPETITION: "the same action was given twice in a row",
@@ -53,9 +54,8 @@ class WebshopDialogue(TaggedDialogue):
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         """The action of a response, or ``format`` or ``repetition``."""
-        match = _RESPONSE.search(response)
-        action = match[1].strip() if match else ""
-        if not action:
+        action = self.read(response)
+        if action is None:
             return Parsed(None, StopReason.FORMAT)
         if actions and actions[-1] == action and not any(word in action.lower() for word in _MAY_REPEAT):
             return Parsed(None, StopReason.REPETITION)

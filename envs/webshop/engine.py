@@ -81,11 +81,14 @@ class WebshopEngine:
         """Apply ``search[keywords]`` or ``click[target]``; anything else, or what is not there, changes nothing."""
         session = self._current()
         name, argument = _parse(action)
+        released = self.options.refused == "released"
+        if released and not self._passes(name.strip(), argument.strip()):
+            return self._observe(0.0 - self.options.penalty)
         if name == "search":
             return self._enter(self._searched(session, tuple(argument.split(" "))))
         if name == "click" and argument in self._page.targets and argument != pages.SEARCH.lower():
             return self._enter(self._clicked(session, argument, self._page.targets[argument]))
-        return self._observe(0.0 - self.options.penalty)
+        return self._observe(0.0 if released else 0.0 - self.options.penalty)
 
     def snapshot(self) -> _Mark:
         """A mark of the present state; valid until another reset."""
@@ -100,6 +103,11 @@ class WebshopEngine:
     def close(self) -> None:
         """Forget the session; the catalogue stays open for the process's other engines."""
         self._session = None
+
+    def _passes(self, name: str, argument: str) -> bool:
+        """Whether the released code sends an action on (audit B-21); both without blanks around them."""
+        targets = self._page.targets
+        return bool(argument) and (self._page.bar if name == "search" else name == "click" and argument in targets)
 
     def _current(self) -> Session:
         if self._session is None:

@@ -133,7 +133,8 @@ class Dialogue(Protocol):
     ``actions`` are the actions taken so far in the trajectory, oldest first. ``style`` is ``released`` (the
     original's full prompts) or ``compact`` (observations only); reflection prompts follow it. ``stop``: what a turn is,
     a whole response or a line of one. ``suggestion_optional``: the release takes reflections without a suggestion here
-    (audit B-41).
+    (audit B-41). ``retry_tolerates``: the errors that cost a retry of the released code no more than a turn (audit B-7);
+    none in most environments.
     """
 
     domain: str
@@ -141,6 +142,7 @@ class Dialogue(Protocol):
     style: str
     max_turns: int
     stop: Stop
+    retry_tolerates: frozenset[StopReason]
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """The messages before the first response (an optional system message, then one user message)."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Literal
 
 from r3l.core.concurrency import Gather
@@ -100,8 +101,9 @@ class Continuation:
     """How an episode is played on. ``attempt`` tells several retries of one member apart.
 
     ``phase`` is also the purpose in the address of its draws. ``guide`` makes the first prompt from its messages.
-    Under ``released_lenient`` an unusable response costs a turn and is answered by its error instead of ending the
-    episode (the original's retries in ALFWorld, audit B-7).
+    Under ``released_lenient`` a retry ends as in the released code (audit B-7): an error that the dialogue tolerates
+    costs a turn and is answered by its name alone. From the first one on actions are recorded no more: prompts show
+    those before it, and nothing counts as a repetition.
     """
 
     phase: Phase = Phase.ROLLOUT
@@ -150,8 +152,8 @@ async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observati
         if turn.action is not None:
             now = await episode.env.step(turn.action)
             ctx.counters["env_steps"] += 1
-        elif how.rules == "released_lenient":
-            now = replace(now, text=f"Not possible ({turn.error}). {now.text}")
+        elif how.rules == "released_lenient" and turn.error in ctx.dialogue.retry_tolerates:
+            now = replace(now, text=f"Not possible ({turn.error}).")
         else:
             reason = turn.error or StopReason.FORMAT
             break
@@ -164,8 +166,14 @@ def _next_messages(dialogue: Dialogue, episode: Episode, now: Observation) -> li
     trajectory = episode.trajectory
     if not trajectory.turns:
         return dialogue.opening(trajectory.task, episode.first)
-    message = dialogue.following(episode.first, trajectory.actions, now)
+    message = dialogue.following(episode.first, _recorded(trajectory), now)
     return [] if message is None else [message]
+
+
+def _recorded(trajectory: Trajectory) -> list[str]:
+    """The actions before the first tolerated error; all of them where there is none."""
+    usable = takewhile(lambda turn: turn.error is None, trajectory.turns)
+    return [turn.action for turn in usable if turn.action is not None]
 
 
 async def _respond(ctx: RolloutContext, episode: Episode, prompt: Prompt, how: Continuation) -> Completion:
@@ -178,7 +186,8 @@ async def _respond(ctx: RolloutContext, episode: Episode, prompt: Prompt, how: C
 
 
 def _turn(dialogue: Dialogue, episode: Episode, completion: Completion, now: Observation, prompt: Prompt) -> Turn:
-    parsed = dialogue.parse(completion.text, now, episode.trajectory.actions)
+    actions = _recorded(episode.trajectory)
+    parsed = dialogue.parse(completion.text, now, actions if len(actions) == len(episode.trajectory.turns) else [])
     if completion.finish_reason is FinishReason.LENGTH and (parsed.error is not None or dialogue.stop == "line"):
         parsed = Parsed(None, StopReason.TRUNCATED)
     turn = Turn.of(completion, now.text, parsed.action, parsed.error)

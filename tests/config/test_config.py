@@ -260,13 +260,16 @@ def test_the_fingerprint_sees_what_matters_and_nothing_else():
 
 def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work():
     assert resolve("nano", "webshop", "r3l", 0).env_settings.options == {}
-    assert resolve("nano", "webshop", "r3l@profile=released_code", 0).env_settings.options == {"penalty": 0.1}
+    released = {"response_format": "released"}
+    webshop = resolve("nano", "webshop", "r3l@profile=released_code", 0)
+    assert webshop.env_settings.options == {"penalty": 0.1, "refused": "released", **released}
     science = resolve("nano", "scienceworld", "grpo@profile=released_code", 0)
-    assert science.env_settings.options == {"reward": "max_delta_released"}
+    assert science.env_settings.options == {"reward": "max_delta_released", **released}
+    assert resolve("nano", "alfworld", "grpo@profile=released_code", 0).env_settings.options == released
     run = resolve("nano", "webshop", "r3l", 0, overrides=["env_settings.options.penalty=0.2"])
     assert run.env_settings.options == {"penalty": 0.2}
     for override in ("env_settings.options.penalty=-1", "env_settings.options.fine=1"):
-        with pytest.raises(ConfigError, match=r"webshop\.(penalty is -1|fine is 1).*known keys: penalty"):
+        with pytest.raises(ConfigError, match=r"webshop\.(penalty is -1|fine is 1).*known keys: .*penalty"):
             resolve("nano", "webshop", "r3l", 0, overrides=[override])
 
 

@@ -170,6 +170,47 @@ def test_lenient_retries_survive_an_impossible_action():
     assert done.guided.turns[0].action is None and done.guided.turns[0].error == "inadmissible"
 
 
+def lenient_retry(script, pivot=0, env="alfworld", task=TASK):
+    """The retry that follows the base of ``script``, and the messages that it was shown."""
+    pool = EnvironmentPool(find_environment(env), 0)
+    a = rollout_context(Scripted(script), pool, env=env)
+
+    async def played():
+        base = await play(a, task, 0)
+        settings = RetrySettings(retry_rules="released_lenient")
+        return base.trajectory, await retry(a, base, Restart(pivot, None), settings)
+
+    base, done = asyncio.run(played())
+    pool.close()
+    shown = [messages[-1].content for where, messages in a.policy.asked if "retry" in where]
+    return base, done.guided, shown
+
+
+def test_lenient_retries_end_at_the_third_identical_action():
+    """As in the released code; two of them may be the base's."""
+    _, guided, _ = lenient_retry(map(say, ["fly", *["look"] * 3, *WALKTHROUGH]))
+    assert (guided.stop_reason, guided.reward, guided.success, len(guided.turns)) == ("repetition", 0, False, 3)
+    _, guided, _ = lenient_retry(map(say, ["look", "look", "fly", "look", *WALKTHROUGH]), pivot=2)
+    assert (guided.stop_reason, len(guided.turns)) == ("repetition", 3)
+
+
+def test_after_an_unusable_response_a_lenient_retry_records_no_action():
+    """The released history stands still from then on: prompts show it, and nothing is a repetition any more."""
+    script = ["fly", "look", "fly", *["look"] * 3, *WALKTHROUGH]
+    _, guided, shown = lenient_retry([*map(say, script[:2]), "no tags", *map(say, script[3:])])
+    assert guided.success and len(guided.turns) == 5 + len(WALKTHROUGH)
+    assert [turn.error for turn in guided.turns[:3]] == [None, "format", None]
+    assert shown[2] == "1: Not possible (format)." and all(text.startswith("1: ") for text in shown[2:])
+
+
+@pytest.mark.parametrize("env", ["scienceworld", "webshop"])
+def test_retries_of_other_environments_end_as_bases_do(env):
+    """Only ALFWorld's are lenient in the release (audit B-7)."""
+    task = find_environment(env).tasks("nano/test")[0]
+    base, guided, _ = lenient_retry(["no tags", say("look"), "no tags", say("x")], env=env, task=task)
+    assert (base.stop_reason, len(base.turns)) == (guided.stop_reason, len(guided.turns) - 1) == ("format", 1)
+
+
 @pytest.mark.parametrize("how", ["killed", "hung"])
 @pytest.mark.filterwarnings("ignore:.*an episode is played again")
 def test_a_lost_worker_costs_nothing_but_time(how):

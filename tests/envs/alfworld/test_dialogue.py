@@ -99,6 +99,25 @@ def test_reading_responses(dialogue: AlfworldDialogue, response: str, error: str
     assert parsed == (Parsed("look") if error is None else Parsed(None, error))
 
 
+@pytest.mark.parametrize(
+    "response, error",
+    [
+        (tagged("look") + "<action>", None),  # a lone tag does not count
+        (tagged("look") + "</think></action>", None),
+        ("</think>" + tagged("look"), None),
+        ("<think>a <think>b</think><action>look</action>", None),
+        ("<think>x</think><action>look <action>look</action>", "inadmissible"),  # the pair holds "look <action>look"
+        (tagged("look") + "<action></action>", "format"),
+        (tagged("look") + "<think>again</think>", "format"),
+        (tagged(""), "inadmissible"),
+        ("<action>look</action>", "format"),
+    ],
+)
+def test_released_reading(response: str, error: str | None) -> None:
+    parsed = AlfworldDialogue("released", response_format="released").parse(response, NOW, [])
+    assert parsed == (Parsed("look") if error is None else Parsed(None, error))
+
+
 def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
     assert RELEASED.parse(tagged("look"), NOW, ["look"]) == Parsed("look")
     assert RELEASED.parse(tagged("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")

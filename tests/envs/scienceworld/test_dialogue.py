@@ -11,7 +11,7 @@ from r3l.core.errors import ConfigError
 from r3l.envs.scienceworld.brief import LIMIT, brief, brief_first
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.selection import problem
-from r3l.envs.tagged_text.responses import read_action, write_response
+from r3l.envs.tagged_text.responses import each_tag_once, write_response
 
 TASK = problem("find-animal", 2, "test")
 KITCHEN = (
@@ -92,6 +92,24 @@ def test_parse(response: str, action: str | None, error: str | None) -> None:
         assert dialogue.parse(response, NOW, []) == Parsed(action, error)
 
 
+@pytest.mark.parametrize(
+    "response, action",
+    [
+        ("<think>x</think><action> a\n</action><action>b</action>", "a"),  # the first one
+        ("<think>x</think><think>y</think><action>a</action>", "a"),
+        ("<action>a</action><think>x</think><action>b</action>", "b"),  # after a thought
+        ("</think><action><think>x</think><action>a</action>", "a"),
+        ("<think>x</think><action>a <action>b</action>", "a <action>b"),
+        ("<think>x</think><action>  </action>", ""),
+        ("<action>a</action><think>x</think>", None),
+        ("<THINK>x</THINK><ACTION>a</ACTION>", None),
+    ],
+)
+def test_released_reading(response: str, action: str | None) -> None:
+    released = ScienceWorldDialogue("released", response_format="released")
+    assert released.parse(response, NOW, []) == Parsed(action, None if action is not None else "format")
+
+
 def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
     wait = write_response("", "wait")
     assert COMPACT.parse(wait, NOW, ["wait"]) == Parsed("wait")
@@ -102,7 +120,7 @@ def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
 @given(st.text(), st.text())
 def test_what_is_written_is_read(thought: str, action: str) -> None:
     if "<" not in thought + action:
-        assert read_action(write_response(thought, action)) == action.strip()
+        assert each_tag_once(write_response(thought, action)) == action.strip()
 
 
 @given(st.text())

@@ -79,6 +79,13 @@ def test_responses(response, expected):
     assert RELEASED.parse(response, ANYWHERE, []) == COMPACT.parse(response, ANYWHERE, []) == expected
 
 
+def test_to_the_release_an_empty_action_is_one():
+    released = WebshopDialogue("released", 15, "released")
+    assert released.parse("<think>a</think><action> </action>", ANYWHERE, ["search[x]"]) == Parsed("")
+    assert released.parse("<think>a</think><action></action>", ANYWHERE, [""]) == Parsed(None, "repetition")
+    assert released.parse("<action>a</action><think>b</think>", ANYWHERE, []) == Parsed(None, "format")
+
+
 def test_the_same_action_twice_ends_an_episode_unless_it_turns_pages():
     assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]"]) == Parsed(None, "repetition")
     assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"

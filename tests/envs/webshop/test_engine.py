@@ -14,11 +14,13 @@ from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.core.pool import EnvironmentPool
 from r3l.core.task import Task
 from r3l.core.worker import RecordedEnvironment
+from r3l.envs.base.options import Options, read_options
 from r3l.envs.registry import find_environment
 from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.catalogue import Catalogue, Source, build
 from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from r3l.envs.webshop.goals import human_goals
+from r3l.envs.webshop.options import WebshopOptions
 from r3l.envs.webshop.products import product_of
 
 TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
@@ -66,6 +68,40 @@ def test_search_from_any_page_and_page_turning(engine):
     assert session(engine).at == "item_page"
     # The original accepts a search where there is no search bar.
     assert "Page 1" in play(engine, "search[shirt]").text and session(engine).asin is None
+
+
+@pytest.mark.parametrize(
+    ("action", "to_the_shop", "to_the_release"),
+    [
+        ("search[tea]", "searches", -0.1),  # there is no search bar on a page of results
+        ("click[nothing]", -0.1, -0.1),
+        ("fly", -0.1, -0.1),
+        ("click[ ]", -0.1, -0.1),
+        ("click[ next >]", -0.1, 0.0),  # the release reads it without blanks, the shop finds no such button
+        (" click[next >]", -0.1, 0.0),
+        ("click[Next >]", "turns the page", "turns the page"),
+    ],
+)
+def test_who_refuses_an_action(task, action, to_the_shop, to_the_release):
+    for refused, expected in (("shop", to_the_shop), ("released", to_the_release)):
+        engine = WebshopEngine(WebshopOptions(penalty=0.1, refused=refused))
+        engine.reset(task(0))
+        before = play(engine, "search[shirt]")
+        now = engine.step(action)
+        if isinstance(expected, str):
+            assert now.text != before.text and now.reward == 0
+        else:
+            assert (now.text, now.reward) == (before.text, expected), refused
+
+
+def test_on_the_first_page_the_release_takes_the_search_button_for_an_action(task):
+    for refused, expected in (("shop", -0.1), ("released", 0.0)):
+        engine = WebshopEngine(WebshopOptions(penalty=0.1, refused=refused))
+        first = engine.reset(task(0))
+        now = engine.step("click[Search]")
+        assert (now.text, now.reward) == (first.text, expected)
+    empty = engine.step("search[ ]")
+    assert (empty.text, empty.reward) == (first.text, -0.1)
 
 
 def test_hidden_search_commands(engine, shop):
@@ -282,7 +318,9 @@ def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(ta
 
 
 def test_bad_options_name_key_value_and_what_is_known():
-    with pytest.raises(ConfigError, match=r"webshop\.penalty is -1.*greater than or equal to 0.*known keys: penalty"):
+    with pytest.raises(ConfigError, match=r"webshop\.penalty is -1.*greater than or equal to 0.*known keys: .*penalty"):
         WebShop().check({"penalty": -1})
-    with pytest.raises(ConfigError, match=r"alfworld\.speed is 3.*none, alfworld has no options"):
+    with pytest.raises(ConfigError, match=r"alfworld\.speed is 3.*known keys: response_format"):
         find_environment("alfworld").check({"speed": 3})
+    with pytest.raises(ConfigError, match=r"plain\.speed is 3.*none, plain has no options"):
+        read_options(Options, "plain", {"speed": 3})
