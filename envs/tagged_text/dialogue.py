@@ -40,9 +40,7 @@ class TaggedDialogue:
         StopReason.CONTEXT: "the dialog outgrew the model's context",
     }
 
-    def __init__(
-        self, style: str, max_turns: int | None = None, response_format: ResponseFormat = "strict"
-    ) -> None:
+    def __init__(self, style: str, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
         max_turns = self.released_turns if max_turns is None else max_turns
         check_style(self.label, style, max_turns)
         self.style = style

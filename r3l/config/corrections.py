@@ -29,6 +29,11 @@ CORRECTIONS = (
         "a second attempt that was the only one of its group kept its reward as advantage, where RLTF has 0",
         lambda run: run.get("method_code") == "r3l.baselines.rltf:RLTF",
     ),
+    Correction(
+        "webshop_pages_in_any_case",
+        "two actions such as click[Next >] in a row ended a WebShop episode, where the release lets pages be turned",
+        lambda run: run.get("env") == "webshop" and run.get("prompts") != "compact",  # compact pages have no capitals
+    ),
 )
 MEANINGS = {correction.name: correction.meaning for correction in CORRECTIONS}
 
