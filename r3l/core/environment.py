@@ -133,8 +133,8 @@ class Dialogue(Protocol):
     ``actions`` are the actions taken so far in the trajectory, oldest first. ``style`` is ``released`` (the
     original's full prompts) or ``compact`` (observations only); reflection prompts follow it. ``stop``: what a turn is,
     a whole response or a line of one. ``suggestion_optional``: the release takes reflections without a suggestion here
-    (audit B-41). ``retry_tolerates``: the errors that cost a retry of the released code no more than a turn (audit B-7);
-    none in most environments.
+    (audit B-41). ``retry_tolerates``: the errors that cost a retry of the released code no more than a turn (B-7); none
+    in most environments.
     """
 
     domain: str
