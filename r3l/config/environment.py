@@ -17,11 +17,18 @@ class EnvTierConfig(Strict):
 
     train_task_set: str
     test_task_set: str
+    further_test_task_sets: list[str] = Field(
+        [], description="evaluated on the way beside the test task set (Trinity); `further_test_task_sets` of a profile"
+    )
     max_turns: int = Field(ge=1)
     model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
     sft: str | None = Field(None, description="supervised stage before RL: a file of configs/sft")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
     set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
+
+    def tested(self) -> dict[str, str]:
+        """The task sets that are evaluated on the way, by a plain name; the test task set is ``test``."""
+        return {"test": self.test_task_set} | {name.replace("/", "_"): name for name in self.further_test_task_sets}
 
 
 class EnvConfig(Strict):
@@ -32,6 +39,9 @@ class EnvConfig(Strict):
     label: str
     tiers: dict[str, EnvTierConfig]
     profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
+    further_test_task_sets: dict[ProfileName, list[str]] = Field(
+        {}, description="what a profile evaluates on the way beside the test task set"
+    )
     sources: dict[str, str]
 
 

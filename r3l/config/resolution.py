@@ -72,6 +72,7 @@ def _of_files(tier: TierConfig, env: EnvConfig, row: Variant, model: str | None)
         "method_settings": {key: value for key, value in settings.items() if key not in of_run},
     }
     values["env_settings"]["options"] |= env.profiles.get(profile, {})
+    values["env_settings"]["further_test_task_sets"] += env.further_test_task_sets.get(profile, [])
     return _merged(values, _nested(in_tier.set | (model_config.set if model_config else {}) | of_run, []))
 
 

@@ -26,7 +26,7 @@ SCHEMA_VERSION = 2  # raise when a change of code makes all old results incompar
 
 UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
     "train": ("save_every", "gradient_checkpointing"),
-    "env_settings": ("model", "set"),
+    "env_settings": ("model", "set", "further_test_task_sets"),
 }
 
 UNHASHED_VALUES = {  # options that are younger than stored runs, at the value which those ran with

@@ -41,7 +41,7 @@ class Place:
     """Where a run happens: what is no part of the run.
 
     ``folder``: where Trinity keeps checkpoints, buffers and logs. ``tasks``: a folder with train.jsonl (a row a
-    task in the order of training, ``{"id": ...}``) and, for evaluations on the way, test.jsonl. ``nodes`` and
+    task in the order of training, ``{"id": ...}``) and, for evaluations on the way, test.jsonl and others. ``nodes`` and
     ``gpus_per_node`` are those of the model's configuration unless given. ``tinker_url``: for the tinker backend.
     """
 
@@ -169,7 +169,8 @@ def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | Non
         },
     }
     if place.backend == "verl":  # the local engine evaluates nothing on the way
-        config["explorer_input"]["eval_tasksets"] = [_taskset(run, place, run_args, "test", run.evaluation.temperature)]
+        tested = [_taskset(run, place, run_args, s, run.evaluation.temperature) for s in run.env_settings.tested()]
+        config["explorer_input"]["eval_tasksets"] = tested
     return config
 
 
@@ -184,7 +185,7 @@ def _taskset(run: Run, place: Place, run_args: Config, split: str, temperature: 
         "workflow_args": run_args,
         "rollout_args": {"temperature": temperature, "top_p": 1.0, "top_k": -1, "logprobs": 0},
         "data_selector": {"selector_type": "sequential"},
-        **({"repeat_times": run.evaluation.episodes_per_task} if split == "test" else {}),
+        **({"repeat_times": run.evaluation.episodes_per_task} if split != "train" else {}),
     }
 
 

@@ -109,7 +109,7 @@ SOURCES = {
 SOURCES |= {  # an evaluation has the keys of a taskset, and these values of its own
     key.replace(".taskset.", ".eval_tasksets."): source for key, source in SOURCES.items() if ".taskset." in key
 } | {
-    "buffer.explorer_input.eval_tasksets.split": FIXED + "test.jsonl",
+    "buffer.explorer_input.eval_tasksets.split": FIXED + "test.jsonl, and a file a further task set (envs, by profile)",
     "buffer.explorer_input.eval_tasksets.rollout_args.temperature": RUN + "tiers: evaluation.temperature",
     "buffer.explorer_input.eval_tasksets.repeat_times": RUN + "tiers: evaluation.episodes_per_task",
 }

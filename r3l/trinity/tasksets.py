@@ -12,13 +12,15 @@ from r3l.trinity.config import TASK_KEY
 
 
 def write_tasksets(run: Run, folder: Path) -> None:
-    """Tasks of training in the order in which the local engine takes them, and those of the test task set.
+    """Tasks of training in the order in which the local engine takes them, and those that are tested on the way.
 
     Raises DataError where a task_set's data is not here; the message says how to get it.
     """
-    tested = environment_of(run.env).tasks(run.env_settings.test_task_set)
+    package = environment_of(run.env)
+    tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
     rewrite_jsonl(folder / "train.jsonl", task_rows(run))
-    rewrite_jsonl(folder / "test.jsonl", [{TASK_KEY: task.id} for task in tested])
+    for split, tasks in tested.items():
+        rewrite_jsonl(folder / f"{split}.jsonl", [{TASK_KEY: task.id} for task in tasks])
 
 
 def task_rows(run: Run) -> Iterator[dict[str, str]]:

@@ -51,7 +51,8 @@ class Setting:
 @lru_cache(maxsize=1)
 def _setting(run_json: str) -> Setting:
     run = validate(Run, json.loads(run_json), "workflow_args.run")
-    package, task_sets = environment_of(run.env), (run.env_settings.train_task_set, run.env_settings.test_task_set)
+    package = environment_of(run.env)
+    task_sets = (run.env_settings.train_task_set, *run.env_settings.tested().values())
     tasks = {task.id: task for task_set in task_sets for task in package.tasks(task_set)}
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     tokenizer = load_tokenizer(locate(run.model))
