@@ -41,8 +41,8 @@ class Place:
     """Where a run happens: what is no part of the run.
 
     ``folder``: where Trinity keeps checkpoints, buffers and logs. ``tasks``: a folder with train.jsonl (a row a
-    task in the order of training, ``{"id": ...}``) and, for evaluations on the way, test.jsonl and others. ``nodes`` and
-    ``gpus_per_node`` are those of the model's configuration unless given. ``tinker_url``: for the tinker backend.
+    task in the order of training, ``{"id": ...}``) and, for evaluations on the way, test.jsonl and others. ``nodes``
+    and ``gpus_per_node`` are those of the model's configuration unless given. ``tinker_url``: for the tinker backend.
     """
 
     folder: Path

@@ -8,6 +8,7 @@ from r3l.config import environment_of, names, resolve
 from r3l.config.environment import EnvConfig
 from r3l.config.files import load
 from r3l.trinity.config import Place, trinity_config
+from r3l.trinity.tasksets import write_tasksets
 
 PLACE = Place(Path("runs"), Path("tasks"))
 # names of the release's eval_tasksets (its folder dapo), in its order: ours; all but math-aime25 (audit 5.1)
@@ -42,8 +43,13 @@ def test_task_sets_that_a_profile_evaluates_are_known_and_no_part_of_the_fingerp
     config = load("envs", env, EnvConfig)
     for task_sets in config.further_test_task_sets.values():
         assert all(environment_of(env).task_set_hash(name) for name in task_sets)
-    run = resolve(next(iter(config.tiers)), env, "grpo", 0)
-    more = run.model_copy(
-        update={"env_settings": run.env_settings.model_copy(update={"further_test_task_sets": ["x"]})}
-    )
-    assert run.fingerprint() == more.fingerprint()
+    tier, further = next(iter(config.tiers)), "env_settings.further_test_task_sets=[x]"
+    run, more = (resolve(tier, env, "grpo", 0, overrides=changes) for changes in ([], [further]))
+    assert more.env_settings.further_test_task_sets == ["x"] and run.fingerprint() == more.fingerprint()
+
+
+def test_every_set_has_a_file_of_its_tasks(tmp_path):
+    further = "env_settings.further_test_task_sets=[gsm8k/test, math500/test]"
+    write_tasksets(resolve("nano", "math", "grpo", 0, overrides=["train.steps=1", further]), tmp_path)
+    written = {path.name: len(path.read_text().splitlines()) for path in tmp_path.iterdir()}
+    assert written == {"train.jsonl": 32, "test.jsonl": 200, "gsm8k_test.jsonl": 1319, "math500_test.jsonl": 500}
