@@ -67,7 +67,7 @@ def _session_of_each(session: Session, arms: Sequence[Arm]) -> dict[Arm, Session
             step if arm == "compiled" else None,
             use_cache=arm != "uncached",
         )
-        return replace(session, policy=policy)
+        return replace(session, policy=policy, gather=policy.barrier.gather)
 
     return {arm: of(arm) for arm in (*arms, "cached")}
 

@@ -1,83 +1,200 @@
-"""The verb that evaluates runs and models: `r3l evaluate`."""
+"""The verb that evaluates runs, models and servers: `r3l evaluate`."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Seed
+from r3l.cli.arguments import RESULTS, AsJson, Seed, check_known, resolve_run
 from r3l.cli.printing import console, pairs, print_result
+from r3l.config.variant import check_override
 from r3l.core.errors import ConfigError, DataError
+from r3l.envs.base.package import BenchmarkOptions
 
 if TYPE_CHECKING:
-    pass
+    from r3l.evaluation.agents import ServedAgent
+
+TEST, TEMPERATURE, MAX_TOKENS = "env_settings.test_task_set", "evaluation.temperature", "sampling.max_tokens"
 
 
 def evaluate(
     run_dir: Annotated[Path | None, typer.Argument(help="Directory of a finished training run.")] = None,
-    task_set: Annotated[str | None, typer.Option(help="Another task set than the run's test task set.")] = None,
-    env: Annotated[str, typer.Option(help="With --set: whose sets (math).")] = "math",
-    sets: Annotated[str | None, typer.Option("--set", help="Question sets, by commas: gsm8k,math500.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment to play; with --set, whose sets (math).")] = None,
     model: Annotated[
         str | None, typer.Option(help="Stored model, folder, hub id; with --server its name there.")
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
+    tier: Annotated[str, typer.Option(help="With --env: whose test tasks, prompts and limits.")] = "nano",
+    task_set: Annotated[str | None, typer.Option(help="Another task set than the test task set.")] = None,
+    seed: Seed = 0,
+    temperature: Annotated[float | None, typer.Option(min=0, help="Default: the tier's, the protocol's.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one response. Default: as above.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Dialogs at once. Default: 16; of a local model the tier's.")
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option(help="With --env: KEY=VALUE of the run, as `r3l train --set`.")
+    ] = None,
+    dialog: Annotated[str, typer.Option(help="What a server is sent: messages, or tokens (vLLM).")] = "messages",
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Folder or hub id, for --dialog tokens. Default: the model's.")
+    ] = None,
+    request: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE (JSON) in every request, null: without; repeatable.")
+    ] = None,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a server has for one response.")] = 600.0,
+    sets: Annotated[str | None, typer.Option("--set", help="Question sets, by commas: gsm8k,math500.")] = None,
     protocol: Annotated[str, typer.Option(help="standard (one attempt) or r3l_released (three, oracle).")] = "standard",
     prompt: Annotated[str, typer.Option(help="How standard asks for the answer: boxed or tags.")] = "boxed",
     oracle: Annotated[str, typer.Option(help="Who judges in r3l_released: ours or released.")] = "ours",
     data: Annotated[Path | None, typer.Option(help="Folder of problem sets. Default: $R3L_MATH.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N items of each set.")] = None,
-    seed: Seed = 0,
-    temperature: Annotated[float | None, typer.Option(min=0, help="Default: the protocol's.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one reply. Default: the protocol's.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Replies at once: requests in flight, or rows of a batch.")] = 16,
-    out: Annotated[Path | None, typer.Option(help="Default: results/evaluations/ENV/MODEL/SETTINGS/seedN.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Default: results/CELL/seedN, or results/evaluations/ENV/MODEL/...")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a run on its test task set (last checkpoint, no reflection, no guidance), or a model on question sets.
+    """Play the test tasks with a run's last checkpoint, any model, or a server; or put question sets to a model.
 
-    The same command goes on where it was stopped.
+    No reflection, no guidance. The same command goes on where it was stopped.
 
     Example: `r3l evaluate results/nano/alfworld/nano/r3l/seed0`
 
+    Example: `r3l evaluate --env alfworld --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
+
     Example: `r3l evaluate --set gsm8k,math500 --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
     """
-    if run_dir is not None and sets is None:
-        _evaluate_run(run_dir, task_set, as_json)
-        return
-    if run_dir is not None or sets is None or (model is None and server is None):
+    asked = _Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
+    changes = _changes({TEST: task_set, TEMPERATURE: temperature, MAX_TOKENS: max_tokens}) + (override or [])
+    if sets is not None and run_dir is None and (model or server):
+        options = BenchmarkOptions(protocol, prompt, oracle, data)
+        questions = _Questions(env or "math", sets.split(","), options, limit, temperature, max_tokens)
+        _put_questions(questions, asked, seed, out, as_json)
+    elif run_dir is not None and sets is None:
+        _play_run(run_dir, task_set, asked, as_json)
+    elif env is not None and sets is None and (model or server):
+        _play(tier, env, seed, changes, asked, out, as_json)
+    else:
         raise ConfigError(
-            "give either the directory of a run (r3l evaluate RUN_DIR), or question sets and what answers them "
-            "(r3l evaluate --set gsm8k --model PATH, or --set gsm8k --server URL --model NAME)"
+            "give the directory of a run (r3l evaluate RUN_DIR), an environment or question sets and what plays or "
+            "answers them (r3l evaluate --env alfworld --model PATH, or --set gsm8k --server URL --model NAME)"
         )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What plays or answers: a model of this machine, or one at a server, and how that is asked."""
+
+    server: str | None
+    model: str | None
+    dialog: str
+    tokenizer: str | None
+    request: list[str]
+    deadline: float
+    batch: int | None
+
+    def agent(self, tokenizer: str | None = None) -> ServedAgent:
+        """The model at the server; without a name the only one there. ``tokenizer``: where none is given."""
+        from r3l.endpoint.client import EndpointOptions, only_model
+        from r3l.evaluation.agents import Dialog, ServedAgent
+
+        check_known("dialog", self.dialog, set(Dialog))
+        fields = dict(map(_field, self.request))
+        options = EndpointOptions(str(self.server), self.model or "", self.batch or 16, self.deadline, fields)
+        if self.model is None:
+            options = replace(options, model=asyncio.run(only_model(options)))
+        return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer)
+
+
+@dataclass(frozen=True)
+class _Questions:
+    env: str
+    sets: list[str]
+    options: BenchmarkOptions
+    limit: int | None
+    temperature: float | None
+    max_tokens: int | None
+
+
+def _play_run(run_dir: Path, task_set: str | None, asked: _Asked, as_json: bool) -> None:
+    """Evaluate a run with its last checkpoint, or with a server that has it."""
+    from r3l.evaluation.evaluate import checkpoint_of
+
+    if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
+        raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
+    agent = asked.agent(checkpoint_of(run_dir)) if asked.server else None
+    _evaluate_and_print(run_dir, task_set, agent, as_json)
+
+
+def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out: Path | None, as_json: bool) -> None:
+    """Play the test tasks with a model as it is: a zero-shot run, of this machine or of a server."""
+    from r3l.config import Variant
+    from r3l.evaluation.agents import begin_served_run, model_named
+
+    row = Variant("zero_shot", tuple(changes))
+    if asked.server is None:
+        from r3l.local.engine import train
+
+        batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
+        run = resolve_run(tier, env, row, seed, asked.model, batch, None)
+        where = out or RESULTS / run.cell / f"seed{seed}"
+        train(run, where)
+        _evaluate_and_print(where, None, None, as_json)
+        return
+    agent = asked.agent()
+    row = row.changed(engine="server")
+    run = resolve_run(tier, env, row, seed, model_named(agent.endpoint.model), None, None)
+    where = out or RESULTS / run.cell / f"seed{seed}"
+    begin_served_run(run, where, agent)
+    _evaluate_and_print(where, None, agent, as_json)
+
+
+def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
+    from r3l.evaluation.evaluate import evaluate_run, run_of
+    from r3l.runs.gpu_locks import reserved_gpus
+    from r3l.workflow import resources
+
+    gpus = 0 if agent else resources.requested_resources(resources.load(), "evaluate", run_of(run_dir)).gpu
+    with reserved_gpus(gpus):
+        evaluation = evaluate_run(run_dir, task_set, agent)
+    scores = {group: values["success"] for group, values in evaluation["groups"].items()}
+    line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {run_dir}"
+    print_result(evaluation, as_json, line)
+
+
+def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | None, as_json: bool) -> None:
     from r3l.config import environment_of
-    from r3l.envs.base.package import BenchmarkOptions
     from r3l.evaluation import benchmarks
     from r3l.report.benchmarks import scores_table
     from r3l.report.table.terminal import to_terminal
 
-    options = BenchmarkOptions(protocol, prompt, oracle, data)
-    with environment_of(env).benchmark(options) as benchmark, contextlib.ExitStack() as stack:
-        names = sets.split(",")
-        for name in names:
+    env = questions.env
+    with environment_of(env).benchmark(questions.options) as benchmark, contextlib.ExitStack() as stack:
+        for name in questions.sets:
             benchmark.items(name)  # a wrong name is an error now, not after the model has loaded
-        sampling_temperature = benchmark.temperature if temperature is None else temperature
-        length = max_tokens or benchmark.max_tokens
-        if server:
+        sampling_temperature = benchmark.temperature if questions.temperature is None else questions.temperature
+        length = questions.max_tokens or benchmark.max_tokens
+        batch = asked.batch or 16
+        if asked.server:
             from r3l.evaluation.servers import Server
 
-            answerer: benchmarks.Model = stack.enter_context(Server(server, model, sampling_temperature, length, batch))
+            answerer: benchmarks.Model = stack.enter_context(
+                Server(asked.server, asked.model, sampling_temperature, length, batch)
+            )
         else:
             from r3l.evaluation.local_model import LocalModel
 
-            answerer = LocalModel(str(model), sampling_temperature, length, batch)
+            answerer = LocalModel(str(asked.model), sampling_temperature, length, batch)
         settings = "-".join(map(str, benchmark.settings.values()))  # standard-boxed
         where = out or RESULTS / "evaluations" / env / answerer.name.replace("/", "--") / settings / f"seed{seed}"
-        scores = benchmarks.evaluate_sets(benchmark, answerer, names, where, seed, limit)
+        scores = benchmarks.evaluate_sets(benchmark, answerer, questions.sets, where, seed, questions.limit)
     if as_json:
         print(json.dumps(scores, sort_keys=True))
     else:
@@ -85,14 +202,16 @@ def evaluate(
         print(f"every reply and grade: {where / 'items.jsonl'}")
 
 
-def _evaluate_run(run_dir: Path, task_set: str | None, as_json: bool) -> None:
-    from r3l.evaluation.evaluate import evaluate_run, run_of
-    from r3l.runs.gpu_locks import reserved_gpus
-    from r3l.workflow import resources
+def _changes(values: Mapping[str, object]) -> list[str]:
+    """As overrides of a run; None changes nothing."""
+    return [f"{key}={value}" for key, value in values.items() if value is not None]
 
-    if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
-        raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
-    with reserved_gpus(resources.requested_resources(resources.load(), "evaluate", run_of(run_dir)).gpu):
-        evaluation = evaluate_run(run_dir, task_set=task_set)
-    scores = {group: values["success"] for group, values in evaluation["groups"].items()}
-    print_result(evaluation, as_json, f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}")
+
+def _field(text: str) -> tuple[str, Any]:
+    """``top_p=0.9`` -> (``top_p``, 0.9); what is no JSON is text."""
+    check_override(text)
+    key, _, value = text.partition("=")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

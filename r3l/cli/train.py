@@ -71,9 +71,14 @@ def train(
 def _train(run: Run, where: Path, loggers: Sequence[str], minutes: float | None) -> dict[str, Any]:
     """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
     from r3l.config import trains
+    from r3l.core.errors import ConfigError
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.workflow import resources
 
+    if run.engine == "server":
+        raise ConfigError(
+            f"{run.cell}: a server plays and trains nothing; r3l evaluate --env {run.env} --server URL --model NAME"
+        )
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
     job = resources.requested_resources(resources.load(), "train", run)
     elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)

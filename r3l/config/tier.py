@@ -79,7 +79,7 @@ class EvaluationConfig(Strict):
     batch: int = option(REQUIRED, "episodes that advance together", ge=1)
 
 
-Engine = Literal["local", "trinity"]
+Engine = Literal["local", "trinity", "server"]  # server: r3l evaluate --server; it plays and trains nothing
 
 
 class TierConfig(Strict):

@@ -44,14 +44,31 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """Tokens of one response as a server counts them: ``prompt`` that it read (the whole dialog), ``response``."""
+
+    prompt: int
+    response: int
+
+
+@dataclass(frozen=True)
 class Completion:
-    """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog."""
+    """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog.
+
+    Without ids where a server keeps its tokens to itself; ``usage`` is then what it says of their number.
+    """
 
     text: str
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: FinishReason
+    usage: Usage | None = None
+
+    @property
+    def tokens(self) -> Usage:
+        """How many were read for it and sampled; of a local model those that were not known before."""
+        return self.usage or Usage(len(self.prompt_ids), len(self.response_ids))
 
 
 class Conversation(Protocol):

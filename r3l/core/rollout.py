@@ -56,9 +56,9 @@ class RolloutContext:
     ) -> Completion:
         """One response, metered under ``tokens/<purpose>`` (generated) and ``prompt/<purpose>`` (read for it)."""
         completion = await conversation.respond(sampling, (*self.address, purpose, *where))
-        self.counters[f"tokens/{purpose}"] += len(completion.response_ids)
-        self.counters["tokens/generated"] += len(completion.response_ids)
-        self.counters[f"prompt/{purpose}"] += len(completion.prompt_ids)
+        self.counters[f"tokens/{purpose}"] += completion.tokens.response
+        self.counters["tokens/generated"] += completion.tokens.response
+        self.counters[f"prompt/{purpose}"] += completion.tokens.prompt
         return completion
 
 

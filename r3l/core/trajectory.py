@@ -14,7 +14,7 @@ import numpy as np
 
 from r3l.core.environment import StopReason
 from r3l.core.feedback import Feedback
-from r3l.core.policy import Completion, FinishReason
+from r3l.core.policy import Completion, FinishReason, Usage
 from r3l.core.task import Task
 
 
@@ -54,6 +54,7 @@ class Turn:
     action: str | None = None
     error: StopReason | None = None
     unguided_prompt_ids: tuple[int, ...] | None = None
+    usage: Usage | None = None  # of a response without ids
 
     @classmethod
     def of(
@@ -69,6 +70,7 @@ class Turn:
             finish_reason=completion.finish_reason,
             action=action,
             error=error,
+            usage=completion.usage,
         )
 
     def __post_init__(self) -> None:

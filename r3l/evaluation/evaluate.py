@@ -5,24 +5,22 @@ Batches that were played before a stop are not played again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, validate
-from r3l.core.files import append_jsonl, read_json, read_jsonl, rewrite_jsonl, write_json_atomic, write_text_atomic
-from r3l.core.progress import progress
-from r3l.core.rollout import Episode, RolloutContext, play
-from r3l.core.task import Task
-from r3l.core.trajectory import Trajectory
-from r3l.local.session import Session, open_session
+from r3l.core.errors import ConfigError
+from r3l.core.files import read_json, write_json_atomic, write_text_atomic
+from r3l.evaluation.agents import ServedAgent, open_served_session
+from r3l.evaluation.episodes import Played, play_all
+from r3l.local.session import open_session
 from r3l.runs.manifest import describe_task_set
-from r3l.runs.metrics import GENERATED_TOKENS
 from r3l.runs.run_dir import locked
+from r3l.runs.session import PlaySession
 
 PLAYED = "episodes.played.jsonl"  # in a run directory while its evaluation is under way
 
@@ -33,8 +31,17 @@ def run_of(run_dir: Path) -> Run:
     return validate(Run, read_json(manifest)["run"], str(manifest))
 
 
-def evaluate_run(run_dir: Path, task_set: str | None = None) -> dict[str, Any]:
-    """Evaluate a finished run; writes episodes.jsonl, then evaluation.json. Returns the latter."""
+def checkpoint_of(run_dir: Path) -> str | None:
+    """Where a run's last checkpoint lies; None where a server had the model."""
+    checkpoint = read_json(run_dir / "result.json")["checkpoint"]
+    return None if checkpoint is None else str(run_dir / checkpoint)
+
+
+def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
+    """Evaluate a finished run; writes episodes.jsonl, then evaluation.json. Returns the latter.
+
+    ``agent``: a server that samples in place of the checkpoint in the directory. Its conditions are named.
+    """
     with locked(run_dir):
         result = read_json(run_dir / "result.json")
         run = run_of(run_dir)
@@ -44,75 +51,45 @@ def evaluate_run(run_dir: Path, task_set: str | None = None) -> dict[str, Any]:
             "checkpoint": result["checkpoint_sha256"],
             "task_set": described["sha256"],
             "run": run.fingerprint(),
+            **(agent.identity if agent else {}),
         }
-        with open_session(run, str(run_dir / result["checkpoint"])) as session:
+        with _session(run, run_dir, agent) as session:
             played = play_all(session, session.package.tasks(name), run_dir / PLAYED, evaluated)
-        episodes = [episode for batch in played for episode in batch["episodes"]]
+            conditions = session.conditions()
         evaluation = {
             **{k: result[k] for k in ("schema", "cell", "tier", "label", "env", "method", "method_label")},
             **{k: result[k] for k in ("model", "seed", "fingerprint")},
             "task_set": described,
             "temperature": run.evaluation.temperature,
-            "episodes": len(episodes),
+            "episodes": len(played.episodes),
             "checkpoint": {"step": result["steps"], "sha256": result["checkpoint_sha256"]},
-            "groups": scores(episodes),
-            "stops": dict(sorted(Counter(e["stop_reason"] for e in episodes).items())),
-            "tokens": {"generated": sum(batch["generated"] for batch in played)},
+            "groups": scores(played.episodes),
+            "stops": dict(sorted(Counter(e["stop_reason"] for e in played.episodes).items())),
+            "tokens": {"generated": played.generated},
+            **_of_agent(conditions, played),
         }
-        lines = "".join(json.dumps(e, sort_keys=True) + "\n" for e in episodes)
+        lines = "".join(json.dumps(e, sort_keys=True) + "\n" for e in played.episodes)
         write_text_atomic(run_dir / "episodes.jsonl", lines)
         write_json_atomic(run_dir / "evaluation.json", evaluation)
         (run_dir / PLAYED).unlink()
         return evaluation
 
 
-def play_all(
-    session: Session, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]
-) -> list[Mapping[str, Any]]:
-    """``episodes_per_task`` base rollouts of every task: the lines of ``path``, one a batch.
-
-    Lines of the same ``evaluated`` are kept and not played again: a batch does not depend on those before it.
-    """
-    run = session.run
-    wanted = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
-    batches = [wanted[i : i + run.evaluation.batch] for i in range(0, len(wanted), run.evaluation.batch)]
-    lines: list[Mapping[str, Any]] = [line for line in read_jsonl(path) if line["evaluated"] == evaluated]
-    rewrite_jsonl(path, lines)
-    solved = sum(row["success"] for line in lines for row in line["episodes"])
-    with progress("evaluating", len(wanted), done=sum(map(len, batches[: len(lines)]))) as advance:
-        for batch in batches[len(lines) :]:
-            ctx = session.rollout_context((run.seed, "evaluation"), run.evaluation.temperature)
-            trajectories = session.concurrently(partial(_one, ctx), batch)
-            rows = [episode_row(trajectory) for trajectory in trajectories]
-            generated = ctx.counters[GENERATED_TOKENS]
-            lines.append({"evaluated": dict(evaluated), "episodes": rows, "generated": generated})
-            append_jsonl(path, lines[-1])
-            solved += sum(row["success"] for row in rows)
-            advance(f"{solved} solved", count=len(batch))
-    return lines
+def _session(run: Run, run_dir: Path, agent: ServedAgent | None) -> AbstractContextManager[PlaySession]:
+    if agent:
+        return open_served_session(run, agent)
+    checkpoint = checkpoint_of(run_dir)
+    if checkpoint is None:
+        raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
+    return open_session(run, checkpoint)
 
 
-async def _one(ctx: RolloutContext, task_and_member: tuple[Task, int]) -> Trajectory:
-    task, member = task_and_member
-    episode: Episode = await play(ctx, task, member)
-    await episode.close()
-    return episode.trajectory
-
-
-def episode_row(trajectory: Trajectory) -> dict[str, Any]:
-    """One line of episodes.jsonl; the transcript is hashed over its token ids."""
-    ids = trajectory.token_ids()
-    return {
-        "task": trajectory.task.id,
-        "group": trajectory.task.group,
-        "member": trajectory.member,
-        "reward": trajectory.reward,
-        "success": trajectory.success,
-        "turns": len(trajectory.turns),
-        "stop_reason": trajectory.stop_reason,
-        "tokens": len(ids),
-        "transcript_sha256": hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()[:16],
-    }
+def _of_agent(conditions: dict[str, Any], played: Played) -> dict[str, Any]:
+    """What is said of a server beside its scores."""
+    if not conditions:
+        return {}
+    tokens = {"generated": played.generated, "prompt": played.counts.pop("prompt", 0)}
+    return {"agent": conditions, "tokens": tokens, "requests": dict(sorted(played.counts.items()))}
 
 
 def scores(episodes: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:

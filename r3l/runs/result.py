@@ -13,8 +13,11 @@ from r3l.runs.run_dir import METRICS
 FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 
 
-def result(run: Run, run_dir: Path, checkpoint: Path, totals: Mapping[str, float]) -> dict[str, Any]:
-    """The content of result.json; ``checkpoint`` is the last one, ``totals`` the run's budget."""
+def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str, float]) -> dict[str, Any]:
+    """The content of result.json; ``checkpoint`` is the last one, ``totals`` the run's budget.
+
+    No checkpoint: a server has the model.
+    """
     metrics = read_jsonl(run_dir / METRICS)
     return {
         "schema": 1,
@@ -29,8 +32,8 @@ def result(run: Run, run_dir: Path, checkpoint: Path, totals: Mapping[str, float
         "seed": run.seed,
         "fingerprint": run.fingerprint(),
         "steps": len(metrics),
-        "checkpoint": f"checkpoints/{checkpoint.name}",
-        "checkpoint_sha256": sha256_of(checkpoint),
+        "checkpoint": checkpoint and f"checkpoints/{checkpoint.name}",
+        "checkpoint_sha256": checkpoint and sha256_of(checkpoint),
         "budget": dict(sorted(totals.items())),
         "final": final_scores(metrics),
     }

@@ -1,0 +1,106 @@
+"""What a server may answer, checked field by field: a number where text belongs is an error, not a response."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from r3l.core.policy import FinishReason, Usage
+
+# A server's own words (content_filter, tool_calls) end a response as its end token does.
+_FINISH = {"length": FinishReason.LENGTH}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Message(_Part):
+    content: str | None = None
+    reasoning_content: str | None = None  # servers that take the thinking out of the text
+    reasoning: str | None = None  # vLLM's newer name of it
+
+    @property
+    def text(self) -> str:
+        """With the thinking where the model wrote it."""
+        text, thought = self.content or "", self.reasoning_content or self.reasoning or ""
+        return f"<think>{thought}</think>{text}" if thought and "</think>" not in text else text
+
+
+class _Choice(_Part):
+    finish_reason: str | None = None
+
+
+class _ChatChoice(_Choice):
+    message: _Message
+
+
+class _TokenChoice(_Choice):
+    token_ids: list[int] = Field(min_length=1)
+
+
+class _Usage(_Part):
+    prompt_tokens: int = Field(0, ge=0)
+    completion_tokens: int = Field(0, ge=0)
+
+
+class Answer(_Part):
+    """What chat and completion have in common."""
+
+    usage: _Usage | None = None
+
+    @classmethod
+    def read(cls, content: Any) -> Self:
+        """Raises UnusableAnswer, naming the first field that is wrong."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the answer"
+            raise UnusableAnswer(f"{where}: {first['msg']}") from error
+
+    @property
+    def counted(self) -> Usage | None:
+        """Tokens as the server counts them; None where it does not say."""
+        return None if self.usage is None else Usage(self.usage.prompt_tokens, self.usage.completion_tokens)
+
+
+class ChatAnswer(Answer):
+    """Of /chat/completions."""
+
+    choices: list[_ChatChoice] = Field(min_length=1)
+
+    @property
+    def text(self) -> str:
+        """The response."""
+        return self.choices[0].message.text
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why it ended."""
+        return _FINISH.get(self.choices[0].finish_reason or "", FinishReason.END)
+
+
+class TokenAnswer(Answer):
+    """Of /completions with ``return_token_ids``, which vLLM has since 0.10.2."""
+
+    choices: list[_TokenChoice] = Field(min_length=1)
+
+    @property
+    def ids(self) -> list[int]:
+        """The sampled tokens, the end token included."""
+        return self.choices[0].token_ids
+
+
+class ModelList(Answer):
+    """Of /models."""
+
+    class _Model(_Part):
+        id: str
+
+    data: list[_Model] = []
+
+
+class UnusableAnswer(ValueError):
+    """No JSON, or none of the protocol."""

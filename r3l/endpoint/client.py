@@ -1,0 +1,221 @@
+"""The client of any server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, `transformers serve`, hosted ones.
+
+What may pass (a lost connection, a busy or restarting server, no answer in time) is asked again with growing pauses,
+and counted; what will not (a wrong model name, a wrong address) is an error. The key is read from the environment and
+stands in no message, file or log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+from tenacity.wait import wait_base
+
+from r3l.core.environment import Message
+from r3l.core.errors import R3LError
+from r3l.core.policy import Sampling
+from r3l.core.seeds import Address, seed_of
+from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnusableAnswer
+
+log = logging.getLogger(__name__)
+KEY = "OPENAI_API_KEY"  # environment variable with the key, for servers that ask for one
+TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 529)  # HTTP statuses that the same request may not get again
+ATTEMPTS = 8  # of one request: two to three minutes of pauses, in which a server can restart
+LATE_ATTEMPTS = 3  # of one that ran into the deadline, each of which takes that long
+LONGEST_PAUSE = 60.0  # seconds
+CONNECT = 10.0  # seconds
+# In the text of a 400: vLLM, llama.cpp and OpenAI each have their own words.
+_NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+class ServerError(R3LError, RuntimeError):
+    """A model server that cannot be reached, refuses, or answers what is no completion."""
+
+
+class DialogTooLongError(ServerError):
+    """The server has no room for this dialog and a response."""
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Where a model is served and how it is asked.
+
+    ``url``: the server's base, with or without ``/v1``. ``concurrency``: dialogs at once. ``deadline``: seconds of one
+    request. ``fields``: what every request carries besides; a null leaves out what it would carry otherwise.
+    """
+
+    url: str
+    model: str
+    concurrency: int = 16
+    deadline: float = 600.0
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def base(self) -> str:
+        """The address up to ``/v1``."""
+        return self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
+
+    @property
+    def shown(self) -> str:
+        """The address without user, password and query, for messages and files."""
+        parts = urlsplit(self.base)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+class Endpoint:
+    """A connection to the server; an asynchronous context. ``counts``: requests, and repetitions by their reason."""
+
+    def __init__(self, options: EndpointOptions, pauses: wait_base | None = None) -> None:
+        self.options, self.counts = options, Counter[str]()
+        self._key = os.environ.get(KEY, "")
+        self._pauses = pauses or wait_exponential_jitter(initial=1, max=LONGEST_PAUSE)
+        self._has_answered = False  # so it is such a server, and a strange answer may be an accident
+        self._client = httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline is of the whole request
+            limits=httpx2.Limits(max_connections=None),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def chat(self, messages: Sequence[Message], sampling: Sampling, address: Address) -> ChatAnswer:
+        """The next message of a dialog. Raises ServerError."""
+        content = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
+        return await self._ask(ChatAnswer, "/chat/completions", content | _request(sampling, address))
+
+    async def complete(
+        self, ids: Sequence[int], stops: Sequence[int], sampling: Sampling, address: Address
+    ) -> TokenAnswer:
+        """What follows the tokens ``ids``, up to and including one of ``stops``. Raises ServerError."""
+        content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
+        return await self._ask(TokenAnswer, "/completions", content | _request(sampling, address))
+
+    async def models(self) -> list[str]:
+        """The names that the server says it serves. Raises ServerError."""
+        return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
+
+    async def _ask(self, kind: type[AnswerT], path: str, content: Mapping[str, Any] | None) -> AnswerT:
+        where = self.options.shown + path
+        retrying = AsyncRetrying(
+            stop=_enough,
+            wait=self._pause,
+            retry=retry_if_exception(self._may_pass),
+            before_sleep=self._count,
+            reraise=True,
+        )
+        try:
+            answer = await retrying(self._once, kind, path, content)
+        except httpx2.HTTPStatusError as error:
+            raise self._refusal(where, error.response) from None
+        except TimeoutError:
+            raise ServerError(
+                f"{where} gave no answer within {self.options.deadline:g} s, {LATE_ATTEMPTS} times; raise --deadline, "
+                "lower --batch, or look after the server. What is finished is kept: the same command goes on"
+            ) from None
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            raise ServerError(
+                f"{where} cannot be reached ({type(error).__name__}: {self._safe(str(error))}); start the server, or "
+                "correct --server. What is finished is kept: the same command goes on"
+            ) from None
+        except UnusableAnswer as error:
+            raise ServerError(
+                f"{where} answered no completion ({self._safe(str(error))}); is --server the address of an "
+                "OpenAI-compatible server? What is finished is kept: the same command goes on"
+            ) from None
+        self._has_answered = True
+        return answer
+
+    async def _once(self, kind: type[AnswerT], path: str, content: Mapping[str, Any] | None) -> AnswerT:
+        self.counts["requests"] += 1
+        method, url = "GET" if content is None else "POST", self.options.base + path
+        async with asyncio.timeout(self.options.deadline):
+            answer = await self._client.request(method, url, json=None if content is None else self._complete(content))
+        answer.raise_for_status()
+        try:
+            return kind.read(answer.json())
+        except json.JSONDecodeError as error:
+            raise UnusableAnswer(f"no JSON: {error}; it begins {answer.text[:80]!r}") from error
+
+    def _complete(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        request = {"model": self.options.model, **content, **self.options.fields}
+        return {key: value for key, value in request.items() if value is not None}
+
+    def _refusal(self, where: str, answer: httpx2.Response) -> ServerError:
+        reason = self._safe(answer.text.strip().replace("\n", " ")[:300])
+        if answer.status_code in (400, 413, 422) and _NO_ROOM.search(reason):
+            return DialogTooLongError(f"{where} answered {answer.status_code}: {reason}")
+        advice = {401: f"put the server's key into {KEY}", 403: f"is the key in {KEY} the right one?"}
+        further = advice.get(answer.status_code, "what is finished is kept: the same command goes on")
+        return ServerError(f"{where} answered {answer.status_code}: {reason}; {further}")
+
+    def _safe(self, text: str) -> str:
+        """Servers may repeat what was sent."""
+        return text.replace(self._key, "***") if self._key else text
+
+    def _may_pass(self, error: BaseException) -> bool:
+        if isinstance(error, httpx2.HTTPStatusError):
+            return error.response.status_code in TRANSIENT
+        if isinstance(error, UnusableAnswer):
+            return self._has_answered
+        transport = isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.UnsupportedProtocol)
+        return transport or isinstance(error, TimeoutError)
+
+    def _count(self, state: RetryCallState) -> None:
+        error = _error_of(state)
+        reason = str(error.response.status_code) if isinstance(error, httpx2.HTTPStatusError) else type(error).__name__
+        self.counts[f"repeated/{reason}"] += 1
+        log.warning(
+            "%s: %s; asked again (attempt %d of %d)", self.options.shown, reason, state.attempt_number, ATTEMPTS
+        )
+
+    def _pause(self, state: RetryCallState) -> float:
+        """As long as the server asks for, but no longer than LONGEST_PAUSE."""
+        error = _error_of(state)
+        wanted = error.response.headers.get("retry-after", "") if isinstance(error, httpx2.HTTPStatusError) else ""
+        pause = self._pauses(state)
+        return max(pause, min(float(wanted), LONGEST_PAUSE)) if wanted.isdigit() else pause
+
+
+def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
+    """What chat and completion ask for alike; servers take 32-bit seeds."""
+    seed = seed_of(*address) % 2**31
+    return {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "seed": seed}
+
+
+def _error_of(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
+def _enough(state: RetryCallState) -> bool:
+    late = isinstance(_error_of(state), TimeoutError)
+    return state.attempt_number >= (LATE_ATTEMPTS if late else ATTEMPTS)
+
+
+async def only_model(options: EndpointOptions, pauses: wait_base | None = None) -> str:
+    """The name of the one model that is served. Raises ServerError where there is not exactly one."""
+    async with Endpoint(options, pauses) as endpoint:
+        names = await endpoint.models()
+    if len(names) != 1:
+        served = ", ".join(names) or "no model it tells of"
+        raise ServerError(f"{options.shown} serves {served}; choose with --model NAME")
+    return names[0]

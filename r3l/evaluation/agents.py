@@ -1,0 +1,140 @@
+"""A model at a server in place of a checkpoint: how it is asked, and the conditions that stand beside its scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from r3l.config import Run, find_model, locate, names
+from r3l.core.concurrency import together
+from r3l.core.errors import ConfigError, RunDirectoryError
+from r3l.core.files import read_json, write_json_atomic
+from r3l.core.policy import Policy
+from r3l.core.render import ChatRenderer, load_tokenizer
+from r3l.endpoint.client import Endpoint, EndpointOptions
+from r3l.endpoint.policy import MessagePolicy, TokenPolicy
+from r3l.runs.manifest import manifest
+from r3l.runs.result import result
+from r3l.runs.run_dir import MANIFEST, locked
+from r3l.runs.session import PlaySession, open_play_session
+
+
+class Dialog(StrEnum):
+    """What a server is sent."""
+
+    MESSAGES = "messages"  # it renders and tokenises them; any server
+    TOKENS = "tokens"  # those that were sampled, as they are; vLLM
+
+
+@dataclass(frozen=True)
+class ServedAgent:
+    """A model at an endpoint. ``tokenizer``: folder or hub id of its tokenizer; None: that of the run's model, if it
+    lies on this machine."""
+
+    endpoint: EndpointOptions
+    dialog: Dialog = Dialog.MESSAGES
+    tokenizer: str | None = None
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What changes a response beside the run's own settings; the address does not."""
+        fields = json.dumps(dict(self.endpoint.fields), sort_keys=True)
+        return {"model": self.endpoint.model, "dialog": self.dialog.value, "request": fields}
+
+    def renderer(self, run: Run) -> ChatRenderer | None:
+        """The model's own tokenizer and template, where they are known."""
+        where = self.tokenizer or locate(run.model)
+        if self.tokenizer is None and not Path(where).is_dir():
+            return None  # a served name may be anything: nobody asks the hub for it
+        try:
+            return ChatRenderer(load_tokenizer(where))
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"the tokenizer in {where} cannot be loaded ({reason}); correct --tokenizer") from error
+
+    def policy(self, endpoint: Endpoint, run: Run) -> MessagePolicy | TokenPolicy:
+        """What samples there. Raises ConfigError where tokens are wanted and no tokenizer is known."""
+        renderer, room = self.renderer(run), run.sampling.max_context
+        if self.dialog is Dialog.MESSAGES:
+            return MessagePolicy(endpoint, room, run.env_settings.max_turns, renderer)
+        if renderer is None:
+            raise ConfigError(
+                f"--dialog tokens needs the tokenizer of {self.endpoint.model!r}; give --tokenizer FOLDER"
+            )
+        return TokenPolicy(endpoint, renderer, room, run.samples)
+
+
+@dataclass(kw_only=True)
+class ServedSession(PlaySession):
+    """A session whose policy is a server's: every episode is a batch of its own."""
+
+    agent: ServedAgent
+    endpoint: Endpoint
+
+    def take_counts(self) -> dict[str, float]:
+        """Requests and repetitions since the last call."""
+        counts = dict(self.endpoint.counts)
+        self.endpoint.counts.clear()
+        return counts
+
+    def conditions(self) -> dict[str, Any]:
+        """What a reader of the scores must know; there is no key in it."""
+        options, run = self.agent.endpoint, self.run
+        return {
+            "endpoint": options.shown,
+            "model": options.model,
+            "dialog": self.agent.dialog.value,
+            "same_template": getattr(self.policy, "same_template", True),
+            "temperature": run.evaluation.temperature,
+            "max_tokens": run.sampling.max_tokens,
+            "request": dict(options.fields),
+            "concurrency": options.concurrency,
+            "deadline": options.deadline,
+        }
+
+
+@contextmanager
+def open_served_session(run: Run, agent: ServedAgent) -> Iterator[ServedSession]:
+    """Start the workers of ``run`` and connect; closes both at the end."""
+    endpoint = Endpoint(agent.endpoint)
+    policy: Policy = agent.policy(endpoint, run)
+    with open_play_session(run, policy, together) as playing:
+        schedule = {"batch": 1, "batches_at_once": agent.endpoint.concurrency}
+        try:
+            yield ServedSession(**(vars(playing) | schedule), agent=agent, endpoint=endpoint)
+        finally:
+            playing.loop.run_until_complete(endpoint.close())
+
+
+def model_named(served: str) -> str:
+    """What we call the model that a server calls ``served``: a hub id of configs/models has a name there."""
+    known = ((name, find_model(name)) for name in names("models"))
+    return next((name for name, config in known if config and served == config.hub), served.rstrip("/"))
+
+
+def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
+    """Write what a run leaves that trains nothing and keeps no model: manifest and result.
+
+    Raises RunDirectoryError where the directory holds another run, or other requests.
+    """
+    with locked(run_dir):
+        content = manifest(run) | {"agent": agent.identity}
+        path = run_dir / MANIFEST
+        if path.is_file():
+            before = read_json(path)
+            held = before.get("agent", {}) | {"run": before["fingerprint"]}
+            wanted = agent.identity | {"run": content["fingerprint"]}
+            changed = [
+                f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in wanted if held.get(key) != wanted[key]
+            ]
+            if changed:
+                raise RunDirectoryError(
+                    f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder with --out"
+                )
+        write_json_atomic(path, content)
+        write_json_atomic(run_dir / "result.json", result(run, run_dir, None, {}))

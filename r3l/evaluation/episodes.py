@@ -1,0 +1,131 @@
+"""Playing the episodes of an evaluation: in batches, of which each leaves a line when it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from r3l.core.concurrency import together
+from r3l.core.files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.core.progress import progress
+from r3l.core.rollout import Episode, RolloutContext, play
+from r3l.core.task import Task
+from r3l.core.trajectory import Trajectory
+from r3l.runs.metrics import GENERATED_TOKENS
+from r3l.runs.session import PlaySession
+
+Line = dict[str, Any]
+Member = tuple[Task, int]
+PROMPT_TOKENS = "prompt/rollout"
+
+
+@dataclass(frozen=True)
+class Played:
+    """All episodes in the order of their tasks; tokens ``generated``; what else the policy counted."""
+
+    episodes: list[Line]
+    generated: float
+    counts: Counter[str]
+
+
+def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]) -> Played:
+    """``episodes_per_task`` base rollouts of every task; ``path`` gets a line a batch.
+
+    Lines of the same ``evaluated`` are kept and not played again: a batch does not depend on the others.
+    """
+    wanted = [(task, k) for task in tasks for k in range(session.run.evaluation.episodes_per_task)]
+    batches = [wanted[i : i + session.batch] for i in range(0, len(wanted), session.batch)]
+    lines = [line for line in read_jsonl(path) if line["evaluated"] == evaluated]
+    rewrite_jsonl(path, lines)
+    done = {(row["task"], row["member"]) for line in lines for row in line["episodes"]}
+    left = [batch for batch in batches if _key(batch[0]) not in done]
+    solved = _solved(lines)
+    with progress("evaluating", len(wanted), done=len(done)) as advance:
+
+        def record(trajectories: Sequence[Trajectory], ctx: RolloutContext) -> None:
+            nonlocal solved
+            lines.append({"evaluated": dict(evaluated)} | _line(session, trajectories, ctx))
+            append_jsonl(path, lines[-1])
+            solved += _solved(lines[-1:])
+            advance(f"{solved} solved", count=len(trajectories))
+
+        session.wait(_play_batches(session, left, record))
+    order = {_key(member): place for place, member in enumerate(wanted)}
+    episodes = [row for line in lines for row in line["episodes"]]
+    counts: Counter[str] = sum((Counter(line.get("counts", {})) for line in lines), Counter())
+    return Played(
+        sorted(episodes, key=lambda row: order[row["task"], row["member"]]),
+        sum(line["generated"] for line in lines),
+        counts,
+    )
+
+
+Record = Callable[[Sequence[Trajectory], RolloutContext], None]
+
+
+async def _play_batches(session: PlaySession, batches: Sequence[Sequence[Member]], record: Record) -> None:
+    free = asyncio.Semaphore(session.batches_at_once)
+
+    async def one(batch: Sequence[Member]) -> None:
+        async with free:
+            ctx = session.rollout_context((session.run.seed, "evaluation"), session.run.evaluation.temperature)
+            record(await session.gather(partial(_episode, ctx), batch), ctx)
+
+    await together(one, batches)
+
+
+async def _episode(ctx: RolloutContext, task_and_member: Member) -> Trajectory:
+    task, member = task_and_member
+    episode: Episode = await play(ctx, task, member)
+    await episode.close()
+    return episode.trajectory
+
+
+def _key(member: Member) -> tuple[str, int]:
+    return member[0].id, member[1]
+
+
+def _solved(lines: Sequence[Line]) -> int:
+    return sum(row["success"] for line in lines for row in line["episodes"])
+
+
+def _line(session: PlaySession, trajectories: Sequence[Trajectory], ctx: RolloutContext) -> Line:
+    """``counts``, where there are any: of all that has been asked since the last line."""
+    line: Line = {
+        "episodes": [episode_row(trajectory) for trajectory in trajectories],
+        "generated": ctx.counters[GENERATED_TOKENS],
+    }
+    counts = session.take_counts()
+    return line | ({"counts": counts | {"prompt": ctx.counters[PROMPT_TOKENS]}} if counts else {})
+
+
+def episode_row(trajectory: Trajectory) -> Line:
+    """One line of episodes.jsonl. The transcript is hashed over its token ids, or where a server keeps them to itself
+    over the texts; the responses over their texts, so that episodes of any two agents can be compared."""
+    ids = trajectory.token_ids()
+    usages = [turn.usage.prompt + turn.usage.response for turn in trajectory.turns if turn.usage]
+    responses = [turn.response for turn in trajectory.turns]
+    texts = [text for turn in trajectory.turns for text in (turn.observation, turn.response)]
+    return {
+        "task": trajectory.task.id,
+        "group": trajectory.task.group,
+        "member": trajectory.member,
+        "reward": trajectory.reward,
+        "success": trajectory.success,
+        "turns": len(trajectory.turns),
+        "stop_reason": trajectory.stop_reason,
+        "tokens": max([len(ids), *usages]),
+        "transcript_sha256": _digest(ids.astype("<i8").tobytes() if len(ids) else json.dumps(texts).encode()),
+        "responses_sha256": _digest(json.dumps(responses).encode()),
+    }
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

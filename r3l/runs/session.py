@@ -1,0 +1,79 @@
+"""What playing the episodes of a run needs beside a model: workers, an event loop, ears for stop signals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from r3l.config import Run, dialogue_of, environment_of
+from r3l.core.concurrency import Gather, Item, T
+from r3l.core.environment import Dialogue
+from r3l.core.policy import Policy
+from r3l.core.pool import EnvironmentPool
+from r3l.core.rollout import RolloutContext
+from r3l.core.seeds import Address
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.runs.context import rollout_context
+from r3l.runs.preemption import StopSignals, stop_signals
+
+
+
+@dataclass
+class PlaySession:
+    """A run's policy, environment workers and dialogue, alive for the length of a command.
+
+    An evaluation plays ``batches_at_once`` batches of
+    ``batch`` episodes.
+    """
+
+    run: Run
+    policy: Policy
+    gather: Gather
+    pool: EnvironmentPool
+    package: EnvironmentPackage[Any]
+    dialogue: Dialogue
+    loop: asyncio.AbstractEventLoop
+    stop_signals: StopSignals
+    batch: int
+    batches_at_once: int = 1
+
+    def take_counts(self) -> dict[str, float]:
+        """What a policy at a server has counted since the last call; nothing here."""
+        return {}
+
+    def conditions(self) -> dict[str, Any]:
+        """What a reader of scores must know of a policy at a server; nothing here."""
+        return {}
+
+    def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
+        """A fresh rollout context (its own budget meter) whose draws are seeded under ``address``."""
+        return rollout_context(self.run, self.policy, self.pool, self.dialogue, self.gather, address, temperature)
+
+    def concurrently(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Sequence[Item]) -> list[T]:
+        """``play`` of every item at the same time; results in order."""
+        return self.wait(self.gather(play, items))
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
+        task = self.loop.create_task(coroutine)
+        with self.stop_signals.cancelling(task):
+            return self.loop.run_until_complete(task)
+
+
+@contextmanager
+def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[PlaySession]:
+    """Start the workers; closes them at the end."""
+    package = environment_of(run.env)
+    pool = EnvironmentPool(package, run.workers, run.env_settings.options)
+    try:
+        with stop_signals() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
+            loop = runner.get_loop()
+            yield PlaySession(
+                run, policy, gather, pool, package, dialogue_of(run), loop, received, run.evaluation.batch
+            )
+    finally:
+        pool.close()
+
