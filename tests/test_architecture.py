@@ -13,7 +13,7 @@ from r3l.core.paths import ROOT
 LAYERS = (
     *("cli", "released", "report", "workflow", "bench"),
     *("evaluation trinity", "sft", "local", "runs", "config"),
-    *("baselines algorithm envs", "retry", "reflection credit amplification", "core"),
+    *("baselines algorithm envs endpoint", "retry", "reflection credit amplification", "core"),
 )
 LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
 PAPER = {"algorithm", "reflection", "retry", "credit", "amplification"}

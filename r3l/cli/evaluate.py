@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from r3l.evaluation.agents import ServedAgent
 
 TEST, TEMPERATURE, MAX_TOKENS = "env_settings.test_task_set", "evaluation.temperature", "sampling.max_tokens"
+CONCURRENCY = 16  # dialogs at once; our choice
+DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
 
 
 def evaluate(
@@ -49,7 +50,7 @@ def evaluate(
     request: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE (JSON) in every request, null: without; repeatable.")
     ] = None,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a server has for one response.")] = 600.0,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a server has for one response.")] = DEADLINE,
     sets: Annotated[str | None, typer.Option("--set", help="Question sets, by commas: gsm8k,math500.")] = None,
     protocol: Annotated[str, typer.Option(help="standard (one attempt) or r3l_released (three, oracle).")] = "standard",
     prompt: Annotated[str, typer.Option(help="How standard asks for the answer: boxed or tags.")] = "boxed",
@@ -107,7 +108,7 @@ class _Asked:
 
         check_known("dialog", self.dialog, set(Dialog))
         fields = dict(map(_field, self.request))
-        options = EndpointOptions(str(self.server), self.model or "", self.batch or 16, self.deadline, fields)
+        options = EndpointOptions(str(self.server), self.model or "", self.batch or CONCURRENCY, self.deadline, fields)
         if self.model is None:
             options = replace(options, model=asyncio.run(only_model(options)))
         return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer)
@@ -172,26 +173,20 @@ def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent 
 def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | None, as_json: bool) -> None:
     from r3l.config import environment_of
     from r3l.evaluation import benchmarks
+    from r3l.evaluation.models import local_model, served_model
     from r3l.report.benchmarks import scores_table
     from r3l.report.table.terminal import to_terminal
 
     env = questions.env
-    with environment_of(env).benchmark(questions.options) as benchmark, contextlib.ExitStack() as stack:
+    with environment_of(env).benchmark(questions.options) as benchmark:
         for name in questions.sets:
             benchmark.items(name)  # a wrong name is an error now, not after the model has loaded
         sampling_temperature = benchmark.temperature if questions.temperature is None else questions.temperature
         length = questions.max_tokens or benchmark.max_tokens
-        batch = asked.batch or 16
         if asked.server:
-            from r3l.evaluation.servers import Server
-
-            answerer: benchmarks.Model = stack.enter_context(
-                Server(asked.server, asked.model, sampling_temperature, length, batch)
-            )
+            answerer = served_model(asked.agent(), sampling_temperature, length)
         else:
-            from r3l.evaluation.local_model import LocalModel
-
-            answerer = LocalModel(str(asked.model), sampling_temperature, length, batch)
+            answerer = local_model(str(asked.model), sampling_temperature, length, asked.batch or CONCURRENCY)
         settings = "-".join(map(str, benchmark.settings.values()))  # standard-boxed
         where = out or RESULTS / "evaluations" / env / answerer.name.replace("/", "--") / settings / f"seed{seed}"
         scores = benchmarks.evaluate_sets(benchmark, answerer, questions.sets, where, seed, questions.limit)
@@ -204,7 +199,11 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
 
 def _changes(values: Mapping[str, object]) -> list[str]:
     """As overrides of a run; None changes nothing."""
-    return [f"{key}={value}" for key, value in values.items() if value is not None]
+    return [
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in values.items()
+        if value is not None
+    ]
 
 
 def _field(text: str) -> tuple[str, Any]:

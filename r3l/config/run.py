@@ -61,8 +61,8 @@ class Run(Strict):
 
     @property
     def cell(self) -> str:
-        """``tier/env/model/method``, the run's place under results/."""
-        return f"{self.tier}/{self.env}/{Path(self.model).name}/{self.method}"
+        """``tier/env/model/method``, the run's place under results/; a variant may name a task set."""
+        return f"{self.tier}/{self.env}/{Path(self.model).name}/{self.method.replace('/', '-')}"
 
     def fingerprint(self, corrections: Sequence[str] | None = None) -> str:
         """Hash of everything that determines the result: never a path, a date, or a worker count.

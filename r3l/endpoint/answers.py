@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -51,14 +51,15 @@ class Answer(_Part):
     usage: _Usage | None = None
 
     @classmethod
-    def read(cls, content: Any) -> Self:
-        """Raises UnusableAnswer, naming the first field that is wrong."""
+    def read(cls, content: bytes) -> Self:
+        """From JSON. Raises UnusableAnswer, naming the first field that is wrong."""
         try:
-            return cls.model_validate(content)
+            return cls.model_validate_json(content)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the answer"
-            raise UnusableAnswer(f"{where}: {first['msg']}") from error
+            beginning = content[:80].decode(errors="replace")
+            raise UnusableAnswer(f"{where}: {first['msg']}; it begins {beginning!r}") from error
 
     @property
     def counted(self) -> Usage | None:

@@ -8,7 +8,6 @@ stands in no message, file or log.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -124,7 +123,7 @@ class Endpoint:
             reraise=True,
         )
         try:
-            answer = await retrying(self._once, kind, path, content)
+            answer: AnswerT = await retrying(self._once, kind, path, content)
         except httpx2.HTTPStatusError as error:
             raise self._refusal(where, error.response) from None
         except TimeoutError:
@@ -151,10 +150,7 @@ class Endpoint:
         async with asyncio.timeout(self.options.deadline):
             answer = await self._client.request(method, url, json=None if content is None else self._complete(content))
         answer.raise_for_status()
-        try:
-            return kind.read(answer.json())
-        except json.JSONDecodeError as error:
-            raise UnusableAnswer(f"no JSON: {error}; it begins {answer.text[:80]!r}") from error
+        return kind.read(answer.content)
 
     def _complete(self, content: Mapping[str, Any]) -> dict[str, Any]:
         request = {"model": self.options.model, **content, **self.options.fields}

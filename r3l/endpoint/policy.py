@@ -29,7 +29,7 @@ class MessagePolicy:
     """
 
     def __init__(
-        self, endpoint: Endpoint, max_context: int | None, lines: int = 1, renderer: ChatRenderer | None = None
+        self, endpoint: Endpoint, max_context: int | None = None, lines: int = 1, renderer: ChatRenderer | None = None
     ) -> None:
         self.endpoint, self.max_context, self.lines = endpoint, max_context, lines
         self.same_template: bool | None = None
@@ -123,10 +123,11 @@ class MessageConversation:
 
 
 def _completion(text: str, reason: FinishReason, usage: Usage | None) -> Completion:
-    return Completion(text, (), (), (), reason, usage or Usage(0, 0))
+    return Completion(text, (), (), (), reason, usage)
 
 
-_NO_ROOM = _completion("", FinishReason.CONTEXT, None)
+_NOTHING = Usage(0, 0)
+_NO_ROOM = _completion("", FinishReason.CONTEXT, _NOTHING)
 
 
 def _lines(answer: ChatAnswer) -> list[Completion]:
@@ -134,8 +135,8 @@ def _lines(answer: ChatAnswer) -> list[Completion]:
     texts = _LINES.findall(answer.text)
     ended = [text for text in texts if text.endswith("\n")]
     last = texts[len(ended)] if len(texts) > len(ended) else ""
-    lines = [_completion(text, FinishReason.LINE, None) for text in ended]
-    lines.append(_completion(last, answer.finish_reason, None))
+    lines = [_completion(text, FinishReason.LINE, _NOTHING) for text in ended]
+    lines.append(_completion(last, answer.finish_reason, _NOTHING))
     first = lines[0]
     return [_completion(first.text, first.finish_reason, answer.counted), *lines[1:]]
 

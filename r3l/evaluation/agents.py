@@ -57,8 +57,11 @@ class ServedAgent:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"the tokenizer in {where} cannot be loaded ({reason}); correct --tokenizer") from error
 
-    def policy(self, endpoint: Endpoint, run: Run) -> MessagePolicy | TokenPolicy:
-        """What samples there. Raises ConfigError where tokens are wanted and no tokenizer is known."""
+    def policy(self, endpoint: Endpoint, run: Run | None = None) -> MessagePolicy | TokenPolicy:
+        """What samples there; under the limits of ``run``, if any. Raises ConfigError where tokens are wanted and no
+        tokenizer is known."""
+        if run is None:
+            return MessagePolicy(endpoint)
         renderer, room = self.renderer(run), run.sampling.max_context
         if self.dialog is Dialog.MESSAGES:
             return MessagePolicy(endpoint, room, run.env_settings.max_turns, renderer)
@@ -78,7 +81,7 @@ class ServedSession(PlaySession):
 
     def take_counts(self) -> dict[str, float]:
         """Requests and repetitions since the last call."""
-        counts = dict(self.endpoint.counts)
+        counts: dict[str, float] = dict(self.endpoint.counts)
         self.endpoint.counts.clear()
         return counts
 

@@ -7,50 +7,29 @@ addressed, so the order in which questions finish changes nothing.
 
 from __future__ import annotations
 
+import asyncio
 import json
-import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from r3l.core.benchmark import Benchmark, BenchmarkItem, Grading, Reply
-from r3l.core.environment import Message
+from r3l.core.benchmark import Benchmark, BenchmarkItem, Reply
+from r3l.core.concurrency import together
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.files import append_jsonl, read_json, read_jsonl, write_json_atomic, write_text_atomic
+from r3l.core.policy import Completion
 from r3l.core.progress import progress
 from r3l.core.seeds import Address
+from r3l.evaluation.models import Model
 from r3l.evaluation.statistics import wilson_interval
 from r3l.runs.manifest import commit, versions
 from r3l.runs.run_dir import locked
 
-log = logging.getLogger(__name__)
+Row = dict[str, Any]
 UNREAD = ("none", "unreadable", "too_long")  # statuses of a grade that count as parse failures
-
-
-class Model(Protocol):
-    """What answers: ``batch`` dialogs a call, ``threads`` calls at once. ``settings``: all that changes a reply."""
-
-    name: str
-    batch: int
-    threads: int
-    settings: Mapping[str, Any]
-
-    def respond(self, dialogs: Sequence[Sequence[Message]], addresses: Sequence[Address]) -> list[Reply]:
-        """One reply each; every draw of a reply is seeded by its address. Raises R3LError when there will be none."""
-        ...
-
-
-@dataclass
-class _ItemRun:
-    """An item in progress."""
-
-    item: BenchmarkItem
-    dialog: list[Message]
-    replies: list[Reply] = field(default_factory=list)
-    grading: Grading | None = None
 
 
 def evaluate_sets(
@@ -69,12 +48,16 @@ def evaluate_sets(
         done = _finished(out / "items.jsonl")
         left = [q for items in wanted.values() for q in items if done.get(q.id, {}).get("sha256") != q.sha256]
         with progress("evaluating", len(left)) as advance:
-            correct = 0
-            for number, row in enumerate(_rows(benchmark, model, left, seed), start=1):
+            correct, before = 0, len(done.keys() - {item.id for item in left})
+
+            def record(row: dict[str, Any]) -> None:
+                nonlocal correct
                 append_jsonl(out / "items.jsonl", row)
                 done[row["id"]] = row
                 correct += bool(next(iter(row["grades"].values()))["correct"])
-                advance(f"right {correct / number:.3f}")
+                advance(f"right {correct / (len(done) - before):.3f}")
+
+            asyncio.run(_answer(benchmark, model, left, seed, record))
         evaluation = {
             "settings": settings,
             "sets": {
@@ -158,40 +141,44 @@ def _finished(path: Path) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in rows}
 
 
-def _rows(benchmark: Benchmark, model: Model, items: Sequence[BenchmarkItem], seed: int) -> Iterator[dict[str, Any]]:
-    """Lines in the order in which items are done; an error ends the rest, but loses no finished batch."""
+async def _answer(
+    benchmark: Benchmark, model: Model, items: Sequence[BenchmarkItem], seed: int, record: Callable[[Row], None]
+) -> None:
+    """``record`` every item's line when its batch is done; an error ends the rest, but loses no finished batch."""
     batches = [items[k : k + model.batch] for k in range(0, len(items), model.batch)]
-    with ThreadPoolExecutor(model.threads) as threads:
-        running = [threads.submit(_batch, benchmark, model, batch, seed) for batch in batches]
-        try:
-            for future in as_completed(running):
-                yield from future.result()
-        finally:
-            for future in running:
-                future.cancel()
+    free = asyncio.Semaphore(model.batches_at_once)
+
+    async def one(batch: Sequence[BenchmarkItem]) -> None:
+        async with free:
+            for row in await model.gather(partial(_row, benchmark, model, seed), batch):
+                record(row)
+
+    async with model.connection:
+        await together(one, batches)
 
 
-def _batch(benchmark: Benchmark, model: Model, items: Sequence[BenchmarkItem], seed: int) -> list[dict[str, Any]]:
-    runs = [_ItemRun(item, benchmark.opening(item)) for item in items]
-    live = runs
-    while live:
-        addresses: list[Address] = [(seed, "exam", run.item.id, len(run.replies)) for run in live]
-        for run, reply in zip(live, model.respond([run.dialog for run in live], addresses), strict=True):
-            run.replies.append(reply)
-            run.grading = benchmark.grade(run.item, run.replies)
-            if run.grading.feedback:
-                run.dialog += [Message("assistant", reply.text), run.grading.feedback]
-        live = [run for run in live if run.grading and run.grading.feedback]
-    return [_row(run) for run in runs]
-
-
-def _row(run: _ItemRun) -> dict[str, Any]:
-    assert run.grading is not None
+async def _row(benchmark: Benchmark, model: Model, seed: int, item: BenchmarkItem) -> Row:
+    """Ask until the grading has nothing more to say."""
+    conversation, replies = model.policy.open(), list[Reply]()
+    messages = benchmark.opening(item)
+    while messages:
+        for message in messages:
+            conversation.add(message)
+        address: Address = (seed, "exam", item.id, len(replies))
+        replies.append(_reply(await conversation.respond(model.sampling, address)))
+        grading = await asyncio.to_thread(benchmark.grade, item, replies)
+        messages = [grading.feedback] if grading.feedback else []
+    conversation.close()
     return {
-        "id": run.item.id,
-        "set": run.item.set,
-        "sha256": run.item.sha256,
-        "gold": run.item.gold,
-        "replies": [asdict(reply) for reply in run.replies],
-        "grades": {rule: asdict(grade) for rule, grade in run.grading.grades.items()},
+        "id": item.id,
+        "set": item.set,
+        "sha256": item.sha256,
+        "gold": item.gold,
+        "replies": [asdict(reply) for reply in replies],
+        "grades": {rule: asdict(grade) for rule, grade in grading.grades.items()},
     }
+
+
+def _reply(completion: Completion) -> Reply:
+    counted = completion.response_ids or completion.usage
+    return Reply(completion.text, completion.finish_reason.value, completion.tokens.response if counted else None)

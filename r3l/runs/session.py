@@ -20,7 +20,6 @@ from r3l.runs.context import rollout_context
 from r3l.runs.preemption import StopSignals, stop_signals
 
 
-
 @dataclass
 class PlaySession:
     """A run's policy, environment workers and dialogue, alive for the length of a command.
@@ -76,4 +75,3 @@ def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[Play
             )
     finally:
         pool.close()
-

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
+from r3l.core.benchmark import BenchmarkItem, Grade, Grading
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, EngineError, RunDirectoryError
+from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.evaluation.benchmarks import evaluate_sets, scores
+from r3l.evaluation.models import Model
 from r3l.report.benchmarks import scores_table
 
 
@@ -31,34 +33,46 @@ class Sums:
 
 
 class Adder:
-    """Adds right from its second thought on, and even numbers at once; ``dies_at`` that many calls."""
+    """Adds right from its second thought on, and even numbers at once; ``dies_at`` that many replies."""
 
-    settings = {"temperature": 0.0}
+    def __init__(self, dies_at=None):
+        self.dies_at, self.asked = dies_at, []
 
-    def __init__(self, batch=1, threads=1, dies_at=None):
-        self.name, self.batch, self.threads, self.dies_at = "adder", batch, threads, dies_at
-        self.asked = []
+    def open(self):
+        return AdderDialog(self)
 
-    def respond(self, dialogs, addresses):
-        if self.dies_at is not None and len(self.asked) >= self.dies_at:
+
+class AdderDialog:
+    def __init__(self, adder):
+        self.adder, self.messages = adder, []
+
+    def add(self, message):
+        self.messages.append(message)
+
+    async def respond(self, sampling, address):
+        if self.adder.dies_at is not None and len(self.adder.asked) >= self.adder.dies_at:
             raise EngineError("gone")
-        self.asked += [(dialog[0].content, address) for dialog, address in zip(dialogs, addresses, strict=True)]
-        return [self.reply(dialog) for dialog in dialogs]
+        self.adder.asked.append((self.messages[0].content, address))
+        number = int(self.messages[0].content.split("+")[0])
+        if len(self.messages) > 1 or number % 2 == 0:
+            return Completion(str(number + 1), (), (1,) * 3, (0.0,) * 3, FinishReason.END)
+        return Completion("", (), (1,) * 5, (0.0,) * 5, FinishReason.LENGTH)
 
-    def reply(self, dialog):
-        number = int(dialog[0].content.split("+")[0])
-        if len(dialog) > 1 or number % 2 == 0:
-            return Reply(str(number + 1), "end", 3)
-        return Reply("", "length", 5)
+    def close(self):
+        pass
+
+
+def model_of(adder, batch=1, at_once=1):
+    return Model("adder", {"temperature": 0.0}, adder, Sampling(), batch=batch, batches_at_once=at_once)
 
 
 def lines(out):
     return [json.loads(line) for line in (out / "items.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("batch", "threads"), [(1, 1), (2, 1), (1, 3), (2, 2)])
-def test_scores_by_hand(tmp_path, batch, threads):
-    result = evaluate_sets(Sums(), Adder(batch, threads), ["a", "b"], tmp_path, seed=7)
+@pytest.mark.parametrize(("batch", "at_once"), [(1, 1), (2, 1), (1, 3), (2, 2)])
+def test_scores_by_hand(tmp_path, batch, at_once):
+    result = evaluate_sets(Sums(), model_of(Adder(), batch, at_once), ["a", "b"], tmp_path, seed=7)
     for name in ("a", "b"):
         score = result["sets"][name]
         assert (score["items"], score["attempts"], score["truncated"]) == (5, 1, 0.4)
@@ -80,54 +94,56 @@ def test_scores_by_hand(tmp_path, batch, threads):
 
 
 def test_feedback_goes_on_with_the_same_dialog(tmp_path):
-    model = Adder(batch=5)
-    result = evaluate_sets(Sums(retries=1), model, ["a"], tmp_path, seed=7)
+    model = Adder()
+    result = evaluate_sets(Sums(retries=1), model_of(model, batch=5), ["a"], tmp_path, seed=7)
     assert result["sets"]["a"]["rules"]["exact"]["accuracy"] == 1.0
     assert result["sets"]["a"]["attempts"] == 7 / 5
-    assert [(text, address[3]) for text, address in model.asked] == [
-        *((f"{k}+1", 0) for k in range(5)),
-        ("1+1", 1),
-        ("3+1", 1),
+    assert sorted((text, address[3]) for text, address in model.asked) == [
+        ("0+1", 0),
+        *(("1+1", attempt) for attempt in range(2)),
+        ("2+1", 0),
+        *(("3+1", attempt) for attempt in range(2)),
+        ("4+1", 0),
     ]
     assert len({address for _, address in model.asked}) == 7  # every reply has a seed of its own
 
 
 def test_a_stopped_evaluation_goes_on(tmp_path):
-    whole = evaluate_sets(Sums(), Adder(), ["a"], tmp_path / "whole", seed=7)
+    whole = evaluate_sets(Sums(), model_of(Adder()), ["a"], tmp_path / "whole", seed=7)
     out = tmp_path / "stopped"
     with pytest.raises(EngineError, match="gone"):
-        evaluate_sets(Sums(), Adder(dies_at=2), ["a"], out, seed=7)
+        evaluate_sets(Sums(), model_of(Adder(dies_at=2)), ["a"], out, seed=7)
     assert len(lines(out)) == 2 and not (out / "evaluation.json").exists()
     with (out / "items.jsonl").open("a") as file:
         file.write('{"id": "a/2", "se')  # killed while writing
     rest = Adder()
-    assert evaluate_sets(Sums(), rest, ["a"], out, seed=7) == whole
+    assert evaluate_sets(Sums(), model_of(rest), ["a"], out, seed=7) == whole
     assert [text for text, _ in rest.asked] == ["2+1", "3+1", "4+1"]
     assert lines(out) == lines(tmp_path / "whole")
 
 
 def test_more_items_and_sets_join_what_is_there(tmp_path):
-    evaluate_sets(Sums(), Adder(), ["a"], tmp_path, seed=7, limit=2)
+    evaluate_sets(Sums(), model_of(Adder()), ["a"], tmp_path, seed=7, limit=2)
     model = Adder()
-    result = evaluate_sets(Sums(), model, ["a", "b"], tmp_path, seed=7, limit=3)
+    result = evaluate_sets(Sums(), model_of(model), ["a", "b"], tmp_path, seed=7, limit=3)
     assert [text for text, _ in model.asked] == ["2+1", "0+1", "1+1", "2+1"]
     assert [result["sets"][name]["items"] for name in "ab"] == [3, 3]
 
 
 def test_a_folder_is_of_one_model_under_one_set_of_settings(tmp_path):
-    evaluate_sets(Sums(), Adder(), ["a"], tmp_path, seed=7)
+    evaluate_sets(Sums(), model_of(Adder()), ["a"], tmp_path, seed=7)
     with pytest.raises(RunDirectoryError, match="evaluation with seed 7, now 8; choose another folder with --out"):
-        evaluate_sets(Sums(), Adder(), ["a"], tmp_path, seed=8)
+        evaluate_sets(Sums(), model_of(Adder()), ["a"], tmp_path, seed=8)
     with pytest.raises(RunDirectoryError, match="retries 0, now 1"):
-        evaluate_sets(Sums(retries=1), Adder(), ["a"], tmp_path, seed=7)
+        evaluate_sets(Sums(retries=1), model_of(Adder()), ["a"], tmp_path, seed=7)
 
 
 def test_an_item_that_changed_is_asked_again(tmp_path):
-    evaluate_sets(Sums(), Adder(), ["a"], tmp_path, seed=7)
+    evaluate_sets(Sums(), model_of(Adder()), ["a"], tmp_path, seed=7)
     text = (tmp_path / "items.jsonl").read_text().replace("hash3", "another")
     (tmp_path / "items.jsonl").write_text(text)
     model = Adder()
-    assert evaluate_sets(Sums(), model, ["a"], tmp_path, seed=7)["sets"]["a"]["items"] == 5
+    assert evaluate_sets(Sums(), model_of(model), ["a"], tmp_path, seed=7)["sets"]["a"]["items"] == 5
     assert [text for text, _ in model.asked] == ["3+1"]
 
 

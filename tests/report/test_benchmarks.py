@@ -6,10 +6,12 @@ import json
 
 import pytest
 
-from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
+from r3l.core.benchmark import BenchmarkItem, Grade, Grading
 from r3l.core.environment import Message
 from r3l.core.errors import DataError
+from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.evaluation.benchmarks import evaluate_sets
+from r3l.evaluation.models import Model
 from r3l.report import benchmarks, tables
 from r3l.runs.places import find_benchmark_runs, find_runs
 from r3l.workflow import plan
@@ -20,9 +22,9 @@ TABLE = plan.tables()["zero_shot"]
 class Forty:
     """40 questions a set, as AMC23 has; replies to the first ``right`` are right, the last one is cut off."""
 
-    def __init__(self, prompt, model, right):
+    def __init__(self, prompt, right):
         self.settings = {"protocol": "standard", "prompt": prompt}
-        self.name, self.batch, self.threads, self.right = model, 40, 1, right
+        self.right = right
 
     def items(self, name):
         return [BenchmarkItem(f"{name}/{k}", name, str(k), "1", f"hash{k}") for k in range(40)]
@@ -33,30 +35,34 @@ class Forty:
     def grade(self, item, replies):
         return Grading({"strict": Grade(replies[-1].text == "1", "graded" if replies[-1].text else "none")})
 
-    def respond(self, dialogs, addresses):
-        numbers = [int(dialog[0].content) for dialog in dialogs]
-        return [
-            Reply("1" if k < self.right else "0" if k < 39 else "", "end" if k < 39 else "length", 1) for k in numbers
-        ]
+    def open(self):
+        return FortyDialog(self.right)
 
 
-class Replies:
+class FortyDialog:
     """The model side of the same."""
 
-    def __init__(self, benchmark):
-        self.name, self.batch, self.threads, self.settings = (
-            benchmark.name,
-            benchmark.batch,
-            benchmark.threads,
-            {"temperature": 0.0},
-        )
-        self.respond = benchmark.respond
+    def __init__(self, right):
+        self.right = right
+
+    def add(self, message):
+        self.number = int(message.content)
+
+    async def respond(self, sampling, address):
+        if self.number == 39:
+            return Completion("", (), (1,), (0.0,), FinishReason.LENGTH)
+        return Completion("1" if self.number < self.right else "0", (), (1,), (0.0,), FinishReason.END)
+
+    def close(self):
+        pass
 
 
 def evaluate(root, prompt, right, model="Qwen/Qwen2.5-1.5B-Instruct", seed=0, limit=None, sets=("amc23",)):
-    benchmark = Forty(prompt, model, right)
+    benchmark = Forty(prompt, right)
     folder = root / "evaluations" / "math" / model.replace("/", "--") / f"standard-{prompt}" / f"seed{seed}"
-    evaluate_sets(benchmark, Replies(benchmark), list(sets), folder, seed, limit)
+    evaluate_sets(
+        benchmark, Model(model, {"temperature": 0.0}, benchmark, Sampling(), batch=40), list(sets), folder, seed, limit
+    )
 
 
 def amc23(root):
@@ -113,6 +119,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
 def test_they_are_no_runs(tmp_path):
     """They lie as deep as runs do; `r3l store` and `r3l verify --results` took them for runs."""
     place = tmp_path / "evaluations" / "amc23" / "m" / "standard-boxed" / "seed0"
-    evaluate_sets(Forty("boxed", "m", 1), Forty("boxed", "m", 1), ["amc23"], place, seed=0)
+    model = Model("m", {}, Forty("boxed", 1), Sampling(), batch=40)
+    evaluate_sets(Forty("boxed", 1), model, ["amc23"], place, seed=0)
     assert find_benchmark_runs(tmp_path) == [place / "evaluation.json"]
     assert find_runs(tmp_path, may_be_none=True) == []

@@ -152,8 +152,8 @@ def test_evaluate_prints_a_table(monkeypatch, capsys, tmp_path, golds):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either the directory of a run"),
-        (["--set", "gsm8k"], "give either the directory of a run"),
+        ([], "give the directory of a run"),
+        (["--set", "gsm8k"], "give the directory of a run"),
         (["--set", "gsm9k", "--model", "nano"], "there is no set 'gsm9k'; known: gsm8k"),
         (["--set", "gsm8k", "--model", "nano", "--protocol", "twice"], "--protocol is 'twice'; known: standard"),
         (["--set", "gsm8k", "--model", "nano", "--env", "webshop"], "'webshop' has no question sets; math has"),

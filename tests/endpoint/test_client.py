@@ -1,0 +1,195 @@
+"""The client against a real HTTP server: requests, retries, refusals, and answers that nobody should get."""
+
+import asyncio
+import time
+
+import pytest
+from chat_server import completion, serving
+from tenacity import wait_none
+
+from r3l.core.environment import Message
+from r3l.core.policy import FinishReason, Sampling, Usage
+from r3l.core.seeds import seed_of
+from r3l.endpoint.client import (
+    ATTEMPTS,
+    LATE_ATTEMPTS,
+    DialogTooLongError,
+    Endpoint,
+    EndpointOptions,
+    ServerError,
+    only_model,
+)
+
+DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]
+ADDRESS = (0, "benchmark", "q", 0)
+SAMPLING = Sampling(0.5, 9)
+
+
+def ask(url, counts=None, times=1, **options):
+    """The last of ``times`` answers; what was counted goes into ``counts``."""
+
+    async def asked():
+        async with Endpoint(EndpointOptions(url, "tiny", **options), wait_none()) as endpoint:
+            try:
+                return [await endpoint.chat(DIALOG, SAMPLING, ADDRESS) for _ in range(times)][-1]
+            finally:
+                (counts if counts is not None else {}).update(endpoint.counts)
+
+    return asyncio.run(asked())
+
+
+def said(answer):
+    return answer.text, answer.finish_reason, answer.counted
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
+def test_a_request_and_its_answer(monkeypatch, suffix):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with serving(lambda request, before: completion("4")) as (url, seen):
+        assert said(ask(url + suffix)) == ("4", FinishReason.END, Usage(0, 5))
+    assert seen == [
+        {
+            "path": "/v1/chat/completions",
+            "authorization": "Bearer secret",
+            "model": "tiny",
+            "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}],
+            "temperature": 0.5,
+            "max_tokens": 9,
+            "seed": seed_of(*ADDRESS) % 2**31,
+        }
+    ]
+
+
+def test_further_fields_and_those_left_out():
+    with serving(lambda request, before: completion("4")) as (url, seen):
+        ask(url, fields={"top_p": 0.9, "seed": None, "max_tokens": None, "max_completion_tokens": 9})
+    assert {"top_p": 0.9, "max_completion_tokens": 9}.items() <= seen[0].items()
+    assert not {"seed", "max_tokens"} & set(seen[0])
+
+
+def test_what_servers_add_or_leave_out():
+    message = {"content": "4", "reasoning_content": "two and two"}
+    answers = [
+        (200, {"choices": [{"message": message, "finish_reason": "length"}]}),
+        (200, {"choices": [{"message": {"content": "4", "reasoning": "2, 2"}, "finish_reason": "stop"}]}),
+        (200, {"choices": [{"message": {"content": None}, "finish_reason": "tool_calls"}], "usage": None}),
+    ]
+    with serving(lambda request, before: answers[before]) as (url, _):
+        assert said(ask(url)) == ("<think>two and two</think>4", FinishReason.LENGTH, None)
+        assert said(ask(url)) == ("<think>2, 2</think>4", FinishReason.END, None)
+        assert said(ask(url)) == ("", FinishReason.END, None)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_a_busy_server_is_asked_again_and_that_is_counted(status):
+    counts = {}
+    with serving(lambda request, before: completion("4") if before == 2 else (status, "later")) as (url, seen):
+        assert ask(url, counts).text == "4" and len(seen) == 3
+        assert seen[0] == seen[2]  # the same request, the same seed
+    assert counts == {"requests": 3, f"repeated/{status}": 2}
+
+
+def test_a_server_that_stays_busy_is_given_up():
+    with serving(lambda request, before: (503, "loading")) as (url, seen):
+        with pytest.raises(ServerError, match="answered 503: loading; what is finished is kept"):
+            ask(url)
+        assert len(seen) == ATTEMPTS
+
+
+def test_a_server_that_hangs_is_asked_again_a_few_times():
+    def hangs(request, before):
+        time.sleep(0.5)
+        return completion("4")
+
+    counts = {}
+    with serving(hangs) as (url, seen):
+        with pytest.raises(ServerError, match=r"no answer within 0.1 s, 3 times; raise --deadline"):
+            ask(url, counts, deadline=0.1)
+        assert len(seen) == LATE_ATTEMPTS and counts["repeated/TimeoutError"] == LATE_ATTEMPTS - 1
+
+
+def test_a_refusal_is_final():
+    with serving(lambda request, before: (404, {"message": "no model 'tiny'"})) as (url, seen):
+        with pytest.raises(ServerError, match="answered 404: .*no model 'tiny'"):
+            ask(url)
+        assert len(seen) == 1
+
+
+def test_the_key_is_in_no_message(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    refused_there = pytest.raises(ServerError, match="put the server's key into OPENAI_API_KEY")
+    with serving(lambda request, before: (401, "bad key: sk-secret")) as (url, _), refused_there as refused:
+        ask(url.replace("//", "//user:word@"))
+    assert "secret" not in str(refused.value) and "word" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",  # vLLM
+        "the request exceeds the available context size. try increasing the context size",  # llama.cpp
+    ],
+)
+def test_a_dialog_without_room_is_an_error_of_its_own(words):
+    with serving(lambda request, before: (400, {"error": {"message": words}})) as (url, seen):
+        with pytest.raises(DialogTooLongError):
+            ask(url)
+        assert len(seen) == 1
+
+
+def answered(**changes):
+    status, body = completion("4")
+    return status, body | changes
+
+
+STRANGE = {
+    "no JSON": (200, "<html>"),
+    "nothing": (200, ""),
+    "half of it": (200, '{"choices": [{"mess'),
+    "no text at all": (200, "\udcff\udcfe".encode("utf-8", "surrogateescape").decode("latin-1")),
+    "another object": (200, {"ok": 1}),
+    "a list": (200, [1, 2]),
+    "no choice": answered(choices=[]),
+    "an error": (200, {"error": {"message": "overloaded"}, "choices": None}),
+    "a number for text": answered(choices=[{"message": {"content": 4}, "finish_reason": "stop"}]),
+    "a list for text": answered(choices=[{"message": {"content": ["4"]}, "finish_reason": "stop"}]),
+    "text for a choice": answered(choices=["4"]),
+    "text for a count": answered(usage={"completion_tokens": "many"}),
+    "a negative count": answered(usage={"completion_tokens": -1}),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_strange_answer_is_one_paragraph(strange):
+    with serving(lambda request, before: STRANGE[strange]) as (url, seen):
+        with pytest.raises(ServerError, match="answered no completion .*is --server the address of") as refused:
+            ask(url)
+        assert len(seen) == 1 and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_strange_answer_of_a_server_that_has_answered_well_is_asked_for_again(strange):
+    counts = {}
+    with serving(lambda request, before: STRANGE[strange] if before == 1 else completion("4")) as (url, _):
+        assert ask(url, counts, times=2).text == "4"
+    assert counts == {"requests": 3, "repeated/UnusableAnswer": 1}
+
+
+def test_nobody_there():
+    with serving(lambda request, before: completion("")) as (url, _):
+        pass
+    with pytest.raises(ServerError, match=r"cannot be reached \(ConnectError.*start the server, or correct --server"):
+        ask(url)
+    with pytest.raises(ServerError, match="cannot be reached"):
+        ask("localhost:1")
+
+
+def test_the_only_model_needs_no_name():
+    def name(url):
+        return asyncio.run(only_model(EndpointOptions(url, ""), wait_none()))
+
+    with serving(lambda request, before: completion("4")) as (url, _):
+        assert name(url) == "tiny"
+    wanted = pytest.raises(ServerError, match="serves a, b; choose with --model NAME")
+    with serving(lambda request, before: completion("4"), models=("a", "b")) as (url, _), wanted:
+        name(url)

@@ -1,0 +1,180 @@
+"""``r3l evaluate --env``: the same episodes with a server as with the local policy, stops, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from chat_server import completion, serving
+from nano_server import NanoServer
+from program import run
+
+from r3l.core.files import read_json, read_jsonl
+from r3l.evaluation.agents import model_named
+from r3l.report import records
+from r3l.runs.places import find_runs
+
+ONE = ["--task-set", "one/train", "--temperature", 0]
+MATH = ["--env", "math", "--temperature", 0]
+
+
+@pytest.fixture
+def program(monkeypatch, capsys, tmp_path):
+    """Run ``r3l evaluate ARGUMENTS`` in an empty folder; its JSON, or where it fails its message."""
+    monkeypatch.chdir(tmp_path)
+
+    def evaluate(*arguments):
+        code, out, err = run(monkeypatch, capsys, "evaluate", *arguments, "--json")
+        return json.loads(out) if code == 0 else err
+
+    return evaluate
+
+
+def episodes(folder):
+    return read_jsonl(Path(folder) / "episodes.jsonl")
+
+
+def without(key, rows):
+    return [{name: value for name, value in row.items() if name != key} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def nano_server():
+    return NanoServer()
+
+
+def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
+    """One game of ALFWorld: by tokens every byte, by messages all but the transcript's digest, which is of texts."""
+    here = program("--env", "alfworld", "--model", "nano", *ONE, "--out", "here")
+    with serving(nano_server.answer, models=("nano",)) as (url, seen):
+        by_tokens = program("--env", "alfworld", "--server", url, *ONE, "--dialog", "tokens", "--out", "tokens")
+        by_messages = program("--env", "alfworld", "--server", url, *ONE)
+    assert episodes("tokens") == episodes("here") and episodes("here")[0]["turns"] > 3
+    cell = "nano/alfworld/nano/zero_shot@env_settings.test_task_set=one-train,evaluation.temperature=0,engine=server"
+    there = episodes(Path("results") / cell / "seed0")
+    assert without("transcript_sha256", there) == without("transcript_sha256", episodes("here"))
+    assert "agent" not in here and here["groups"] == by_tokens["groups"] == by_messages["groups"]
+    assert here["tokens"]["generated"] == by_tokens["tokens"]["generated"] == by_messages["tokens"]["generated"]
+    turns = episodes("here")[0]["turns"]
+    assert by_messages["requests"] == {"requests": turns} and len(seen) == 2 * turns
+    assert by_messages["agent"] == {
+        "endpoint": url + "/v1",
+        "model": "nano",
+        "dialog": "messages",
+        "same_template": True,
+        "temperature": 0.0,
+        "max_tokens": 24,
+        "request": {},
+        "concurrency": 16,
+        "deadline": 600.0,
+    }
+
+
+@pytest.mark.slow
+def test_lines_of_a_response_are_turns_at_a_server_too(program):
+    """Mathematics of the nano tier, whose turns are lines: the first solution is sampled whole, and read by lines."""
+    server = NanoServer("nano_math")
+    program(*MATH, "--model", "nano_math", "--out", "here")
+    with serving(server.answer, models=("nano_math",)) as (url, seen):
+        program(*MATH, "--server", url, "--out", "there")
+    same = ("task", "member", "reward", "success", "turns", "stop_reason", "responses_sha256")
+    rows = [[{key: row[key] for key in same} for row in episodes(folder)] for folder in ("here", "there")]
+    assert rows[0] == rows[1] and len(seen) == 200 and sum(row["turns"] for row in rows[0]) > 300
+
+
+def scripted(request, before):
+    """A right or a wrong sum, by the seed alone."""
+    return completion(f"{request['seed'] % 7} + 1 = 2\n\\boxed{{{request['seed'] % 5}}}\n")
+
+
+def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
+    def gone(request, before):
+        return scripted(request, before) if before < 90 else (404, "gone")
+
+    arguments = ["--env", "math", "--model", "any", "--batch", 4]
+    with serving(scripted) as (url, _):
+        quiet = program(*arguments, "--server", url, "--out", "quiet")
+    with serving(gone) as (url, _):
+        assert "answered 404: gone; what is finished is kept: the same command goes on" in program(
+            *arguments, "--server", url, "--out", "stopped"
+        )
+    played = read_jsonl(Path("stopped") / "episodes.played.jsonl")
+    assert 80 < len(played) <= 90 and not Path("stopped/evaluation.json").exists()
+    with serving(scripted) as (url, seen):  # on another port, as after a restart
+        resumed = program(*arguments, "--server", url, "--out", "stopped")
+        assert len(seen) == 200 - len(played)
+    assert (Path("stopped") / "episodes.jsonl").read_bytes() == (Path("quiet") / "episodes.jsonl").read_bytes()
+    assert resumed["groups"] == quiet["groups"] and resumed["tokens"] == quiet["tokens"]
+
+
+def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    arguments = ["--env", "math", "--model", "any", "--out", "folder"]
+    with serving(scripted) as (url, seen):
+        address = url.replace("//", "//user:word@")
+        result = program(*arguments, "--server", address, "--request", "top_p=0.9", "--request", "seed=7")
+        assert result["agent"]["request"] == {"top_p": 0.9, "seed": 7} and result["agent"]["endpoint"] == url + "/v1"
+        assert seen[0]["authorization"].startswith("Basic ") and seen[0]["top_p"] == 0.9
+        refused = program(*arguments, "--server", url)
+    assert "folder holds an evaluation with request" in refused and "choose another folder with --out" in refused
+    written = "".join(path.read_text() for path in Path("folder").rglob("*") if path.is_file())
+    assert "secret" not in written and "word@" not in written
+
+
+def test_a_trained_run_is_scored_at_a_server_and_stands_in_tables(program, nano_server):
+    """The run's own folder gets the result, with the server's conditions."""
+    program("--env", "alfworld", "--model", "nano", *ONE)
+    (evaluation,) = find_runs(Path("results"))
+    own = episodes(evaluation.parent)
+    with serving(nano_server.answer, models=("served",)) as (url, _):
+        scored = program(evaluation.parent, "--server", url, "--dialog", "tokens")
+    assert episodes(evaluation.parent) == own and scored["agent"]["model"] == "served"
+    (record,) = records.load([evaluation])
+    assert record["method"].startswith("zero_shot") and record["agent"]["dialog"] == "tokens"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", "alfworld"], "give the directory of a run"),
+        (["--model", "nano"], "give the directory of a run"),
+        (["--env", "nowhere", "--model", "nano"], "nowhere"),
+        (["--env", "math", "--server", "nonsense", "--model", "m"], "cannot be reached"),
+        (["--env", "math", "--server", "http://localhost:1", "--model", "m", "--dialog", "signs"], "no dialog 'signs'"),
+        (["--env", "math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),
+        (
+            ["--env", "math", "--server", "http://x", "--model", "m", "--tokenizer", "/none"],
+            "tokenizer in /none cannot be loaded",
+        ),
+        (["--env", "math", "--server", "http://x", "--model", "m", "--request", "top_p"], "must look like key=value"),
+    ],
+)
+def test_bad_input_is_one_paragraph(program, monkeypatch, arguments, message):
+    from tenacity import wait_none
+
+    monkeypatch.setattr("r3l.endpoint.client.wait_exponential_jitter", lambda **_: wait_none())
+    error = program(*arguments)
+    assert error.startswith("error: ") and message in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_played_run_needs_its_server_again(program):
+    with serving(scripted) as (url, _):
+        program("--env", "math", "--model", "any", "--server", url, "--out", "folder")
+    assert "folder has no checkpoint: a server played it; give --server" in program("folder")
+
+
+def test_hub_ids_of_known_models_have_our_names():
+    assert model_named("Qwen/Qwen2.5-1.5B-Instruct") == "qwen2.5-1.5b"
+    assert model_named("someone/else/") == "someone/else"
+
+
+def test_training_is_not_for_servers(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo", "--engine", "server")
+    assert code == 2 and "a server plays and trains nothing; r3l evaluate --env alfworld --server URL" in err
+
+
+def test_the_manifest_names_the_requests(program):
+    with serving(scripted) as (url, _):
+        program("--env", "math", "--model", "any", "--server", url, "--out", "folder")
+    assert read_json(Path("folder/manifest.json"))["agent"] == {"model": "any", "dialog": "messages", "request": "{}"}
