@@ -18,6 +18,7 @@ from r3l.core.release import Release
 Value = Any  # JSON: of a case, of an answer
 Case = dict[str, Value]
 Namespace = dict[str, Any]  # the released definitions, by name
+Explain = Callable[[Case, Value, Value], str]  # case, ours, theirs: the id of the reason, or ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Check:
     cases: Callable[[], Iterable[Case]]
     theirs: Callable[[Namespace, Case], Value]
     ours: Callable[[Case], Value]
-    explain: Callable[[Case, Value, Value], str] = unexplained
+    explain: Explain = unexplained
     tolerance: float = 0.0
 
 
@@ -66,7 +67,7 @@ class Reading:
     release: Release
     folder: str
     read: Callable[[Path], Iterable[tuple[Case, Value, Value]]]
-    explain: Callable[[Case, Value, Value], str] = unexplained
+    explain: Explain = unexplained
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 SUBJECTS = {  # name of the subject -> its module
     "advantages": "r3l.released.checks.advantages",
     "configs": "r3l.released.checks.configs",
+    "losses": "r3l.released.checks.losses",
     "mathematics": "r3l.released.checks.mathematics",
     "puzzles": "r3l.released.checks.puzzles",
     "reflections": "r3l.released.checks.reflections",
