@@ -51,6 +51,7 @@ $(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.t
 table1: setup
 	$(BIN)/snakemake --cores $(CORES) results/table1.csv results/figures/{learning_curves,table1}.png
 	@$(BIN)/r3l table table1
+	@$(BIN)/r3l options --differences --count
 
 # A process a core; each computes with one thread, as the two share the cores.
 test: setup

@@ -1,0 +1,47 @@
+"""Which of paper and released code is in force, setting by setting."""
+
+import json
+
+from program import run
+
+from r3l.core.paths import ROOT
+from r3l.report import differences
+
+
+def by_option(rows):
+    return {(row["of"], row["option"]): row for row in rows}
+
+
+def test_the_default_is_the_papers_and_every_row_names_both_values():
+    rows = by_option(differences.differences("paper", ["webshop"], ["grpo", "r3l"]))
+    kl = rows["grpo", "kl"]
+    assert (kl["paper"], kl["released_code"], kl["here"], kl["in force"]) == ("none", "k3", "none", "paper")
+    assert kl["audit"].startswith("A-7")
+    penalty = rows["webshop", "penalty"]
+    assert (penalty["paper"], penalty["released_code"], penalty["in force"]) == ("0.0", "0.1", "paper")
+    assert {row["in force"] for row in rows.values()} == {"paper"}
+
+
+def test_a_profile_and_a_variant_are_seen():
+    released = differences.differences("paper", ["alfworld"], ["grpo@profile=released_code"])
+    assert {row["in force"] for row in released} == {"released_code"}
+    rows = by_option(differences.differences("paper", ["alfworld"], ["r3l@opmd_tau=0.5"]))
+    assert rows["r3l@opmd_tau=0.5", "opmd_tau"]["in force"] == "neither"
+    assert f": 0 are the paper's here, {len(released)} the released ones, 0 neither" in differences.summary(released)
+
+
+def test_a_setting_that_is_the_same_everywhere_is_one_row():
+    rows = differences.differences("nano", ["alfworld", "webshop"], ["grpo"])
+    (kl,) = [row for row in rows if row["option"] == "kl"]
+    assert kl["envs"] == ["alfworld", "webshop"]
+
+
+def test_make_table1_prints_their_number_and_the_command_that_lists_them(monkeypatch, capsys):
+    assert (
+        "r3l options --differences --count"
+        in (ROOT / "Makefile").read_text().split("table1: setup")[1].split("\n\n")[0]
+    )
+    code, text, _ = run(monkeypatch, capsys, "options", "--differences", "--count", "--env", "alfworld")
+    assert code == 0 and "listed by r3l options --differences" in text
+    code, listed, _ = run(monkeypatch, capsys, "options", "--differences", "--env", "alfworld", "--json")
+    assert code == 0 and f"differ in {len(json.loads(listed)['differences'])} settings" in text
