@@ -91,8 +91,8 @@ def reflection_text(critique: Critique) -> str:
 class FeedbackDialog:
     """The dialog in which feedback on a finished episode is written, and the turns that already stand in it.
 
-    ``compact`` prompts continue the episode's own dialog (nothing is encoded twice); ``released`` prompts open
-    a new dialog around a numbered log, as the original does. ``attempt`` tells several reflections on one
+    ``compact`` prompts continue the episode's own dialog (nothing is encoded twice); others open a
+    new dialog around a numbered log, as the original does. ``attempt`` tells several reflections on one
     episode apart.
     """
 

@@ -96,7 +96,7 @@ def guidance_text(reflection: ParsedReflection, settings: ReflectionSettings) ->
         return None if reflection.suggestion is None else hint(reflection.suggestion)
     ascii_only = settings.reflection_schema == "strict"  # audit B-41
     report = json.dumps(reflection.document, indent=2, ensure_ascii=ascii_only)
-    return template("guidance_released").substitute(report=report)
+    return template("guidance_full").substitute(report=report)
 
 
 def hint(suggestion: str) -> str:

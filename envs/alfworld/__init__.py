@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.environment import Dialogue, Environment
+from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.tagged_text.options import TaggedOptions
 
@@ -19,7 +19,7 @@ class Alfworld(EnvironmentPackage[TaggedOptions]):
 
         return AlfworldEngine()
 
-    def make_dialogue(self, style: str, max_turns: int, options: TaggedOptions) -> Dialogue:
+    def make_dialogue(self, style: Style, max_turns: int, options: TaggedOptions) -> Dialogue:
         from r3l.envs.alfworld.dialogue import AlfworldDialogue
 
         return AlfworldDialogue(style, max_turns, options.response_format)

@@ -1,6 +1,6 @@
-"""How ALFWorld talks: prompts, the reading of responses, the ending rules. Two styles.
+"""How ALFWorld talks: prompts, the reading of responses, the ending rules.
 
-``released`` follows the order and the contents of the original release's prompts (audit 3.2) in our
+``full`` follows the order and the contents of the original release's prompts (audit 3.2) in our
 own words; ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
 Both read responses by one rule: exactly one ``<think>..</think>``, exactly one ``<action>..</action>``,
 in any order, and the action a literal member of the admissible list. In a retry of the release a response that breaks

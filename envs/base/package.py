@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol
 from r3l.core.benchmark import Benchmark
 from r3l.core.check import Check
 from r3l.core.demonstration import Demonstration
-from r3l.core.environment import Dialogue, Environment
+from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.envs.base.options import OptionsT, read_options
@@ -78,7 +78,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """A new engine. Raises EngineError where its packages are missing or unsuitable."""
 
     @abstractmethod
-    def make_dialogue(self, style: str, max_turns: int, options: OptionsT) -> Dialogue:
+    def make_dialogue(self, style: Style, max_turns: int, options: OptionsT) -> Dialogue:
         """The text side. Raises ConfigError for an unknown style or turn limit."""
 
     @abstractmethod
@@ -128,7 +128,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """A new engine under ``options`` of configs/envs; raises what ``check`` and ``make_engine`` do."""
         return self.make_engine(self._read(options))
 
-    def dialogue(self, style: str, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
+    def dialogue(self, style: Style, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
         """The text side under ``options``; raises what ``check`` and ``make_dialogue`` do."""
         return self.make_dialogue(style, max_turns, self._read(options or {}))
 

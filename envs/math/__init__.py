@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from r3l.core.benchmark import Benchmark
-from r3l.core.environment import Dialogue, Environment
+from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.math.options import MathOptions
 
@@ -20,7 +20,7 @@ class Math(EnvironmentPackage[MathOptions]):
 
         return create(options)
 
-    def make_dialogue(self, style: str, max_turns: int, options: MathOptions) -> Dialogue:
+    def make_dialogue(self, style: Style, max_turns: int, options: MathOptions) -> Dialogue:
         from r3l.envs.math.dialogue import create
 
         return create(style, max_turns, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from r3l.core.environment import Style
 from r3l.envs.math.arithmetic import first_wrong_line
 from r3l.envs.math.options import MathOptions
 from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject
@@ -13,6 +14,6 @@ SYSTEM = (
 SUBJECT = Subject("mathematics", SYSTEM, first_wrong_line)
 
 
-def create(style: str, max_turns: int, options: MathOptions) -> AnswerDialogue:
+def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
     """The text side under ``options``."""
     return AnswerDialogue(SUBJECT, style, max_turns, options)

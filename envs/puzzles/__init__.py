@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.environment import Dialogue, Environment
+from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.puzzles.options import PuzzleOptions
 
@@ -19,7 +19,7 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
 
         return create(options)
 
-    def make_dialogue(self, style: str, max_turns: int, options: PuzzleOptions) -> Dialogue:
+    def make_dialogue(self, style: Style, max_turns: int, options: PuzzleOptions) -> Dialogue:
         from r3l.envs.puzzles.dialogue import create
 
         return create(style, max_turns, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from r3l.core.environment import Style
 from r3l.core.task import Task
 from r3l.envs.puzzles.base import first_difference
 from r3l.envs.puzzles.options import PuzzleOptions
@@ -37,6 +38,6 @@ def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine:
 SUBJECT = Subject("puzzles", SYSTEM, first_wrong_line)
 
 
-def create(style: str, max_turns: int, options: PuzzleOptions) -> AnswerDialogue:
+def create(style: Style, max_turns: int, options: PuzzleOptions) -> AnswerDialogue:
     """The text side under ``options``."""
     return AnswerDialogue(SUBJECT, style, max_turns, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from r3l.core.check import Check, guarded
-from r3l.core.environment import Dialogue, Environment
+from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 
@@ -20,7 +20,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
 
         return create(options)
 
-    def make_dialogue(self, style: str, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
+    def make_dialogue(self, style: Style, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
         from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 
         return ScienceWorldDialogue(style, max_turns, options.response_format)

@@ -1,6 +1,6 @@
-"""How ScienceWorld talks: prompts, the reading of responses, the ending rules. Two styles.
+"""How ScienceWorld talks: prompts, the reading of responses, the ending rules.
 
-``released`` follows the order and the contents of the original release's prompts (audit 3.4) in our own
+``full`` follows the order and the contents of the original release's prompts (audit 3.4) in our own
 words: the task and the first observation, then in every turn the observation and the output contract, with no list
 of valid actions. ``compact`` is a numbered transcript of shortened observations (``r3l.envs.scienceworld.brief``).
 Both take one thought and one action and send any action on: the simulator says what it does not understand.

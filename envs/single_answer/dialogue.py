@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, StopReason, Transcript
+from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions
 from r3l.envs.tagged_text.dialogue import check_style
@@ -26,7 +26,7 @@ class WrongLine:
 class Subject:
     """What the problems of one subject bring.
 
-    ``system``: the instructions of the released style. ``first_wrong_line``: of a task and the lines of a wrong
+    ``system``: the instructions of the full style. ``first_wrong_line``: of a task and the lines of a wrong
     response; None where there is no critic for the task.
     """
 
@@ -41,7 +41,7 @@ class AnswerDialogue:
     suggestion_optional = False
     retry_tolerates: frozenset[StopReason] = frozenset()
 
-    def __init__(self, subject: Subject, style: str, max_turns: int, options: AnswerOptions) -> None:
+    def __init__(self, subject: Subject, style: Style, max_turns: int, options: AnswerOptions) -> None:
         check_style(subject.domain, style, max_turns)
         self.domain, self.style, self.max_turns = subject.domain, style, max_turns
         self.stop: Stop = "line" if options.turns == "segments" else "end"

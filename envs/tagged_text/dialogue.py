@@ -1,4 +1,4 @@
-"""What the text sides of the agentic environments share: two styles, a turn limit, the closing words, prompt files."""
+"""What the text sides of the agentic environments share: styles, a turn limit, the closing words, prompt files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from string import Template
+from typing import get_args
 
-from r3l.core.environment import Stop, StopReason
+from r3l.core.environment import Stop, StopReason, Style
 from r3l.core.errors import ConfigError
 from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.responses import REPEATS, Reader
 
-STYLES = ("released", "compact")
+STYLES: tuple[Style, ...] = get_args(Style)
 
 
 class TaggedDialogue:
@@ -40,7 +41,7 @@ class TaggedDialogue:
         StopReason.CONTEXT: "the dialog outgrew the model's context",
     }
 
-    def __init__(self, style: str, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
+    def __init__(self, style: Style, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
         max_turns = self.released_turns if max_turns is None else max_turns
         check_style(self.label, style, max_turns)
         self.style = style
@@ -69,7 +70,7 @@ class TaggedDialogue:
         return _template(self.package, name).substitute(values)
 
 
-def check_style(label: str, style: str, max_turns: int) -> None:
+def check_style(label: str, style: Style, max_turns: int) -> None:
     """Raise ConfigError for an unknown style or a turn limit below 1."""
     if style not in STYLES:
         raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(STYLES)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from r3l.core.check import Check, guarded
-from r3l.core.environment import Dialogue, Environment
+from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.webshop.options import WebshopOptions
 
@@ -20,7 +20,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
 
         return create(options)
 
-    def make_dialogue(self, style: str, max_turns: int, options: WebshopOptions) -> Dialogue:
+    def make_dialogue(self, style: Style, max_turns: int, options: WebshopOptions) -> Dialogue:
         from r3l.envs.webshop.dialogue import WebshopDialogue
 
         return WebshopDialogue(style, max_turns, options.response_format)

@@ -1,6 +1,6 @@
-"""How WebShop talks: prompts, the reading of responses, the ending rules. Two styles.
+"""How WebShop talks: prompts, the reading of responses, the ending rules.
 
-``released`` follows the order and the contents of the original release's prompts (audit 3.3) in our own
+``full`` follows the order and the contents of the original release's prompts (audit 3.3) in our own
 words, without its claim that any page can be searched from (defect B-21: its validator allowed it only where there
 is a search bar). ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
 Both read responses by one rule: ``<think>..</think>``, then ``<action>..</action>``, the first of each. An action

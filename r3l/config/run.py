@@ -18,6 +18,7 @@ from r3l.config.model import find_model
 from r3l.config.tier import ComputeDtype, Device, Engine, EvaluationConfig, SamplingConfig, TrainConfig
 from r3l.core import paths
 from r3l.core.cache import cache_folder
+from r3l.core.environment import Style
 from r3l.core.errors import ConfigError
 from r3l.core.paths import STORED_MODELS
 from r3l.core.policy import Samples
@@ -45,7 +46,7 @@ class Run(Strict):
     profile: str
     model: str
     seed: int
-    prompts: str
+    prompts: Style
     samples: Samples
     engine: Engine
     env_settings: EnvTierConfig

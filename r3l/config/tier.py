@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from r3l.config.files import Strict
+from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import Samples
 
@@ -89,7 +90,7 @@ class TierConfig(Strict):
     label: str
     engine: Engine
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
-    prompts: Literal["released", "compact"]
+    prompts: Style = Field(description="full: whole instructions, in our words; compact: observations only")
     samples: Samples = option(
         "trajectory",
         "one training sample: a dialog, or one response in its context",

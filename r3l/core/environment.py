@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from r3l.core.task import Task
 
+Style = Literal["full", "compact"]
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
 
 
@@ -130,16 +131,16 @@ class Critique:
 class Dialogue(Protocol):
     """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
 
-    ``actions`` are the actions taken so far in the trajectory, oldest first. ``style`` is ``released`` (the
-    original's full prompts) or ``compact`` (observations only); reflection prompts follow it. ``stop``: what a turn is,
-    a whole response or a line of one. ``suggestion_optional``: the release takes reflections without a suggestion here
+    ``actions`` are the actions taken so far in the trajectory, oldest first. ``style``: ``full`` (whole instructions,
+    in our words) or ``compact`` (observations only); reflection prompts follow it. ``stop``: what a turn is, a whole
+    response or a line of one. ``suggestion_optional``: the release takes reflections without a suggestion here
     (audit B-41). ``retry_tolerates``: the errors that cost a retry of the released code no more than a turn (B-7); none
     in most environments.
     """
 
     domain: str
     suggestion_optional: bool
-    style: str
+    style: Style
     max_turns: int
     stop: Stop
     retry_tolerates: frozenset[StopReason]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import yaml
 from pydantic import Field
 
 from r3l.config import ComputeDtype, Device, OptimizerConfig, Strict, sft_folder, validate
-from r3l.core.environment import Dialogue
+from r3l.core.environment import Dialogue, Style
 from r3l.core.paths import CONFIGS, STORED_MODELS
 from r3l.envs.registry import find_environment
 from r3l.reflection import GuidanceForm
@@ -41,7 +40,7 @@ class SFTConfig(Strict):
     model: str | None = Field(
         None, description="what is taught, as `r3l train --model`; none: a nano model, made first"
     )
-    prompts: Literal["compact", "released"] = "compact"
+    prompts: Style = "compact"
     guidance: GuidanceForm = Field("suggestion", description="what of a reflection guides a retry, as R3L's option")
     max_tokens: int | None = Field(None, ge=1, description="of an SFT example; longer ones are left out, and counted")
     tokens_per_microbatch: int | None = Field(

@@ -75,10 +75,10 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     mine, grpo = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
     manifest = json.loads((grpo.parent / "manifest.json").read_text())
     manifest["run"]["train"]["steps"] = 5
-    manifest["run"]["prompts"] = "released"
+    manifest["run"]["prompts"] = "full"
     (grpo.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert row["warnings"] == ["prompts is 'compact' here and 'released' there", "train.steps is 10 here and 5 there"]
+    assert row["warnings"] == ["prompts is 'compact' here and 'full' there", "train.steps is 10 here and 5 there"]
 
 
 def test_a_run_from_before_a_setting_existed_is_compared_with_a_warning(tmp_path):

@@ -129,7 +129,7 @@ def erring():
     return next(d for d in demonstrations if d.retry and d.critique.turn > 0 and not d.error)
 
 
-@pytest.mark.parametrize(("style", "guidance"), [("compact", "suggestion"), ("released", "full_report")])
+@pytest.mark.parametrize(("style", "guidance"), [("compact", "suggestion"), ("full", "full_report")])
 def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
     """R3L plays the demonstration's own responses: every message that it asks with is in an example, in order."""
     settings = {"group_size": 2, "guidance": guidance, "guidance_place": "user_turn"}

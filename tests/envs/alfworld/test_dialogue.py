@@ -22,7 +22,7 @@ FIRST = Observation(
 )
 NOW = Observation("You arrive at desk 1. On the desk 1, you see a mug 1.", ("look", "take mug 1 from desk 1"))
 TASK = generate(House("pick_and_place_simple", seed=0))
-RELEASED, COMPACT = AlfworldDialogue("released"), AlfworldDialogue("compact")
+FULL, COMPACT = AlfworldDialogue("full"), AlfworldDialogue("compact")
 
 
 def tagged(action: str) -> str:
@@ -40,7 +40,7 @@ def test_compact_is_a_numbered_transcript() -> None:
 
 
 def test_released_opening_has_a_system_prompt_and_everything_needed() -> None:
-    system, user = AlfworldDialogue("released", max_turns=17).opening(TASK, FIRST)
+    system, user = AlfworldDialogue("full", max_turns=17).opening(TASK, FIRST)
     assert (system.role, user.role) == ("system", "user")
     assert "at most 17 steps" in system.content and "go to (receptacle)" in system.content
     assert "one object only" in system.content
@@ -52,27 +52,27 @@ def test_released_opening_has_a_system_prompt_and_everything_needed() -> None:
 
 def test_released_later_turns_show_the_task_and_the_last_four_actions() -> None:
     actions = [f"go to drawer {k}" for k in range(1, 7)]
-    content = RELEASED.following(FIRST, actions, NOW).content
+    content = FULL.following(FIRST, actions, NOW).content
     assert "Your task is to: put some mug on desk." in content
     assert "taken 6 step(s)" in content and "at step 7" in content
     assert "go to drawer 2" not in content and "step 3: go to drawer 3" in content
     assert "step 6: go to drawer 6" in content
     assert NOW.text in content and "- take mug 1 from desk 1" in content
-    one = RELEASED.following(FIRST, ["look"], NOW).content
+    one = FULL.following(FIRST, ["look"], NOW).content
     assert "The last 1: step 1: look." in one
 
 
 def test_text_of_a_game_is_never_read_as_a_template() -> None:
     odd = Observation("Costs $5 ${x}. Your task is to: buy $y.", ("pay $5",))
-    assert "Costs $5 ${x}." in RELEASED.opening(TASK, odd)[1].content
-    assert "Your task is to: buy $y." in RELEASED.following(odd, ["pay $5"], odd).content
+    assert "Costs $5 ${x}." in FULL.opening(TASK, odd)[1].content
+    assert "Your task is to: buy $y." in FULL.following(odd, ["pay $5"], odd).content
 
 
 def test_task_sentence_falls_back_to_the_text() -> None:
     assert task_sentence("no such\nsentence") == "no such sentence"
 
 
-@pytest.mark.parametrize("dialogue", [RELEASED, COMPACT], ids=["released", "compact"])
+@pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
 @pytest.mark.parametrize(
     "response, error",
     [
@@ -114,15 +114,15 @@ def test_reading_responses(dialogue: AlfworldDialogue, response: str, error: str
     ],
 )
 def test_released_reading(response: str, error: str | None) -> None:
-    parsed = AlfworldDialogue("released", response_format="released").parse(response, NOW, [])
+    parsed = AlfworldDialogue("full", response_format="released").parse(response, NOW, [])
     assert parsed == (Parsed("look") if error is None else Parsed(None, error))
 
 
 def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
-    assert RELEASED.parse(tagged("look"), NOW, ["look"]) == Parsed("look")
-    assert RELEASED.parse(tagged("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")
-    assert RELEASED.parse(tagged("look"), NOW, ["look", "go to desk 1", "look"]) == Parsed("look")
-    assert RELEASED.parse(tagged("look"), NOW, ["go to desk 1", "look", "look"]) == Parsed(None, "repetition")
+    assert FULL.parse(tagged("look"), NOW, ["look"]) == Parsed("look")
+    assert FULL.parse(tagged("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")
+    assert FULL.parse(tagged("look"), NOW, ["look", "go to desk 1", "look"]) == Parsed("look")
+    assert FULL.parse(tagged("look"), NOW, ["go to desk 1", "look", "look"]) == Parsed(None, "repetition")
 
 
 pieces = st.sampled_from(["<think>", "</think>", "<action>", "</action>", "look", " ", "\n", "x", "go to desk 1"])
@@ -133,13 +133,13 @@ pieces = st.sampled_from(["<think>", "</think>", "<action>", "</action>", "look"
     actions=st.lists(st.sampled_from(["look", "go to desk 1"]), max_size=4),
 )
 def test_parse_gives_an_admissible_action_or_an_error(response: str, actions: list[str]) -> None:
-    parsed = RELEASED.parse(response, NOW, actions)
+    parsed = FULL.parse(response, NOW, actions)
     assert (parsed.action is None) != (parsed.error is None)
     assert parsed.action is None or parsed.action in NOW.admissible
     assert parsed.error in (None, "format", "inadmissible", "repetition")
 
 
-@pytest.mark.parametrize("dialogue", [RELEASED, COMPACT], ids=["released", "compact"])
+@pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
 def test_closing_states_outcome_reward_and_limit(dialogue: AlfworldDialogue) -> None:
     won = dialogue.closing(1.0, True, 25, None)
     assert "not completed" not in won and "completed" in won and "eward" in won and "1" in won
@@ -152,7 +152,7 @@ def test_closing_states_outcome_reward_and_limit(dialogue: AlfworldDialogue) -> 
 
 
 def test_wrong_settings_are_named() -> None:
-    with pytest.raises(ConfigError, match="'fancy' is unknown; it is one of released, compact"):
+    with pytest.raises(ConfigError, match="'fancy' is unknown; it is one of full, compact"):
         AlfworldDialogue("fancy")
     with pytest.raises(ConfigError, match="max_turns is 0"):
         AlfworldDialogue("compact", max_turns=0)

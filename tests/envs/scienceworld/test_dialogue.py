@@ -27,7 +27,7 @@ KITCHEN = (
 )
 FIRST = Observation(f"Your task is to find a(n) animal.  First, focus on the thing.\n{KITCHEN}")
 NOW = Observation("You move to the kitchen.")
-RELEASED, COMPACT = ScienceWorldDialogue("released"), ScienceWorldDialogue("compact", 12)
+FULL, COMPACT = ScienceWorldDialogue("full"), ScienceWorldDialogue("compact", 12)
 
 
 def test_brief_keeps_the_names_and_their_order() -> None:
@@ -59,11 +59,11 @@ def test_compact_is_a_numbered_transcript() -> None:
 
 
 def test_released_shows_the_task_once_and_the_contract_always() -> None:
-    system, user = ScienceWorldDialogue("released", 17).opening(TASK, FIRST)
+    system, user = ScienceWorldDialogue("full", 17).opening(TASK, FIRST)
     assert (system.role, user.role) == ("system", "user")
     assert "at most 17 steps" in system.content and "focus on OBJ" in system.content
     assert FIRST.text in user.content
-    later = RELEASED.following(FIRST, ["go to kitchen"], NOW)
+    later = FULL.following(FIRST, ["go to kitchen"], NOW)
     assert NOW.text in later.content and "Your task" not in later.content
     for part in ("<think>", "</think>", "<action>", "</action>"):
         assert part in user.content and part in later.content
@@ -71,7 +71,7 @@ def test_released_shows_the_task_once_and_the_contract_always() -> None:
 
 
 def test_text_of_the_simulator_is_never_read_as_a_template() -> None:
-    assert "costs $5 ${x}" in RELEASED.following(FIRST, [], Observation("costs $5 ${x}")).content
+    assert "costs $5 ${x}" in FULL.following(FIRST, [], Observation("costs $5 ${x}")).content
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_text_of_the_simulator_is_never_read_as_a_template() -> None:
     ],
 )
 def test_parse(response: str, action: str | None, error: str | None) -> None:
-    for dialogue in (RELEASED, COMPACT):
+    for dialogue in (FULL, COMPACT):
         assert dialogue.parse(response, NOW, []) == Parsed(action, error)
 
 
@@ -106,7 +106,7 @@ def test_parse(response: str, action: str | None, error: str | None) -> None:
     ],
 )
 def test_released_reading(response: str, action: str | None) -> None:
-    released = ScienceWorldDialogue("released", response_format="released")
+    released = ScienceWorldDialogue("full", response_format="released")
     assert released.parse(response, NOW, []) == Parsed(action, None if action is not None else "format")
 
 
@@ -135,7 +135,7 @@ def test_closing_states_outcome_reward_and_limit() -> None:
     assert (
         COMPACT.closing(0, False, 2, "format") == "not completed (format). reward 0. 2 steps, within the limit of 12."
     )
-    assert "same action was given 3 times" in RELEASED.closing(0, False, 3, "repetition")
+    assert "same action was given 3 times" in FULL.closing(0, False, 3, "repetition")
 
 
 def test_a_critique_needs_a_solution() -> None:
@@ -143,7 +143,7 @@ def test_a_critique_needs_a_solution() -> None:
 
 
 def test_unknown_style_and_limit_are_refused() -> None:
-    with pytest.raises(ConfigError, match="'terse' is unknown; it is one of released, compact"):
+    with pytest.raises(ConfigError, match="'terse' is unknown; it is one of full, compact"):
         ScienceWorldDialogue("terse")
     with pytest.raises(ConfigError, match="max_turns is 0"):
         ScienceWorldDialogue("compact", 0)

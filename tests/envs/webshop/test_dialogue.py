@@ -12,7 +12,7 @@ from r3l.envs.webshop.dialogue import WebshopDialogue, compact
 from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.pages import instruction
 
-RELEASED, COMPACT = WebshopDialogue("released", 15), WebshopDialogue("compact", 10)
+FULL, COMPACT = WebshopDialogue("full", 15), WebshopDialogue("compact", 10)
 ANYWHERE = Observation("", ())
 
 
@@ -49,11 +49,11 @@ def test_compact_shows_what_matters_on_one_line(at_item, shop):
 
 def test_released_prompts_hold_everything_needed(at_item):
     _, goal, (first, results, _) = at_item
-    system, user = RELEASED.opening(None, first)
+    system, user = FULL.opening(None, first)
     assert (system.role, user.role) == ("system", "user") and "at most 15 actions" in system.content
     assert "only on a page that has a search bar" in system.content  # defect B-21 mended
     assert goal.instruction in user.content and '{"has_search_bar": true, "clickables": []}' in user.content
-    later = RELEASED.following(first, ["search[x]"], results).content
+    later = FULL.following(first, ["search[x]"], results).content
     listed = json.loads(next(line for line in later.splitlines() if line.startswith('{"has_search_bar"')))
     assert listed["has_search_bar"] is False and listed["clickables"][:2] == ["back to search", "next >"]
     assert goal.asin.lower() in listed["clickables"] and results.text.strip() in later
@@ -76,11 +76,11 @@ def test_released_prompts_hold_everything_needed(at_item):
     ],
 )
 def test_responses(response, expected):
-    assert RELEASED.parse(response, ANYWHERE, []) == COMPACT.parse(response, ANYWHERE, []) == expected
+    assert FULL.parse(response, ANYWHERE, []) == COMPACT.parse(response, ANYWHERE, []) == expected
 
 
 def test_to_the_release_an_empty_action_is_one():
-    released = WebshopDialogue("released", 15, "released")
+    released = WebshopDialogue("full", 15, "released")
     assert released.parse("<think>a</think><action> </action>", ANYWHERE, ["search[x]"]) == Parsed("")
     assert released.parse("<think>a</think><action></action>", ANYWHERE, [""]) == Parsed(None, "repetition")
     assert released.parse("<action>a</action><think>b</think>", ANYWHERE, []) == Parsed(None, "format")
@@ -104,13 +104,13 @@ def test_closing():
     assert COMPACT.closing(2 / 3, False, 4, None) == "not completed. reward 0.667. 4 steps, within the limit of 10."
     assert COMPACT.closing(0, False, 10, None) == "not completed. reward 0. 10 steps, exceeded the limit of 10."
     assert COMPACT.closing(0, False, 2, "format").startswith("not completed (format).")
-    full = RELEASED.closing(1, True, 5, None)
+    full = FULL.closing(1, True, 5, None)
     assert full == "The purchase was completed. Reward: 1. Steps: 5, within the limit of 15."
-    assert "the same action was given twice" in RELEASED.closing(0, False, 5, "repetition")
+    assert "the same action was given twice" in FULL.closing(0, False, 5, "repetition")
 
 
 def test_settings_are_checked():
-    with pytest.raises(ConfigError, match="'loud' is unknown; it is one of released, compact"):
+    with pytest.raises(ConfigError, match="'loud' is unknown; it is one of full, compact"):
         WebshopDialogue("loud")
     with pytest.raises(ConfigError, match="max_turns is 0"):
         WebshopDialogue("compact", 0)
