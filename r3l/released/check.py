@@ -11,10 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from r3l.core.release import Release
 
+T = TypeVar("T")
 Value = Any  # JSON: of a case, of an answer
 Case = dict[str, Value]
 Namespace = dict[str, Any]  # the released definitions, by name
@@ -26,11 +29,16 @@ class Code:
     """Definitions of one released file: functions, classes, constants, or ``Class.method`` as a plain function.
 
     They come without decorators, without annotations that are evaluated, without base classes that are not taken too,
-    and with those imports of their file that need only Python's library, numpy, torch and math-verify.
+    and with those imports of their file that need only Python's library, numpy, torch, regex and math-verify.
     """
 
     path: str
     names: tuple[str, ...]
+
+
+def pick(draw: np.random.Generator, values: Sequence[T]) -> T:
+    """One of ``values``, for cases."""
+    return values[int(draw.integers(len(values)))]
 
 
 def unexplained(case: Case, ours: Value, theirs: Value) -> str:

@@ -13,8 +13,7 @@ from r3l.envs.math.agreement import VARIANTS
 from r3l.envs.math.datasets import load
 from r3l.envs.math.grader import grade
 from r3l.envs.math.released import answer_in, check, check_in_actor
-from r3l.released.check import Case, Check, Code, Namespace, Value
-from r3l.released.checks.puzzle_answers import pick
+from r3l.released.check import Case, Check, Code, Namespace, Value, pick
 
 RESPONSES = 6000  # our choice, as of what follows
 IN_THREAD, IN_MAIN_THREAD, BY_RLTF = 4000, 1500, 1500  # pairs of gold and answer; a text is compared in no time

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from r3l.envs.puzzles.base import Data
 from r3l.envs.puzzles.binary_matrix import distances
 from r3l.envs.puzzles.knights_knaves import render, solve
 from r3l.envs.puzzles.shortest_path import MOVES, search
+from r3l.released.check import pick
 
-T = TypeVar("T")
 Rng = np.random.Generator
 BOXES = (
     *["\\boxed{%s}"] * 6,
@@ -70,11 +70,6 @@ AROUND_EQUATION = (
     "$%s$",
     "\\(%s\\)",
 )
-
-
-def pick(rng: Rng, options: Sequence[T]) -> T:
-    """One of ``options``."""
-    return options[int(rng.integers(len(options)))]
 
 
 def path_answer(data: Data, rng: Rng) -> str:

@@ -20,7 +20,7 @@ from r3l.envs.puzzles.knights_knaves import render, solve
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.released import answer_in
 from r3l.envs.puzzles.shortest_path import search
-from r3l.released.check import Case, Check, Code, Namespace, Value
+from r3l.released.check import Case, Check, Code, Namespace, Value, pick
 from r3l.released.checks import puzzle_answers as answers
 
 CASES = 6000  # of each puzzle; our choice
@@ -41,15 +41,15 @@ def responses(name: str, write: Write, cases: int = CASES) -> Iterator[Case]:
     """Responses with an answer in a box, or nearly so."""
     for k in range(cases):
         rng = generator("released", name, k)
-        data = answers.pick(rng, tasks(name)).payload["data"]
-        yield {"puzzle": name, "data": data, "response": answers.pick(rng, answers.BOXES) % write(data, rng)}
+        data = pick(rng, tasks(name)).payload["data"]
+        yield {"puzzle": name, "data": data, "response": pick(rng, answers.BOXES) % write(data, rng)}
 
 
 def equations() -> Iterator[Case]:
     """Answers to countdown: half to its problems, half with powers and fractions that nearly come to the target."""
     for k in range(CASES):
         rng = generator("released", "countdown", k)
-        data = answers.pick(rng, tasks("countdown")).payload["data"]
+        data = pick(rng, tasks("countdown")).payload["data"]
         written = {"answer": answers.equation_answer(data, rng)} if k % 2 else answers.near_answer(rng)
         yield {key: data[key] for key in ("numbers", "target")} | written
 

@@ -7,7 +7,7 @@ guidance prints it with the turns that the retry's mask leaves out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ from r3l.core.feedback import InvalidFeedback
 from r3l.core.reflections import ReflectionRules, parse_reflection
 from r3l.core.release import R3L
 from r3l.core.seeds import generator
-from r3l.released.check import Case, Check, Code, Namespace, Value, answer
+from r3l.released.check import Case, Check, Code, Namespace, Value, answer, pick
 
 FOLDER = "trinity/common/workflows/envs/R3L"
 WORKFLOW = f"{FOLDER}/qwen_math/R3L_workflow.py"  # those of the six environments read and mask by the same lines
@@ -48,19 +48,19 @@ def reports(environment: str) -> Iterator[Case]:
     for k in range(CASES):
         draw = generator("reflections", environment, k)
         document: dict[str, Any] = {
-            "trajectory_summary": _one(draw, TEXTS),
-            "root_cause_analysis": _one(draw, TEXTS),
-            "trajectory_outcome": _one(draw, OUTCOMES if draw.random() < 0.9 else ODD_OUTCOMES),
-            "improvement_suggestion": _one(draw, TEXTS) if draw.random() < 0.5 else "look first",
+            "trajectory_summary": pick(draw, TEXTS),
+            "root_cause_analysis": pick(draw, TEXTS),
+            "trajectory_outcome": pick(draw, OUTCOMES if draw.random() < 0.9 else ODD_OUTCOMES),
+            "improvement_suggestion": pick(draw, TEXTS) if draw.random() < 0.5 else "look first",
             "retry_from_step": _pivot(draw),
         }
         if draw.random() < 0.05:
             document["trajectory_summary"] = UNWRITABLE
         if draw.random() < 0.15:
-            del document[_one(draw, tuple(document))]
-        frame = FRAMES[0] if draw.random() < 0.8 else _one(draw, FRAMES)
+            del document[pick(draw, tuple(document))]
+        frame = FRAMES[0] if draw.random() < 0.8 else pick(draw, FRAMES)
         text = frame.format(json.dumps(document, ensure_ascii=bool(draw.random() < 0.5)))
-        yield {"text": _one(draw, BROKEN) if draw.random() < 0.02 else text, "turns": int(draw.integers(1, 7))}
+        yield {"text": pick(draw, BROKEN) if draw.random() < 0.02 else text, "turns": int(draw.integers(1, 7))}
 
 
 def theirs(released: Namespace, case: Case) -> Value:
@@ -114,15 +114,11 @@ def _masked(released: Namespace, step: Any, turns: int) -> int:
     return turns - int(mask.sum())
 
 
-def _one(draw: np.random.Generator, values: Sequence[Any]) -> Any:
-    return values[int(draw.integers(len(values)))]
-
-
 def _pivot(draw: np.random.Generator) -> Any:
     kind = draw.random()
     if kind < 0.6:
         return int(draw.integers(0, 5))
-    return _one(draw, PIVOTS if kind < 0.95 else ODD_PIVOTS)
+    return pick(draw, PIVOTS if kind < 0.95 else ODD_PIVOTS)
 
 
 def _check(environment: str) -> Check:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from r3l.config import resolve
 from r3l.core.task import Task
 from r3l.envs.math.datasets import load
 from r3l.envs.math.engine import response_grader
@@ -107,3 +108,17 @@ def test_the_environment_reads_and_grades_as_the_release_does():
         ("<answer>34</answer>", True, False),
     ):
         assert (ours(task, response).correct, theirs(task, response).correct) == (strict, released), response
+
+
+@pytest.mark.parametrize(
+    ("tier", "env", "options"),
+    [
+        ("nano", "math", {"grader": "released"}),  # nano models write no tags
+        *(("paper", env, {"extraction": "released", "grader": "released"}) for env in ("gsm8k", "math500", "dapo")),
+    ],
+)
+def test_the_profile_sets_it(tier, env, options):
+    paper, released = (
+        resolve(tier, env, f"r3l@profile={profile}", 0).env_settings.options for profile in ("paper", "released_code")
+    )
+    assert released == paper | options and not options.keys() & paper.keys()

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from r3l.config import resolve
 from r3l.core.task import Task
 from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.options import PuzzleOptions
@@ -162,3 +163,11 @@ def test_the_environment_reads_box_and_answer_as_the_release_does():
         graded = theirs(task, response)
         assert (graded.correct, graded.answer) == (correct, answer)
         assert not ours(task, response).correct or response.endswith("}}")
+
+
+@pytest.mark.parametrize("tier", ["nano", "smol"])
+@pytest.mark.parametrize("env", ["knights_knaves", "shortest_path"])
+def test_the_profile_sets_it(tier, env):
+    options = resolve(tier, env, "rltf_sd@profile=released_code", 0).env_settings.options
+    assert options["verifier"] == "released"
+    assert "verifier" not in resolve(tier, env, "rltf_sd", 0).env_settings.options
