@@ -21,7 +21,7 @@ def released(
             "checked, what is not there does not run, and the table says so.",
         ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the table: NAME.csv, .tex and .md beside it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the rows as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Hold our code against clones of the two releases on generated cases, and list what differs and why.
@@ -36,9 +36,9 @@ def released(
     """
     from rich.console import Group
 
+    from r3l.core.files import writable, write_json_atomic
     from r3l.released import clones, compare, report
     from r3l.released.checks import SUBJECTS
-    from r3l.report import tables
     from r3l.report.table.terminal import to_terminal
 
     for subject in subjects or ():
@@ -46,11 +46,11 @@ def released(
     found = clones.find(checked=not files)
     outcomes = compare.run(subjects or list(SUBJECTS), found.folders)
     rows = report.rows(outcomes)
-    printed = report.table(rows, found.source)
+    content = {"rows": rows, "source": found.source}
     if out:
-        tables.write(rows, printed, out)
-    print_shown(
-        {"rows": rows, "source": found.source}, as_json, Group(to_terminal(printed), *report.examples(outcomes))
-    )
+        with writable(out):
+            write_json_atomic(out, content)
+    shown = to_terminal(report.table(rows, found.source))
+    print_shown(content, as_json, Group(shown, *report.examples(outcomes)))
     if any(row["unexplained"] for row in rows):
         raise typer.Exit(1)

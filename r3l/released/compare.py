@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from r3l.core.progress import tracked
 from r3l.released.check import Check, Mismatch, Outcome, Reading, agree, answer
 from r3l.released.checks import SUBJECTS
 from r3l.released.process import ask
@@ -53,4 +54,5 @@ def _executed(check: Check, clone: Path) -> Outcome:
 def run(subjects: Sequence[str], clones: Mapping[str, Path]) -> list[Outcome]:
     """The checks of ``subjects`` on the clones by the name of their release; a release without a clone is left out."""
     checks = [check for subject in subjects for check in checks_of(subject)]
-    return [compare(check, clones[check.release.name]) for check in checks if check.release.name in clones]
+    ready = [check for check in checks if check.release.name in clones]
+    return [compare(check, clones[check.release.name]) for check in tracked(ready, "checks")]

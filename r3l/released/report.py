@@ -1,15 +1,24 @@
-"""The table of what checks found: a row a check, differences by the id that explains them."""
+"""What checks found, as tables: a row a check, differences by the id that explains them; and which files they read.
+
+``python -m r3l.released.report`` prints the tables of docs/released.md from the stored rows.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 
+from r3l.core.files import read_json
+from r3l.core.paths import STORED
 from r3l.released.check import Outcome
 from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Section, Table
 
-COLUMNS = ("subject", "check", "release", "cases", "equal", "explained", "unexplained")
+STORED_ROWS = STORED / "released" / "checks.json"
+COLUMNS = ("check", "release", "cases", "equal", "explained", "unexplained")
+NUMBERS = {"cases", "equal", "unexplained"}
+FOLDER_FROM = 8  # files of one folder from which their number stands for their names
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[LongRow]:
@@ -31,27 +40,69 @@ def rows(outcomes: Sequence[Outcome]) -> list[LongRow]:
 
 
 def table(found: Sequence[LongRow], source: str) -> Table:
-    """As the terminal and docs/released.md have it. ``source``: what the checks ran on."""
-    sections = [Section("", [_cells(row) for row in found if not row["missing"]])]
-    total = {key: sum(row[key] for row in found) for key in ("cases", "equal", "unexplained")}
-    explained = sum(sum(row["explained"].values()) for row in found)
-    sections.append(Section("", [_cells({"subject": "all", **total, "explained": {"in all": explained}})]))
+    """As the terminal has it. ``source``: what the checks ran on."""
+    columns = [Column(name, right=name in NUMBERS) for name in COLUMNS]
+    sections = [Section("", [_cells(row) for row in found if not row["missing"]]), Section("", [_cells(_total(found))])]
     absent = sorted({path for row in found for path in row["missing"]})
     notes = [source, "explained: cases that differ for the reason that docs/audit.md gives under the id"]
     notes += [f"not there, so its checks did not run: {path}" for path in absent]
-    right = {"cases", "equal", "unexplained"}
-    return Table("Our code and the released code", [Column(name, name in right) for name in COLUMNS], sections, notes)
+    return Table("Our code and the released code", columns, sections, notes)
 
 
 def examples(outcomes: Sequence[Outcome], each: int = 3) -> list[str]:
     """The first unexplained cases of each check, for a person to look into."""
     return [
-        f"{outcome.subject}/{outcome.name}: {mismatch.case}\n  ours {mismatch.ours}\n  released {mismatch.theirs}"
+        f"{outcome.subject}: {outcome.name}: {mismatch.case}\n  ours {mismatch.ours}\n  released {mismatch.theirs}"
         for outcome in outcomes
         for mismatch in [m for m in outcome.mismatches if not m.audit][:each]
     ]
 
 
-def _cells(row: LongRow) -> dict[str, Cell]:
-    shown = row | {"explained": ", ".join(f"{count} {audit}" for audit, count in row["explained"].items())}
-    return {name: Cell(str(shown.get(name, ""))) for name in COLUMNS}
+def markdown(found: Sequence[LongRow], source: str) -> str:
+    """The table, what it ran on, and the files of each subject, as docs/released.md has them."""
+    shown = table(found, source)
+    lines = [[cell.text for cell in cells] for cells in shown.cells()]
+    checks = _pipes(COLUMNS, lines, "".join("r" if name in NUMBERS else "l" for name in COLUMNS))
+    by_subject: dict[tuple[str, str], dict[str, None]] = {}
+    for row in found:
+        by_subject.setdefault((row["subject"], row["release"]), {}).update(dict.fromkeys(row["files"]))
+    files = [[subject, release, ", ".join(_named(paths))] for (subject, release), paths in by_subject.items()]
+    return "\n\n".join([f"It {source}.", checks, _pipes(("subject", "release", "files"), files, "lll")])
+
+
+def _named(paths: Iterable[str]) -> list[str]:
+    """Files in code; many of one folder by their number."""
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folders.setdefault(str(PurePosixPath(path).parent), []).append(path)
+    return [
+        text
+        for folder, files in folders.items()
+        for text in ([f"{len(files)} in `{folder}`"] if len(files) >= FOLDER_FROM else [f"`{path}`" for path in files])
+    ]
+
+
+def _pipes(head: Sequence[str], lines: Sequence[Sequence[str]], align: str) -> str:
+    ruler = ["--:" if side == "r" else "---" for side in align]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *lines))
+
+
+def _total(found: Sequence[LongRow]) -> LongRow:
+    explained: Counter[str] = Counter()
+    for row in found:
+        explained.update(row["explained"])
+    return {"check": "all", "explained": dict(explained)} | {key: sum(row[key] for row in found) for key in NUMBERS}
+
+
+def _cells(row: Mapping[str, object]) -> dict[str, Cell]:
+    explained = row["explained"]
+    assert isinstance(explained, dict)
+    name = f"{row['subject']}: {row['check']}" if "subject" in row else str(row["check"])
+    texts = {name: str(row.get(name, "")) for name in COLUMNS}
+    texts |= {"check": name, "explained": ", ".join(f"{count} {audit}" for audit, count in explained.items())}
+    return {name: Cell(text) for name, text in texts.items()}
+
+
+if __name__ == "__main__":
+    stored = read_json(STORED_ROWS)
+    print(markdown(stored["rows"], stored["source"]))

@@ -26,7 +26,7 @@ def test_differences_are_found_and_those_with_a_reason_have_its_id(clone):
     (row,) = report.rows([outcome])
     assert (row["cases"], row["equal"], row["explained"], row["unexplained"]) == (4, 2, {"A-1": 1}, 1)
     (example,) = report.examples([outcome])
-    assert example.splitlines()[0] == "made up/grades: {'mark': -1}"
+    assert example.splitlines()[0] == "made up: grades: {'mark': -1}"
 
 
 def test_a_file_that_is_not_there_does_not_run_and_is_named(clone):
