@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from r3l.config import build_method, resolve
+from r3l.config import Run, build_method, resolve
+from r3l.core.environment import Dialogue
 from r3l.core.method import Method
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind
+from r3l.envs.registry import find_environment
 
 PROFILE = "released_code"
 TASK = Task("case", "alfworld", "train")
@@ -24,3 +26,15 @@ def method_of(name: str) -> Method:
 def group_of(rewards: Sequence[float]) -> Group:
     """Rollouts of one task with these rewards."""
     return Group(TASK, [Trajectory(TASK, m, TrajectoryKind.BASE, reward=r) for m, r in enumerate(rewards)])
+
+
+@cache
+def run_of(environment: str) -> Run:
+    """R3L on an environment, with the released numbers of turns and options."""
+    return resolve("paper", environment, f"r3l@profile={PROFILE}", 0)
+
+
+def dialogue_of(environment: str, max_turns: int | None = None) -> Dialogue:
+    """The text side of an environment; prompts are short, since nobody reads them."""
+    settings = run_of(environment).env_settings
+    return find_environment(environment).dialogue("compact", max_turns or settings.max_turns, settings.options)

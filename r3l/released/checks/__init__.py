@@ -4,8 +4,10 @@ SUBJECTS = {  # name of the subject -> its module
     "advantages": "r3l.released.checks.advantages",
     "configs": "r3l.released.checks.configs",
     "losses": "r3l.released.checks.losses",
+    "endings": "r3l.released.checks.endings",
     "mathematics": "r3l.released.checks.mathematics",
     "puzzles": "r3l.released.checks.puzzles",
     "reflections": "r3l.released.checks.reflections",
+    "responses": "r3l.released.checks.responses",
     "rltf_advantages": "r3l.released.checks.rltf_advantages",
 }
