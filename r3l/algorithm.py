@@ -59,10 +59,10 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
         "form of imitation (A-9, A-11)",
         "paper: a loss of its own (released code: groups of one with reward 1)",
     )
-    sft_trigger: Literal["improve", "solved_improve_or_shorter"] = option(
+    sft_trigger: Literal["improve", "solved_improve", "solved_improve_or_shorter"] = option(
         "improve",
         "which retries are imitated (A-10)",
-        "paper: any improvement (released code: solved, and better or shorter)",
+        "paper: any improvement (released code: solved, and better; in agentic environments also shorter)",
     )
     sft_perfect_reflection: bool = option(
         False,
@@ -165,7 +165,9 @@ class R3L(TrainedMethod[R3LSettings]):
         for reflection, played in attempt.retries:
             better = played.guided.reward > base.reward
             if s.sft_trigger == "solved_improve_or_shorter":
-                better = played.guided.reward >= 1 and (better or len(played.guided.turns) < len(base.turns))
+                better = better or len(played.guided.turns) < len(base.turns)
+            if s.sft_trigger != "improve":
+                better = better and played.guided.reward >= 1
             imitated += [reflection.trajectory, played.guided] if better else []
         return imitated
 

@@ -38,12 +38,13 @@ def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSe
     """Mark a base or one of its retries as trainable from turn ``pivot`` on, where ``credit`` says so.
 
     The base is marked whether or not the retry helped (released code, audit 2.3).
-    ``released_inverted``: of the base the prefix trains instead of the suffix, as in the released turn-level code.
+    ``released_inverted``: of the base the prefix trains instead of the suffix, and all of it where there is none, as in
+    the released turn-level code.
     ``Trajectory.credit_mask`` does the arithmetic.
     """
     if trajectory.kind not in settings.credit:
         trajectory.trainable = None
     elif trajectory.kind is TrajectoryKind.BASE and settings.credit_rule == "released_inverted":
-        trajectory.trainable = range(pivot)
+        trajectory.trainable = range(pivot or len(trajectory.turns))
     else:
         trajectory.trainable = range(pivot, len(trajectory.turns))

@@ -7,6 +7,7 @@ from typing import Any
 
 from r3l.config.files import Strict, load
 from r3l.config.profile import ProfileName
+from r3l.config.where import Place, Where
 from r3l.core.errors import ConfigError
 
 
@@ -14,7 +15,8 @@ class MethodConfig(Strict):
     """configs/methods/<name>.yaml.
 
     ``code`` is module:Class. ``extends`` names a method whose file this one changes. ``settings`` are those of the
-    ``paper`` profile; ``profiles`` and ``tiers`` change them. A dotted key changes the run (``train.sync_interval``).
+    ``paper`` profile; ``profiles``, ``where`` and ``tiers`` change them. A dotted key changes the run
+    (``train.sync_interval``).
     """
 
     method: str
@@ -23,12 +25,16 @@ class MethodConfig(Strict):
     code: str | None = None
     settings: dict[str, Any] = {}
     profiles: dict[ProfileName, dict[str, Any]] = {}
+    where: list[Where] = []
     tiers: dict[str, dict[str, Any]] = {}
     sources: dict[str, str]
 
-    def settings_in(self, profile: ProfileName, tier: str) -> dict[str, Any]:
-        """Settings under a profile and a tier, in this order of precedence."""
-        return self.settings | self.profiles.get(profile, {}) | self.tiers.get(tier, {})
+    def settings_in(self, place: Place) -> dict[str, Any]:
+        """Settings of a run: the profile's, then every ``where`` that holds, in order, then the tier's."""
+        settings = self.settings | self.profiles.get(place.profile, {})
+        for entry in self.where:
+            settings |= entry.settings if entry.holds(place) else {}
+        return settings | self.tiers.get(place.tier, {})
 
 
 def load_method(name: str) -> MethodConfig:
@@ -50,9 +56,16 @@ def load_method(name: str) -> MethodConfig:
             "settings": base.settings | config.settings,
             "sources": base.sources | config.sources,
             "profiles": _inherit(base.profiles, config.profiles, config.settings),
+            "where": [_left(entry, config) for entry in base.where] + config.where,
             "tiers": _inherit(base.tiers, config.tiers, config.settings),
         }
     )
+
+
+def _left(entry: Where, config: MethodConfig) -> Where:
+    """What an inherited entry still sets, where a method that extends another sets some of it itself."""
+    own = config.settings.keys() | {key for name in entry.profiles for key in config.profiles.get(name, {})}
+    return entry.model_copy(update={"settings": {k: v for k, v in entry.settings.items() if k not in own}})
 
 
 def _inherit(base: Mapping[Any, Any], ours: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, Any]:

@@ -14,12 +14,13 @@ from pydantic import ValidationError
 
 from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import explain, folders, load, validate
-from r3l.config.method import load_method
+from r3l.config.method import MethodConfig, load_method
 from r3l.config.model import ClusterConfig, find_model
 from r3l.config.profile import PROFILES, ProfileName
 from r3l.config.run import Run
 from r3l.config.tier import TierConfig
 from r3l.config.variant import Variant, check_override, variant
+from r3l.config.where import Place
 from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
@@ -36,12 +37,15 @@ def resolve(
     """Combine the declared defaults, the four files, the variant and ``key=value`` overrides.
 
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. Order of precedence: tier, environment, model, method
-    (settings, profile, tier), variant, overrides.
+    (settings, profile, where, tier), variant, overrides.
     """
-    files = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
+    in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     row = variant(method) if isinstance(method, str) else method
-    values = _of_files(*files, row, model) | {"env": env, "seed": seed}
-    values = _merged(values, _nested({}, [*row.overrides(), *(overrides or ())]))
+    changes = _nested({}, [*row.overrides(), *(overrides or ())])
+    values = _of_files(in_tier, in_env, _profile(row), model) | {"env": env, "seed": seed}
+    changed = _merged(values, changes)
+    place = Place(tier, _profile(row), in_env.environment or env, changed["model"], changed["samples"])
+    values = _merged(_with_method(values, row, place), changes)
     run = validate(Run, values, f"{tier}/{env}/{row.name}")
     environment_of(env).check(run.env_settings.options)
     complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
@@ -50,30 +54,38 @@ def resolve(
     return run
 
 
-def _of_files(tier: TierConfig, env: EnvConfig, row: Variant, model: str | None) -> dict[str, Any]:
-    """What the files say of a run, before its variant and overrides."""
+def _of_files(tier: TierConfig, env: EnvConfig, profile: ProfileName, model: str | None) -> dict[str, Any]:
+    """What tier, environment and model say of a run, under a profile."""
     if tier.tier not in env.tiers:
         raise ConfigError(
             f"environment {env.env!r} has no tier {tier.tier!r}; add it under `tiers` in configs/envs/{env.env}.yaml"
         )
-    method, profile, in_tier = load_method(row.method), _profile(row), env.tiers[tier.tier]
-    settings = method.settings_in(profile, tier.tier)
+    in_tier = env.tiers[tier.tier]
     model_name = model or in_tier.model or tier.model
     model_config = find_model(model_name)
-    of_run = {key: value for key, value in settings.items() if "." in key}
     values = tier.model_dump(exclude={"sources"}) | {
-        "method": row.name,
-        "method_label": method.label + (f" ({', '.join(row.changes)})" if row.changes else ""),
-        "profile": profile,
-        "engine": row.value("engine", tier.engine),
         "model": model_name,
+        "profile": profile,
         "env_settings": in_tier.model_dump(exclude={"set"}),
-        "method_code": method.code,
-        "method_settings": {key: value for key, value in settings.items() if key not in of_run},
     }
     values["env_settings"]["options"] |= env.profiles.get(profile, {})
     values["env_settings"]["further_test_task_sets"] += env.further_test_task_sets.get(profile, [])
-    return _merged(values, _nested(in_tier.set | (model_config.set if model_config else {}) | of_run, []))
+    return _merged(values, _nested(in_tier.set | (model_config.set if model_config else {}), []))
+
+
+def _with_method(values: Mapping[str, Any], row: Variant, place: Place) -> dict[str, Any]:
+    """``values`` with what the method says, before its variant and overrides."""
+    method = load_method(row.method)
+    settings = method.settings_in(place)
+    of_run = {key: value for key, value in settings.items() if "." in key}
+    own = {
+        "method": row.name,
+        "method_label": method.label + (f" ({', '.join(row.changes)})" if row.changes else ""),
+        "engine": row.value("engine", values["engine"]),
+        "method_code": method.code,
+        "method_settings": {key: value for key, value in settings.items() if key not in of_run},
+    }
+    return _merged(_merged(values, own), _nested(of_run, []))
 
 
 def _profile(row: Variant) -> ProfileName:
@@ -131,12 +143,21 @@ def method_class(code: str) -> Any:
 
 def build_method(run: Run) -> Method:
     """The Method object of a run. Raises ConfigError when its settings are wrong."""
-    factory = method_class(run.method_code)
+    return _built(run.method, run.method_code, run.method_settings)
+
+
+def method_of(config: MethodConfig, settings: Mapping[str, Any]) -> Method:
+    """The Method object of a file of configs/methods. Dotted keys of ``settings`` are a run's and are left out."""
+    return _built(config.method, config.code or "", {k: v for k, v in settings.items() if "." not in k})
+
+
+def _built(name: str, code: str, settings: Mapping[str, Any]) -> Method:
+    factory = method_class(code)
     try:
-        method: Method = factory(run.method_settings)
+        method: Method = factory(settings)
     except ValidationError as error:
         details = "; ".join(explain(factory.Settings, e) for e in error.errors())
-        raise ConfigError(f"method {run.method!r}, settings: {details}") from error
+        raise ConfigError(f"method {name!r}, settings: {details}") from error
     return method
 
 

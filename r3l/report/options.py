@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.config import PROFILES, TierConfig, build_method, load, load_method, names, resolve
+from r3l.config import PROFILES, TierConfig, load, load_method, names
+from r3l.config.resolution import method_of
+from r3l.config.where import Place
 from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Section, Table
 
 
-def methods(tier: str, env: str = "alfworld") -> list[LongRow]:
+def methods(tier: str) -> list[LongRow]:
     """One row a method: label, code, the most rollouts of a task, and the settings of each profile.
 
-    Settings are complete (defaults included); ``changed`` lists those in which a profile differs from ``paper``.
+    Settings are complete (defaults included); ``changed`` lists those in which a profile differs from ``paper``,
+    ``where`` what holds in some environments, for some models or for turns only, and no tier sets otherwise.
     """
     load("tiers", tier, TierConfig)
     rows = []
     for name in names("methods"):
         config = load_method(name)
-        built = {p: build_method(resolve(tier, env, f"{name}@profile={p}", 0)) for p in PROFILES}
+        built = {p: method_of(config, config.settings_in(Place(tier, p))) for p in PROFILES}
         settings = {profile: dict(method.describe()) for profile, method in built.items()}
         rows.append(
             {
@@ -29,6 +32,11 @@ def methods(tier: str, env: str = "alfworld") -> list[LongRow]:
                 "rollouts": {profile: method.max_rollouts for profile, method in built.items()},
                 "settings": settings["paper"],
                 "changed": {p: changed(settings["paper"], settings[p]) for p in PROFILES[1:]},
+                "where": [
+                    {"condition": entry.condition(), "settings": left, "source": entry.source}
+                    for entry in config.where
+                    if (left := {k: v for k, v in entry.settings.items() if k not in config.tiers.get(tier, {})})
+                ],
                 "sources": config.sources,
             }
         )
@@ -51,10 +59,11 @@ def methods_table(rows: list[LongRow]) -> Table:
             "rollouts": " / ".join(str(row["rollouts"][profile]) for profile in PROFILES),
             "settings (profile paper)": (f"as {row['extends']}, but\n" if row["extends"] else "") + lines(own),
         } | {str(profile): lines(row["changed"][profile]) for profile in PROFILES[1:]}
+        texts["there alone"] = "\n".join(f"{e['condition']}:\n{lines(e['settings'])}" for e in row["where"])
         sections.append(Section("", [{name: Cell(text) for name, text in texts.items()}]))
     return Table(
         "Methods and options",
-        list(map(Column, ("method", "rollouts", "settings (profile paper)", *map(str, PROFILES[1:])))),
+        list(map(Column, ("method", "rollouts", "settings (profile paper)", *map(str, PROFILES[1:]), "there alone"))),
         sections,
         [
             "rollouts: the most that one task can cost under paper / released_code / fair; the meaning of an option: "

@@ -158,6 +158,16 @@ def test_r3l_released_triggers():
     assert shape(groups)[1] == ("sft", [("reflection", 0.0)])  # the perfect one; the retry is not shorter
 
 
+@pytest.mark.parametrize(("trigger", "imitated"), [("solved_improve_or_shorter", 1), ("solved_improve", 0)])
+def test_a_shorter_retry_of_a_success_is_imitated_where_that_is_the_rule(trigger, imitated):
+    longer = [say("look"), *WIN]
+    script = {"rollout": longer, "reflection": [review(0, trajectory_outcome="success_but_inefficient")], "retry": WIN}
+    _, groups, _ = explore("r3l", script, group_size=2, sft_trigger=trigger)
+    assert len(groups) == 1 + imitated
+    script = {"rollout": LOSE, "reflection": [review(0)], "retry": WIN}
+    assert len(explore("r3l", script, group_size=2, sft_trigger=trigger)[1]) == 2  # failed, then solved: both rules
+
+
 def test_r3l_ablations_change_one_thing():
     _, groups, _ = rescue(credit=[])
     assert [t.trainable for t in groups[0].trajectories] == [None, None]
@@ -363,7 +373,12 @@ PRESETS = [  # method@profile, script, groups (objective, kinds), advantages (No
         [[1.0, 1.0]],  # goes on imitating what is solved
     ),
     ("r3l_no_reflection@group_size=2", {"rollout": WIN + WIN}, [("policy", ["base", "base"])], [[0.0, 0.0]]),
-    ("gspo@profile=released_code", {"rollout": WIN}, [("policy", ["base"])], [[1.0]]),  # A is the raw reward
+    (
+        "gspo@profile=released_code,group_size=1",
+        {"rollout": WIN},
+        [("policy", ["base"])],
+        [[1.0]],
+    ),  # A is the raw reward
     ("raft@profile=released_code", {"rollout": LOSE}, [("none", ["base"]), ("sft", ["base"])], [None, None]),
     (
         "reflect_grpo@profile=released_code,group_size=1,reflected_rollouts=1",

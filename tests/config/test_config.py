@@ -23,6 +23,7 @@ from r3l.config import (
 )
 from r3l.config.resolution import method_class
 from r3l.config.tier import EvaluationConfig, SamplingConfig
+from r3l.config.where import Place
 from r3l.core import paths
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
@@ -112,6 +113,7 @@ def test_every_value_names_its_source(kind):
         "prompts",
     }
     naming |= {"baseline", "kind"} if kind == "tables" else set()
+    naming |= {"where"} if kind == "methods" else set()  # each entry has a source of its own
     for name in names(kind):
         content = yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text())
         sources = content.pop("sources")
@@ -132,18 +134,68 @@ def test_an_extension_changes_only_what_it_names():
     r3l, ablation = load_method("r3l"), load_method("r3l_no_credit")
     assert ablation.settings == r3l.settings | {"credit": []} and ablation.code == r3l.code
     for profile in PROFILES:
-        expected = r3l.settings_in(profile, "nano") | {"credit": []}
-        assert ablation.settings_in(profile, "nano") == expected
+        expected = r3l.settings_in(Place("nano", profile)) | {"credit": []}
+        assert ablation.settings_in(Place("nano", profile)) == expected
     assert ablation.label != r3l.label
 
 
 def test_an_ablation_is_not_undone_by_a_tier_or_a_profile():
     """The nano tier sets R3L's guidance; r3l_no_guidance has none all the same."""
-    assert load_method("r3l").settings_in("paper", "nano")["guidance"] == "suggestion"
-    assert load_method("r3l_no_guidance").settings_in("paper", "nano")["guidance"] == "none"
-    assert load_method("r3l_no_amplification").settings_in("released_code", "nano")["amplify_rule"] == "none"
-    assert load_method("grpo_amplified").settings_in("paper", "nano")["loss_agg"] == "token_mean"
-    assert load_method("grpo_amplified").settings_in("released_code", "nano")["loss_agg"] == "microbatch_released"
+    assert load_method("r3l").settings_in(Place("nano"))["guidance"] == "suggestion"
+    assert load_method("r3l_no_guidance").settings_in(Place("nano"))["guidance"] == "none"
+    assert load_method("r3l_no_amplification").settings_in(Place("nano", "released_code"))["amplify_rule"] == "none"
+    assert load_method("grpo_amplified").settings_in(Place("nano"))["loss_agg"] == "token_mean"
+    assert (
+        load_method("grpo_amplified").settings_in(Place("nano", "released_code"))["loss_agg"] == "microbatch_released"
+    )
+
+
+HERE = [  # tier/env, method, model: what the release has there, under both profiles or under released_code alone
+    ("paper/dapo", "dapo", None, {"overlong_max": 4096, "overlong_cache": 3000}),
+    ("paper/gsm8k", "dapo@profile=paper", None, {"overlong_max": 4096, "overlong_cache": 3000}),
+    ("paper/alfworld", "dapo@profile=paper", None, {"overlong_max": 512, "overlong_cache": 400, "group_size": 8}),
+    ("paper/webshop", "dapo", None, {"overlong_max": 512, "overlong_cache": 400, "group_size": 1}),
+    ("nano/math", "dapo", None, {"overlong_max": 360, "overlong_cache": 180, "group_size": 1}),
+    ("paper/alfworld", "dapo", None, {"group_size": 8}),
+    ("paper/alfworld", "gspo", None, {"group_size": 8, "kl": "k3"}),
+    ("paper/scienceworld", "gspo", None, {"group_size": 1, "kl": "k3", "kl_coef": 0.01}),
+    ("paper/scienceworld", "gspo", "qwen3-4b", {"group_size": 8, "kl": "k2", "kl_coef": 0.001}),
+    ("paper/alfworld", "gspo", "qwen3-4b", {"group_size": 8, "kl": "k3", "kl_coef": 0.01}),
+    ("paper/alfworld", "raft", None, {"group_size": 1, "keep_reward": 1.0}),
+    ("paper/alfworld", "raft", "qwen2.5-7b", {"group_size": 8}),
+    ("paper/scienceworld", "raft", None, {"keep_reward": 0.01}),
+    ("paper/scienceworld", "raft", "qwen3-4b", {"keep_reward": 1.0}),
+    ("paper/alfworld", "reflect_grpo", None, {"retry": "released_noop"}),
+    ("paper/math500", "reflect_grpo", None, {"retry": "works"}),
+    ("paper/alfworld", "r3l", None, {"credit_rule": "suffix", "train_on": "distilled", "kl": "k2"}),
+    ("paper/dapo", "r3l", None, {"pivot": "start", "credit_from": "reflected", "sft_trigger": "solved_improve"}),
+    ("paper/alfworld", "r3l", "qwen3-4b", {"credit_rule": "released_inverted", "train_on": "guided", "kl": "none"}),
+    ("paper/dapo", "r3l", "qwen3-4b", {"pivot": "start", "credit_from": "restart", "train_on": "guided"}),
+    ("paper/dapo", "r3l_random_pivot", None, {"pivot": "random"}),
+    ("paper/alfworld", "grpo_amplified", "qwen3-4b", {"kl": "k3", "kl_coef": 0.01}),
+]
+
+
+@pytest.mark.parametrize(("place", "method", "model", "expected"), HERE)
+def test_settings_of_an_environment_a_model_or_of_turns_hold_there_alone(place, method, model, expected):
+    name = method if "@" in method else f"{method}@profile=released_code"
+    settings = resolve(*place.split("/"), name, 0, model).method_settings
+    assert {key: settings[key] for key in expected} == expected
+
+
+def test_where_a_sample_is_a_turn_the_released_profile_is_that_of_turns_however_that_was_asked_for():
+    run = resolve("paper", "alfworld", "r3l@profile=released_code", 0, None, ["samples=turn"])
+    assert run.method_settings["credit_rule"] == "released_inverted"
+    run = resolve("paper", "alfworld", "r3l", 0, "qwen3-4b")
+    assert run.method_settings["credit_rule"] == "suffix"  # the profile paper knows no such difference
+
+
+def test_a_condition_on_what_does_not_exist_is_an_error_that_names_it(tmp_path, monkeypatch):
+    entry = "where:\n  - {environments: [maths], settings: {group_size: 2}, source: s}\n"
+    (tmp_path / "mine.yaml").write_text(f"method: mine\nlabel: M\nextends: grpo\n{entry}sources: {{}}\n")
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"mine.yaml: .*environments.*there is no 'maths'.*did you mean 'math'"):
+        load_method("mine")
 
 
 def test_precedence_is_settings_profile_tier_variant_override():

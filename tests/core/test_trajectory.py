@@ -69,4 +69,4 @@ def test_credit_options():
     assert masks(2, credit=("base",)) == {"base": suffix, "distilled": every, "guided_retry": every}
     inverted = masks(2, credit_rule="released_inverted")  # audit B-12: of the base the prefix
     assert inverted == {"base": [0, 1], "distilled": suffix, "guided_retry": suffix}
-    assert masks(0, credit_rule="released_inverted")["base"] == []
+    assert masks(0, credit_rule="released_inverted")["base"] == every  # it masks only where there is a prefix

@@ -21,6 +21,7 @@ RELEASED = yaml.safe_load((ROOT / "results/stored/released/hyperparameters.yaml"
 PLACE = Place(Path("runs"), Path("tasks"))
 ENVS = list(RELEASED["environments"])
 MODELS = list(RELEASED["models"])
+OF_THE_METHOD = ("kl", "kl_coef", "opmd_tau", "clip_low", "clip_high", "overlong_max", "overlong_cache")
 NOT_A_VALUE = ("released", "files", "train_tasks", "test_tasks", "methods", "environments", "models")
 MATHEMATICS = {"dapo": 16059, "gsm8k": 7473, "math500": 7498}  # training problems of our frozen sets
 
@@ -40,9 +41,9 @@ DIFFERENCES = {
     ),
     "runner_per_model": ("both", "one number; the release has 16 in three files, where WebShop's copies filled memory"),
     "max_checkpoints_to_keep": ("both", "after an error the newest may be of a step that was not trained"),
-    "n": ("both", "one N for a method; the release has 1 or 8 by environment"),
-    "kl": ("both", "paper: none. released_code: that of its dialog-level files, also for turns"),
-    "kl_coef": ("both", "as kl"),
+    "n": ("paper", "one N for all methods; the release has 1 or 8 by method, environment and model"),
+    "kl": ("paper", "the paper's objective has none"),
+    "kl_coef": ("paper", "as kl"),
     "opmd_tau": ("paper", "the paper's objective has no such factor"),
     "lr_warmup_steps": ("paper", "none for all methods; the release warms up DAPO alone"),
 }
@@ -94,7 +95,7 @@ def ours(run, config):
     settings = build_method(run).describe()
     return (
         values
-        | {key: settings.get(key) for key in ("kl", "kl_coef", "opmd_tau", "clip_low", "clip_high")}
+        | {key: settings.get(key) for key in OF_THE_METHOD}
         | {
             "n": config["algorithm"]["repeat_times"],
             "eval_temperature": test["rollout_args"]["temperature"],

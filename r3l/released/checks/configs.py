@@ -65,9 +65,6 @@ class Reason:
 
 
 REASONS = (
-    Reason("repeat_times", "A-14", "/(step_)?(RAFT|dapo|gspo)_", 1, 8),
-    Reason("kl_loss_fn", "4.4", "/step_"),
-    Reason("kl_loss_fn_args.kl_coef", "4.4", "/step_"),
     Reason("rollout_model.seed", "4.4", "/(step_)?(dapo|gspo)_", 0, 42),
     Reason("max_token_len_per_gpu", "B-32", "", 20480),
     Reason("max_response_tokens", "4.3", "/dapo/step_", 4096, 8192),
