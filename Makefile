@@ -3,6 +3,7 @@
 # make stored   tables and figures of the stored runs
 # make setup    only the install        make clean   what the tools left (never results/)
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
+# make vllm     the environment of a vLLM server for CPUs, which `r3l evaluate --server` can ask (docs/endpoints.md)
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (README, Quick start).
 
@@ -12,6 +13,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.r3l-installed
 TRINITY := .venv-trinity
 TRINITY_STAMP := $(TRINITY)/.r3l-installed
+VLLM := .venv-vllm
+VLLM_STAMP := $(VLLM)/.r3l-installed
 PIP_ARGS ?=
 CORES ?= all
 
@@ -20,7 +23,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup trinity table1 test lint stored clean
+.PHONY: setup trinity vllm table1 test lint stored clean
 
 setup: $(STAMP)
 
@@ -46,6 +49,15 @@ $(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.t
 	@[ -x $(TRINITY)/bin/python ] || $(BIN)/python -m venv $(TRINITY)
 	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) -r configs/trinity/requirements.txt
 	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) --no-deps -e .
+	@touch $@
+
+vllm: $(VLLM_STAMP)
+
+# The wheel pulls CUDA builds of three packages with which its imports fail; a language model needs none of them.
+$(VLLM_STAMP): configs/vllm/requirements.txt | $(STAMP)
+	@[ -x $(VLLM)/bin/python ] || $(BIN)/python -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install $(PIP_ARGS) -r configs/vllm/requirements.txt
+	$(VLLM)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 
 table1: setup

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ ATTEMPTS = 8  # of one request: two to three minutes of pauses, in which a serve
 LATE_ATTEMPTS = 3  # of one that ran into the deadline, each of which takes that long
 LONGEST_PAUSE = 60.0  # seconds
 CONNECT = 10.0  # seconds
+QUIET = 5.0  # seconds from warning to warning: dialogs that wait for one server all have the same to say
 # In the text of a 400: vLLM, llama.cpp and OpenAI each have their own words.
 _NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -80,6 +82,7 @@ class Endpoint:
         self.options, self.counts = options, Counter[str]()
         self._key = os.environ.get(KEY, "")
         self._pauses = pauses or wait_exponential_jitter(initial=1, max=LONGEST_PAUSE)
+        self._warned = float("-inf")
         self._has_answered = False  # so it is such a server, and a strange answer may be an accident
         self._client = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
@@ -180,9 +183,11 @@ class Endpoint:
         error = _error_of(state)
         reason = str(error.response.status_code) if isinstance(error, httpx2.HTTPStatusError) else type(error).__name__
         self.counts[f"repeated/{reason}"] += 1
-        log.warning(
-            "%s: %s; asked again (attempt %d of %d)", self.options.shown, reason, state.attempt_number, ATTEMPTS
-        )
+        now = time.monotonic()
+        if now - self._warned >= QUIET:
+            self._warned = now
+            where, attempt = self.options.shown, state.attempt_number
+            log.warning("%s: %s; asked again (attempt %d of %d)", where, reason, attempt, ATTEMPTS)
 
     def _pause(self, state: RetryCallState) -> float:
         """As long as the server asks for, but no longer than LONGEST_PAUSE."""

@@ -109,7 +109,18 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
         for record in (ours, theirs)
         for name in record.outdated
     ]
-    return [text.replace(".value is", " is") for text in texts] + old
+    return [text.replace(".value is", " is") for text in texts] + _player_warnings(ours, theirs) + old
+
+
+def _player_warnings(ours: Record, theirs: Record) -> list[str]:
+    """Where a server has sampled the episodes of one of them, or other servers those of both."""
+    a, b = (_player(record) for record in (ours, theirs))
+    return [] if a == b else [f"test episodes were sampled by {a} here and by {b} there"]
+
+
+def _player(record: Record) -> str:
+    agent = record.evaluation.get("agent")
+    return f"a server ({agent['model']}, {agent['dialog']})" if agent else "the local policy"
 
 
 def _keys(section: Any) -> set[str]:

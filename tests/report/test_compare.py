@@ -98,3 +98,14 @@ def test_settings_that_change_no_result_are_no_warning(tmp_path):
     (mine.parent / "manifest.json").write_text(json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == ["sampling.decoding is 'compiled' here and None there"]
+
+
+def test_a_server_as_the_agent_is_named(tmp_path):
+    mine = write_run(tmp_path, "mine", 0, [1], [1])
+    write_run(tmp_path, "grpo", 0, [1], [0])
+    evaluation = json.loads(mine.read_text()) | {"agent": {"model": "m", "dialog": "messages"}}
+    mine.write_text(json.dumps(evaluation))
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert row["warnings"] == [
+        "test episodes were sampled by a server (m, messages) here and by the local policy there"
+    ]
