@@ -65,9 +65,10 @@ table1: setup
 	@$(BIN)/r3l table table1
 	@$(BIN)/r3l options --differences --count
 
-# A process a core; each computes with one thread, as the two share the cores.
+# A process a core; each computes with one thread, as the two share the cores. Bytecode is kept, whatever the shell says:
+# a test that starts the program would compile it anew.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

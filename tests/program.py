@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import runpy
 import sys
+import tempfile
+from multiprocessing import forkserver
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from r3l import cli
+
+# Imports are most of what a short command takes: 3 to 6 s. A process that has done them is forked for each command.
+ENVIRONMENT = dict(os.environ)
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    ["r3l.cli", "r3l.evaluation.evaluate", "r3l.local.engine", "r3l.report.figures", "snakemake.cli"]
+)
 
 
 def run(monkeypatch, capsys, *arguments):
@@ -16,3 +30,33 @@ def run(monkeypatch, capsys, *arguments):
         cli.main()
     captured = capsys.readouterr()
     return ended.value.code or 0, captured.out, captured.err
+
+
+class Program:
+    """``python -m MODULE ARGUMENTS`` in ``folder``: a process and a session of its own."""
+
+    def __init__(self, module, *arguments, folder="."):
+        self._outputs = tempfile.TemporaryDirectory()
+        start = (module, list(map(str, arguments)), os.path.abspath(folder), dict(os.environ), self._outputs.name)
+        with patch.dict(os.environ, ENVIRONMENT, clear=True):  # not what the first test that comes here has set
+            forkserver.ensure_running()
+        self.process = FORKS.Process(target=_main, args=start)
+        self.process.start()
+
+    def wait(self):
+        """(exit code, stdout, stderr) when it has ended; the code is -N where signal N has ended it."""
+        self.process.join()
+        stdout, stderr = (Path(self._outputs.name, name).read_text() for name in ("stdout", "stderr"))
+        self._outputs.cleanup()
+        return self.process.exitcode, stdout, stderr
+
+
+def _main(module, arguments, folder, environment, outputs):
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(Path(outputs, name), os.O_CREAT | os.O_WRONLY), number)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -17,7 +17,7 @@ def sft(
     out: Annotated[
         Path | None, typer.Option(help="Default: results/stored/models/NAME; of a published model in $R3L_CACHE.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that play demonstrations.")] = 2,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that play demonstrations; 0: only this one.")] = 2,
     as_json: AsJson = False,
 ) -> None:
     """Build a start model by supervised steps (a nano model: about an hour on 2 cores). Never overwrites one.

@@ -14,18 +14,16 @@ TASKS_PER_JOB = 16  # our choice
 
 
 def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
-    """The documents of a phase, in the same order whatever the number of workers."""
+    """The documents of a phase, in the same order whatever the number of workers; with 0 this process plays them."""
     end = phase.first_task + phase.tasks
     jobs = [
         (config, phase, range(start, min(start + TASKS_PER_JOB, end)))
         for start in range(phase.first_task, end, TASKS_PER_JOB)
     ]
+    if not workers:
+        return _joined(map(_documents, jobs), len(jobs))
     with get_context("spawn").Pool(workers) as pool:
-        return [
-            document
-            for documents in tracked(pool.imap(_documents, jobs), "demonstrations", len(jobs))
-            for document in documents
-        ]
+        return _joined(pool.imap(_documents, jobs), len(jobs))
 
 
 def texts(documents: Iterable[Document]) -> Iterator[str]:
@@ -34,6 +32,10 @@ def texts(documents: Iterable[Document]) -> Iterator[str]:
         for exchange in exchanges:
             yield from (message.content for message in exchange.messages)
             yield exchange.response
+
+
+def _joined(played: Iterable[list[Document]], jobs: int) -> list[Document]:
+    return [document for documents in tracked(played, "demonstrations", jobs) for document in documents]
 
 
 def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:

@@ -5,12 +5,11 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from program import Program
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, RunDirectoryError
@@ -22,27 +21,39 @@ from r3l.runs.metrics import base_success
 from r3l.runs.preemption import Preempted
 from r3l.runs.run_dir import locked
 
-SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=1", "threads=1"]
-SHORT = [*SMALL, "method_settings.group_size=4", "env_settings.max_turns=8"]  # episodes of at most 8 turns
+SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=0", "threads=1", "method_settings.group_size=4"]
+SHORT = [*SMALL, "env_settings.max_turns=8"]  # episodes of at most 8 turns
+STEPS = 12  # of a run that is stopped: short steps, so that the stop comes before the last
 
 
-def small(method="r3l", steps=3, **settings):
-    overrides = [*SHORT, f"train.steps={steps}"]
-    return resolve("nano", "alfworld", method, 0, overrides=overrides)
+def small(method="r3l"):
+    return resolve("nano", "alfworld", method, 0, overrides=[*SHORT, "workers=1", "train.steps=3"])
 
 
-def command(run_dir, method, steps):
-    options = ["--method", method, "--steps", str(steps), "--run-dir", str(run_dir)]
-    for override in SHORT:
-        options += ["--set", override]
-    return [sys.executable, "-m", "r3l.cli", "train", "--tier", "nano", "--env", "alfworld", *options]
+def stoppable():
+    """On templated mathematics, whose steps are short."""
+    return resolve("nano", "math", "r3l", 0, overrides=[*SMALL, "workers=1", f"train.steps={STEPS}"])
+
+
+def started(run_dir):
+    """The command that makes the run of ``stoppable()``."""
+    settings = [part for setting in [*SMALL, "workers=1"] for part in ("--set", setting)]
+    return Program("r3l.cli", "train", "--env", "math", "--steps", STEPS, "--run-dir", run_dir, *settings)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """An uninterrupted run of three steps."""
-    run_dir = tmp_path_factory.mktemp("uninterrupted")
+    """A run of three steps on the real ALFWorld engine."""
+    run_dir = tmp_path_factory.mktemp("finished")
     return run_dir, train(small(), run_dir)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The folder of the run that others are stopped in."""
+    run_dir = tmp_path_factory.mktemp("uninterrupted")
+    train(stoppable(), run_dir)
+    return run_dir
 
 
 def test_a_run_leaves_what_the_design_says(finished):
@@ -63,46 +74,44 @@ def test_a_run_leaves_what_the_design_says(finished):
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 75)])
-def test_a_stop_and_resume_gives_the_same_bytes(finished, tmp_path, sent, code):
+def test_a_stop_and_resume_gives_the_same_bytes(uninterrupted, tmp_path, sent, code):
     """To the whole process group, as schedulers do; SIGTERM leaves a checkpoint of the last whole step."""
-    whole, _ = finished
-    process = subprocess.Popen(command(tmp_path, "r3l", 3), stderr=subprocess.DEVNULL, start_new_session=True)
-    while len(read_jsonl(tmp_path / "metrics.jsonl")) < 1 and process.poll() is None:
+    program = started(tmp_path)
+    while len(read_jsonl(tmp_path / "metrics.jsonl")) < 1 and program.process.is_alive():
         time.sleep(0.02)
-    os.killpg(process.pid, sent)
-    assert process.wait() == code
+    os.killpg(program.process.pid, sent)
+    assert program.wait()[0] == code
     assert not (tmp_path / "result.json").exists() and not (tmp_path / "failed.json").exists()
     if sent == signal.SIGTERM:
         steps = len(read_jsonl(tmp_path / "metrics.jsonl"))
-        assert steps < 3 and (tmp_path / "checkpoints" / f"step-{steps:06d}").is_dir()
-    subprocess.run(command(tmp_path, "r3l", 3), check=True, capture_output=True)
+        assert steps < STEPS and (tmp_path / "checkpoints" / f"step-{steps:06d}").is_dir()
+    code, _, stderr = started(tmp_path).wait()
+    assert code == 0, stderr
     for name in ("result.json", trajectory_log.FILE):
-        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
 
 
-def test_slices_of_time_give_the_same_bytes(finished, tmp_path, caplog):
+def test_slices_of_time_give_the_same_bytes(uninterrupted, tmp_path, caplog):
     """A slice too short for a step says so; then slices until one ends the run."""
-    whole, _ = finished
     with pytest.raises(Preempted) as stopped:
-        train(small(), tmp_path, minutes=1e-4)
+        train(stoppable(), tmp_path, minutes=1e-4)
     assert stopped.value.code == 75 and "no step ended within 0.0001 minutes" in caplog.text
-    for seconds in (4, 8, 300):
+    for seconds in (2, 4, 300):
         with contextlib.suppress(Preempted):
-            train(small(), tmp_path, minutes=seconds / 60)
+            train(stoppable(), tmp_path, minutes=seconds / 60)
     for name in ("result.json", trajectory_log.FILE):
-        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
 
 
-def test_a_repeated_step_leaves_its_trajectories_once(finished, tmp_path):
-    """Killed after step 3 was written, before its checkpoint was: step 3 is run again from the checkpoint of step 2."""
-    whole, _ = finished
-    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    shutil.rmtree(tmp_path / "checkpoints" / "step-000003")
+def test_a_repeated_step_leaves_its_trajectories_once(uninterrupted, tmp_path):
+    """Killed after the last step was written, before its checkpoint was: it is run again from the one before."""
+    shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "checkpoints" / f"step-{STEPS:06d}")
     with (tmp_path / trajectory_log.FILE).open("ab") as file:
-        file.write((whole / trajectory_log.FILE).read_bytes()[:100])  # and a line that it was writing
-    train(small(), tmp_path)
-    assert (tmp_path / trajectory_log.FILE).read_bytes() == (whole / trajectory_log.FILE).read_bytes()
-    assert {row["step"] for row in read_jsonl(tmp_path / trajectory_log.FILE)} == {1, 2, 3}
+        file.write((uninterrupted / trajectory_log.FILE).read_bytes()[:100])  # and a line that it was writing
+    train(stoppable(), tmp_path)
+    assert (tmp_path / trajectory_log.FILE).read_bytes() == (uninterrupted / trajectory_log.FILE).read_bytes()
+    assert {row["step"] for row in read_jsonl(tmp_path / trajectory_log.FILE)} == set(range(1, STEPS + 1))
 
 
 def test_trajectories_are_those_of_the_step(finished):
@@ -166,7 +175,7 @@ def test_another_task_set_is_evaluated_by_name(finished):
 
 def test_a_lagging_sampler_survives_a_resume(tmp_path):
     """S = 2: step 2 samples with the weights before step 1, so old and new log-probs differ there; bytes repeat."""
-    overrides = [*SMALL, "train.sync_interval=2", "train.save_every=1", "method_settings.group_size=4"]
+    overrides = [*SMALL, "train.sync_interval=2", "train.save_every=1"]
     overrides += ["train.tasks_per_step=4", "train.lr=1e-2"]  # enough groups that vary, and a policy that moves
 
     def run(steps):
@@ -185,7 +194,7 @@ def test_a_lagging_sampler_survives_a_resume(tmp_path):
 
 
 def test_dynamic_sampling_fills_the_batch_from_further_tasks(tmp_path):
-    overrides = [*SMALL, "train.steps=1", "method_settings.group_size=4", "method_settings.sampling_rounds=3"]
+    overrides = [*SHORT, "train.steps=1", "method_settings.sampling_rounds=3"]
     train(resolve("nano", "alfworld", "dapo", 0, overrides=overrides), tmp_path)
     (row,) = read_jsonl(tmp_path / "metrics.jsonl")
     assert 1 <= row["sampling_rounds"] <= 3
@@ -211,16 +220,16 @@ def test_every_step_accounts_for_its_tokens(finished):
 
 
 def test_turn_samples_train(tmp_path):
-    overrides = [*SMALL, "train.steps=1", "method_settings.group_size=4", "samples=turn"]
+    overrides = [*SHORT, "train.steps=1", "samples=turn"]
     train(resolve("nano", "alfworld", "r3l", 0, overrides=overrides), tmp_path)
     (row,) = read_jsonl(tmp_path / "metrics.jsonl")
     assert row["rows/trained"] + row["rows/no_signal"] > row["rollouts"]  # a row a turn
 
 
 def test_kl_needs_a_reference_and_changes_the_loss(tmp_path):
-    overrides = [*SMALL, "train.steps=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"]
+    overrides = [*SHORT, "train.steps=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"]
     overrides += ["train.kl_metric_every=2"]
-    run = resolve("nano", "alfworld", "grpo", 0, overrides=[*overrides, "method_settings.group_size=4"])
+    run = resolve("nano", "alfworld", "grpo", 0, overrides=overrides)
     train(run, tmp_path)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert "kl_to_start" in rows[1] and rows[1]["kl_to_start"] > 0  # measured after the step, every second one

@@ -11,7 +11,7 @@ from r3l.core.paths import ROOT, STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals
 
-SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=1", "threads=1"]
+SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=0", "threads=1"]
 FAMILIES = {  # a method of each: what it is run with
     "r3l": ["method_settings.group_size=4"],
     "grpo": ["method_settings.group_size=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"],

@@ -5,12 +5,11 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
+from program import Program
 
 from r3l.config import resolve
 from r3l.core.files import read_jsonl
@@ -79,13 +78,12 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     train(resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.batch=25"]), quiet)
     shutil.copytree(quiet, stopped)
     evaluate_run(quiet)
-    command = [sys.executable, "-m", "r3l.cli", "evaluate", str(stopped)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while not read_jsonl(stopped / PLAYED) and process.poll() is None:
+    program = Program("r3l.cli", "evaluate", stopped)
+    while not read_jsonl(stopped / PLAYED) and program.process.is_alive():
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGTERM)
-    _, stderr = process.communicate()
-    assert process.returncode == 75, stderr
+    os.killpg(program.process.pid, signal.SIGTERM)
+    code, _, stderr = program.wait()
+    assert code == 75, stderr
     assert stderr.splitlines()[-1] == "stopped by SIGTERM; the same command goes on from here"
     assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {path.name for path in stopped.iterdir()}
     assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8

@@ -96,29 +96,29 @@ def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_
     whole = build("tiny", tmp_path / "whole", workers=1)
     recipe_of_both = recipes.load_config("tiny")
     recipe(phase(0, 1e-3))  # the first phase alone is what a cut off build leaves
-    build("tiny", tmp_path / "cut", workers=1)
+    build("tiny", tmp_path / "cut", workers=0)
     path = tmp_path / "cut" / "sft.json"
     left = json.loads(path.read_text())
     path.write_text(json.dumps({**left, "config": recipe_of_both.model_dump(mode="json")}))
     recipe(phase(0, 1e-3), phase(16, 5e-4))
-    resumed = build("tiny", tmp_path / "cut", workers=1)
+    resumed = build("tiny", tmp_path / "cut", workers=0)
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert whole["weights_sha256"] == resumed["weights_sha256"] and len(resumed["examples"]) == 2
     with pytest.raises(DataError, match="already holds a model"):
-        build("tiny", tmp_path / "cut", workers=1)
+        build("tiny", tmp_path / "cut", workers=0)
 
 
 def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
     recipe(phase(0, 1e-3))
-    build("tiny", tmp_path / "old", workers=1)
+    build("tiny", tmp_path / "old", workers=0)
     recipe(phase(0, 2e-3), phase(16, 5e-4))
     with pytest.raises(DataError, match="of another configuration"):
-        build("tiny", tmp_path / "old", workers=1)
+        build("tiny", tmp_path / "old", workers=0)
     recipe(phase(0, 1e-3), phase(16, 5e-4))
     (tmp_path / "old" / "model.safetensors").write_bytes(b"")
     with pytest.raises(DataError, match="not the one that"):
-        build("tiny", tmp_path / "old", workers=1)
+        build("tiny", tmp_path / "old", workers=0)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     assert config.start_of(run) == run.model
     with pytest.raises(ConfigError, match="make it with r3l sft tiny --model nano_math"):
         config.start_of(staged)
-    manifest = build("tiny", target, workers=1)
+    manifest = build("tiny", target, workers=0)
     assert config.start_of(staged) == str(target)
     assert manifest["examples"][0]["too_long"] > 0
     start, taught = (load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "nano_math", target))

