@@ -17,10 +17,10 @@ TASK = Task("case", "alfworld", "train")
 
 
 @cache
-def method_of(name: str) -> Method:
+def method_of(name: str, environment: str = "alfworld") -> Method:
     """A method of configs/methods, or a variant of one, under the profile."""
     base, _, changes = name.partition("@")
-    return build_method(resolve("paper", "alfworld", f"{base}@profile={PROFILE},{changes}".rstrip(","), 0))
+    return build_method(resolve("paper", environment, f"{base}@profile={PROFILE},{changes}".rstrip(","), 0))
 
 
 def group_of(rewards: Sequence[float]) -> Group:

@@ -3,6 +3,7 @@
 SUBJECTS = {  # name of the subject -> its module
     "advantages": "r3l.released.checks.advantages",
     "configs": "r3l.released.checks.configs",
+    "lengths": "r3l.released.checks.lengths",
     "losses": "r3l.released.checks.losses",
     "endings": "r3l.released.checks.endings",
     "mathematics": "r3l.released.checks.mathematics",
