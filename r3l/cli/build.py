@@ -12,7 +12,7 @@ from r3l.cli.printing import print_result
 
 
 def sft(
-    name: Annotated[str, typer.Argument(help="A file of configs/sft/.")] = "nano",
+    name: Annotated[str, typer.Argument(help="A file of configs/sft/, or an environment of $R3L_ENVS.")] = "nano",
     model: Annotated[str | None, typer.Option(help="Teach this model in place of the recipe's own.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Default: results/stored/models/NAME; of a published model in $R3L_CACHE.")
@@ -80,9 +80,9 @@ def task_set_build(
 
     Example: `r3l task-set build countdown_nano --env puzzles`
     """
-    from r3l.envs.registry import find_environment
+    from r3l.config import environment_of
 
-    path = find_environment(env).build_task_set(task_set)
+    path = environment_of(env).build_task_set(task_set)
     print_result({"env": env, "task_set": task_set, "file": str(path)}, as_json, str(path))
 
 

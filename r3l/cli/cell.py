@@ -77,10 +77,10 @@ def parse(name: str) -> Run:
 
 def _check_model(model: str) -> None:
     """Raises ConfigError for a name that no model here has; hub ids are left to the loader."""
-    from r3l.config import names
+    from r3l.config import names, stored_model
 
     known = sorted({*names("models"), *(path.name for path in STORED_MODELS.iterdir())})
-    if "/" not in model and model not in known:
+    if "/" not in model and model not in known and stored_model(model) is None:
         raise ConfigError(
             f"there is no stored model {model!r}; known: {', '.join(known)}{did_you_mean(model, known)}; others are "
             "named by their hub id, such as Qwen/Qwen2.5-1.5B-Instruct"

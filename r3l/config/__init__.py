@@ -5,9 +5,17 @@ value carries its source: each file has a ``sources`` map from key to where the 
 """
 
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
-from r3l.config.files import Strict, folders, load, names, validate
+from r3l.config.files import Strict, folders, load, names, own_folders, own_variables, validate
 from r3l.config.method import MethodConfig, load_method
-from r3l.config.model import ArchitectureConfig, ClusterConfig, ModelConfig, PackagedConfig, find_model, model_label
+from r3l.config.model import (
+    ArchitectureConfig,
+    ClusterConfig,
+    ModelConfig,
+    PackagedConfig,
+    find_model,
+    model_label,
+    stored_model,
+)
 from r3l.config.profile import PROFILES
 from r3l.config.resolution import build_method, dialogue_of, gpu_cluster, resolve, trains
 from r3l.config.run import Run, hashed, locate, sft_folder, start_of, weights_of
@@ -43,8 +51,11 @@ __all__ = [
     "locate",
     "model_label",
     "names",
+    "own_folders",
+    "own_variables",
     "resolve",
     "start_of",
+    "stored_model",
     "trains",
     "validate",
     "variant",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from pydantic import Field
 
-from r3l.config.files import Strict, load
+from r3l.config.files import Strict, find_class, load
 from r3l.config.profile import ProfileName
+from r3l.core.errors import ConfigError
 from r3l.envs.base.package import EnvironmentPackage
-from r3l.envs.registry import find_environment
+from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 
 class EnvTierConfig(Strict):
@@ -36,6 +38,7 @@ class EnvConfig(Strict):
 
     env: str
     environment: str = Field("", description="what it is registered as in r3l.envs.registry; default: as `env`")
+    code: str = Field("", description="module:Class of an environment that is not registered (R3L_ENVS)")
     label: str
     tiers: dict[str, EnvTierConfig]
     profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
@@ -46,5 +49,23 @@ class EnvConfig(Strict):
 
 
 def environment_of(env: str) -> EnvironmentPackage[Any]:
-    """The environment that configs/envs/<env>.yaml is about. Raises ConfigError where either is unknown."""
-    return find_environment(load("envs", env, EnvConfig).environment or env)
+    """The environment that configs/envs/<env>.yaml, or a file of R3L_ENVS, is about, or that is registered as ``env``.
+
+    Raises ConfigError where there is none.
+    """
+    if env in ENVIRONMENTS:
+        return find_environment(env)
+    config = load("envs", env, EnvConfig)
+    return _of_code(env, config.code) if config.code else find_environment(config.environment or env)
+
+
+@cache
+def _of_code(env: str, code: str) -> EnvironmentPackage[Any]:
+    kind = find_class("envs", code)
+    if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):
+        raise ConfigError(f"env code {code!r} is no EnvironmentPackage; derive it from r3l.envs.one_file")
+    if kind.name != env:
+        raise ConfigError(
+            f"env code {code!r}: its name is {kind.name!r}, but the file is called {env!r}; make them one"
+        )
+    return kind()

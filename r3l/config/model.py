@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from r3l.config.files import Strict, load, names
+from r3l.config.files import Strict, load, names, own_folders
 from r3l.core.option import REQUIRED, option
+from r3l.core.paths import STORED_MODELS
 
 
 class ClusterConfig(Strict):
@@ -76,6 +78,12 @@ class ModelConfig(Strict):
 def find_model(name: str) -> ModelConfig | None:
     """configs/models/<name>.yaml, or None: a stored model, a folder or a hub id that nothing is said about."""
     return load("models", name, ModelConfig) if name in names("models") else None
+
+
+def stored_model(name: str) -> Path | None:
+    """The folder of a model that a supervised stage made: of this project, or beside an environment of one's own."""
+    places = [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))]
+    return next((place / name for place in places if (place / name).is_dir()), None)
 
 
 @functools.cache

@@ -15,10 +15,9 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from r3l.config.files import names
+from r3l.config.files import find_class, names
 from r3l.config.method import load_method
 from r3l.config.model import ClusterConfig
-from r3l.config.resolution import method_class
 from r3l.config.tier import TierConfig
 from r3l.core.option import source_of
 from r3l.envs.registry import ENVIRONMENTS, find_environment
@@ -41,7 +40,11 @@ class Option:
 def method_options() -> list[Option]:
     """The options of methods by name; one that methods declare differently stands there more than once."""
     methods = {name: load_method(name) for name in names("methods")}
-    own = {name: method_class(config.code or "").Settings for name, config in methods.items() if not config.extends}
+    own = {
+        name: find_class("methods", config.code or "").Settings
+        for name, config in methods.items()
+        if not config.extends
+    }
     return _shared(own)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from r3l.config.environment import EnvConfig, environment_of
-from r3l.config.files import explain, folders, load, validate
+from r3l.config.files import explain, find_class, load, validate
 from r3l.config.method import MethodConfig, load_method
 from r3l.config.model import ClusterConfig, find_model
 from r3l.config.profile import PROFILES, ProfileName
@@ -131,16 +129,6 @@ def _check_samples(run: Run) -> None:
         )
 
 
-def method_class(code: str) -> Any:
-    """The class that ``module:Class`` names. Raises ConfigError."""
-    module, _, name = code.partition(":")
-    sys.path += [str(folder) for folder in folders("methods")[1:] if str(folder) not in sys.path]
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"method code {code!r} cannot be found: {error}") from error
-
-
 def build_method(run: Run) -> Method:
     """The Method object of a run. Raises ConfigError when its settings are wrong."""
     return _built(run.method, run.method_code, run.method_settings)
@@ -152,7 +140,7 @@ def method_of(config: MethodConfig, settings: Mapping[str, Any]) -> Method:
 
 
 def _built(name: str, code: str, settings: Mapping[str, Any]) -> Method:
-    factory = method_class(code)
+    factory = find_class("methods", code)
     try:
         method: Method = factory(settings)
     except ValidationError as error:

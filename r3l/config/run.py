@@ -14,7 +14,7 @@ import yaml
 from r3l.config.corrections import corrections_of
 from r3l.config.environment import EnvTierConfig, environment_of
 from r3l.config.files import Strict
-from r3l.config.model import find_model
+from r3l.config.model import find_model, stored_model
 from r3l.config.tier import ComputeDtype, Device, Engine, EvaluationConfig, SamplingConfig, TrainConfig
 from r3l.core import paths
 from r3l.core.cache import cache_folder
@@ -99,8 +99,8 @@ def locate(model: str) -> str:
     """Where a model lies: a stored model's folder; for one of configs/models where `r3l model fetch` puts it, or its
     folder in $R3L_MODELS, which is named as the last part of its hub id, else that id; else ``model`` itself (a path or
     a hub id)."""
-    if (STORED_MODELS / model).is_dir():
-        return str(STORED_MODELS / model)
+    if stored := stored_model(model):
+        return str(stored)
     config = find_model(model)
     if config is None:
         return model
@@ -148,5 +148,5 @@ def weights_of(model: str) -> str | None:
     config = find_model(model)
     if config and config.packaged:
         return config.packaged.sha256
-    path = STORED_MODELS / model / "sft.json"
+    path = (stored_model(model) or STORED_MODELS / model) / "sft.json"
     return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None

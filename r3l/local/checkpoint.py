@@ -31,8 +31,8 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
             f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
-            f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l sft NAME` builds "
-            "what stands in configs/sft"
+            f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l sft {model}` "
+            "builds it where configs/sft or R3L_ENVS has that name"
         )
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():

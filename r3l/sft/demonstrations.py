@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
 
+from r3l.config import environment_of
 from r3l.core.progress import tracked
-from r3l.envs.registry import find_environment
 from r3l.sft.examples import Document, documents_of
 from r3l.sft.recipe import SFTConfig, SFTPhase
 
@@ -40,7 +40,7 @@ def _joined(played: Iterable[list[Document]], jobs: int) -> list[Document]:
 
 def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:
     config, phase, tasks = job
-    environment = find_environment(config.env)
+    environment = environment_of(config.env)
     demonstrations = environment.demonstrations(tasks, phase.variants, config.max_turns, phase.error_rates)
     dialogue = config.dialogue()
     return [document for d in demonstrations for document in documents_of(dialogue, d, config.guidance)]

@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import Field
 
-from r3l.config import ComputeDtype, Device, OptimizerConfig, Strict, sft_folder, validate
+from r3l.config import (
+    ComputeDtype,
+    Device,
+    EnvConfig,
+    OptimizerConfig,
+    Strict,
+    environment_of,
+    load,
+    own_folders,
+    sft_folder,
+    validate,
+)
 from r3l.core.environment import Dialogue, Style
+from r3l.core.errors import ConfigError, did_you_mean
 from r3l.core.paths import CONFIGS, STORED_MODELS
-from r3l.envs.registry import find_environment
 from r3l.reflection import GuidanceForm
 from r3l.sft.examples import ExampleKind
+
+OWN_RECIPE: dict[str, Any] = {  # of an environment of the user's own
+    "seed": 0,
+    "threads": 1,
+    "tokens_per_step": 4000,
+    "prompt_weight": 0.25,
+    "retry_share": 0.3,
+    "phases": [
+        {
+            "first_task": 0,
+            "tasks": 4000,
+            "variants": 1,
+            "steps": 200,
+            "decay_steps": 200,
+            "warmup_steps": 20,
+            "lr": 2e-3,
+            "error_rates": {"low": 0.2, "high": 0.6, "systematic": 0.5, "overlook": 0.0},
+        }
+    ],
+    "sources": {"*": "our choice: minutes on 2 cores, a fifth of configs/sft/nano_math.yaml"},
+}
 
 
 class SFTPhase(Strict):
@@ -79,16 +112,36 @@ class SFTConfig(Strict):
 
     def dialogue(self) -> Dialogue:
         """The text side of its environment."""
-        return find_environment(self.env).dialogue(self.prompts, self.max_turns)
+        return environment_of(self.env).dialogue(self.prompts, self.max_turns)
 
 
 def load_config(name: str) -> SFTConfig:
-    """Read configs/sft/<name>.yaml."""
+    """Read configs/sft/<name>.yaml; an environment of the user's own has a recipe by its name (:func:`own_recipe`)."""
     path = CONFIGS / "sft" / f"{name}.yaml"
+    if own_folder(name):
+        return own_recipe(name)
+    if not path.is_file():
+        known = sorted(p.stem for p in path.parent.glob("*.yaml"))
+        raise ConfigError(f"there is no {path}{did_you_mean(name, known)}; known: {', '.join(known)}")
     return validate(SFTConfig, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
 
 
 def place_of(name: str, model: str | None = None) -> Path:
     """Where the model that ``name`` builds lies by default: nano models in the repository, others in the cache."""
     base = model or load_config(name).model
-    return sft_folder(base, name) if base else STORED_MODELS / name
+    if base:
+        return sft_folder(base, name)
+    own = own_folder(name)
+    return own / "models" / name if own else STORED_MODELS / name
+
+
+def own_folder(env: str) -> Path | None:
+    """The folder of R3L_ENVS that has this environment."""
+    return next((folder for folder in own_folders("envs") if (folder / f"{env}.yaml").is_file()), None)
+
+
+def own_recipe(env: str) -> SFTConfig:
+    """A nano model in minutes, from the demonstrations of an environment of the user's own."""
+    tiers = load("envs", env, EnvConfig).tiers
+    described = {"name": env, "env": env, "max_turns": tiers["nano"].max_turns if "nano" in tiers else 10}
+    return validate(SFTConfig, described | OWN_RECIPE, f"the recipe of {env}")

@@ -18,6 +18,7 @@ from typing import IO, Self
 
 import psutil
 
+from r3l.config import own_variables
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.paths import ROOT
 
@@ -105,6 +106,7 @@ class Environment:
         path = [str(ROOT), *([] if self._has_vllm() else [str(STUB)])]
         return {
             **os.environ,
+            **own_variables(),
             "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(path),
             "RAY_ADDRESS": address,

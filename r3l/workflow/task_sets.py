@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from pathlib import Path
 from typing import Any
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, load
@@ -13,8 +15,11 @@ from r3l.runs.manifest import describe_task_set
 
 def task_set_files(env: str) -> list[str]:
     """Committed files and definitions of an environment's task sets: when they change, its runs are stale."""
-    name = environment_of(env).name
+    package = environment_of(env)
+    name = package.name
     paths = [*(ENVS / name / "task_sets").glob("*.json"), *(CONFIGS / "task_sets").glob(f"{name}_*.yaml")]
+    if load("envs", env, EnvConfig).code:  # one of the user's own: its code draws them
+        paths.append(Path(inspect.getfile(type(package))))
     return sorted(os.path.relpath(path) for path in paths)
 
 

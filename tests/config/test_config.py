@@ -21,7 +21,7 @@ from r3l.config import (
     validate,
     variant,
 )
-from r3l.config.resolution import method_class
+from r3l.config.files import find_class
 from r3l.config.tier import EvaluationConfig, SamplingConfig
 from r3l.config.where import Place
 from r3l.core import paths
@@ -48,7 +48,7 @@ def test_every_file_fits_its_schema():
 
 OPTIONS = {  # every model that declares hyperparameters
     **{model.__name__: model for model in (TrainConfig, SamplingConfig, EvaluationConfig, ClusterConfig)},
-    **{name: method_class(load_method(name).code).Settings for name in names("methods")},
+    **{name: find_class("methods", load_method(name).code).Settings for name in names("methods")},
     **{name: find_environment(name).options for name in ENVIRONMENTS},
 }
 
@@ -78,7 +78,7 @@ def test_files_hold_only_what_differs_from_the_declared_default():
             assert list(repeated(model, yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text()))) == [], name
     for name in names("methods"):
         method = load_method(name)
-        defaults = method_class(method.code).Settings.model_construct().model_dump(mode="json", warnings=False)
+        defaults = find_class("methods", method.code).Settings.model_construct().model_dump(mode="json", warnings=False)
         settings = {key: defaults[key] for key in method.settings.keys() & defaults.keys()}
         assert [key for key in settings if settings[key] == method.settings[key]] == [], name
         for changes in method.profiles.values():
@@ -127,7 +127,7 @@ def test_every_method_resolves_and_builds(method):
     run = resolve("nano", "alfworld", method, 0)
     assert run.cell == f"nano/alfworld/nano/{method}"
     assert build_method(run).describe() == run.method_settings
-    assert run.method_settings.keys() == method_class(run.method_code).Settings.model_fields.keys()
+    assert run.method_settings.keys() == find_class("methods", run.method_code).Settings.model_fields.keys()
 
 
 def test_an_extension_changes_only_what_it_names():

@@ -70,8 +70,9 @@ def test_commands_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_runs_of_the_pages_resolve(page):
+def test_runs_of_the_pages_resolve(page, monkeypatch):
     """Tiers, environments, methods, variants and overrides of training commands are real ones."""
+    monkeypatch.setenv("R3L_ENVS", str(ROOT / "examples"))
     for command in commands(page):
         verb, *arguments = words(command)
         if verb in ("train", "preflight") and not re.search(r"[A-Z]{3}|shortest", command):

@@ -1,0 +1,41 @@
+"""Guess a number that a game has thought of: an environment in one file, with guess.yaml beside it."""
+
+from r3l.core.environment import Observation
+from r3l.envs.one_file import OneFileEngine, OneFileEnvironment
+
+LARGEST = 31
+GUESSES = tuple(f"guess {n}" for n in range(1, LARGEST + 1))
+
+
+class Game(OneFileEngine):
+    """One number to guess."""
+
+    def reset(self, task):
+        self.number = task.payload["number"]
+        return Observation(f"A number from 1 to {LARGEST}.", GUESSES)
+
+    def step(self, action):
+        guess = int(action.removeprefix("guess "))
+        if guess == self.number:
+            return Observation("Right.", reward=1.0, done=True, success=True)
+        return Observation("Higher." if guess < self.number else "Lower.", GUESSES)
+
+
+class Guess(OneFileEnvironment):
+    """The game, and a player that knows how to halve."""
+
+    name, domain = "guess", "guessing a number"
+    rules = "Find the number. After each guess you hear whether it is higher or lower. An action is: guess N"
+
+    def problem(self, rng):
+        return {"number": int(rng.integers(1, LARGEST + 1))}
+
+    def make_engine(self, options):
+        return Game()
+
+    def good_actions(self, first, answers):
+        low, high = 1, LARGEST
+        for action, answer in answers:
+            guess = int(action.removeprefix("guess "))
+            low, high = (max(low, guess + 1), high) if answer == "Higher." else (low, min(high, guess - 1))
+        return [f"guess {n}" for n in sorted(range(low, high + 1), key=lambda n: abs(2 * n - low - high))]

@@ -1,0 +1,141 @@
+"""An environment is one file and one config, outside the package, and works as those of the package do."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from program import run
+
+from r3l.config import build_method, environment_of, load, names, own_variables, resolve
+from r3l.config.environment import EnvConfig
+from r3l.core.errors import ConfigError
+from r3l.core.paths import ROOT
+from r3l.core.worker import RecordedEnvironment
+from r3l.sft import recipe
+from r3l.trinity.config import Place, trinity_config
+from r3l.workflow import plan
+from r3l.workflow.jobs import Jobs
+from r3l.workflow.task_sets import task_set_files
+
+EXAMPLES = ROOT / "examples"
+TIERS = "nano: {train_task_set: train, test_task_set: test, max_turns: 4}"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the example, beside a method, named by both variables; the working directory is another one."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for path in EXAMPLES.glob("*.*"):
+        shutil.copy(path, mine)
+    for variable in ("R3L_ENVS", "R3L_METHODS"):
+        monkeypatch.setenv(variable, str(mine))
+    monkeypatch.chdir(tmp_path)
+    return mine
+
+
+def test_the_example_is_short():
+    assert sum(bool(line.strip()) for line in (EXAMPLES / "guess.py").read_text().splitlines()) <= 40
+
+
+def test_it_plays_by_its_rules_and_its_player_halves(folder):
+    package = environment_of("guess")
+    task = next(t for t in package.tasks("test") if t.payload["number"] == 1)
+    engine = RecordedEnvironment(package.create({}))
+    seen = [engine.reset(task)]
+    answers = []
+    while not seen[-1].done:
+        action = package.good_actions(seen[0].text, answers)[0]
+        seen.append(engine.step(action))
+        answers.append((action, seen[-1].text))
+    assert [action for action, _ in answers] == [f"guess {n}" for n in (16, 8, 4, 2, 1)]
+    assert [text for _, text in answers] == ["Lower."] * 4 + ["Right."] and seen[-1].reward == 1
+    assert package.good_actions("", [("guess 16", "Higher."), ("guess 24", "Lower.")])[0] == "guess 20"
+    assert engine.rewind(1) == seen[1]  # without snapshots, by playing again
+
+
+def test_tasks_are_the_same_whenever_they_are_drawn(folder):
+    package = environment_of("guess")
+    train, test = package.tasks("train"), package.tasks("test")
+    assert (len(train), len(test)) == (200, 100) and not {t.id for t in train} & {t.id for t in test}
+    assert package.tasks("train") == train and package.task_set_hash("train") != package.task_set_hash("test")
+    with pytest.raises(ConfigError, match="guess task set 'nano/train' is unknown; it has train, test"):
+        package.tasks("nano/train")
+
+
+def test_every_verb_takes_it(folder, monkeypatch, capsys):
+    """The commands of docs/own_environment.md, with a start model of few steps."""
+    short = recipe.OWN_RECIPE["phases"][0] | {"tasks": 60, "steps": 12, "decay_steps": 12, "warmup_steps": 2}
+    monkeypatch.setitem(recipe.OWN_RECIPE, "phases", [short])
+
+    def r3l(*arguments):
+        code, out, err = run(monkeypatch, capsys, *arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    code, _, err = run(monkeypatch, capsys, "train", "--env", "guess", "--method", "grpo")
+    assert code == 2 and "r3l sft guess" in err
+    manifest = r3l("sft", "guess")
+    assert (folder / "models" / "guess" / "model.safetensors").is_file() and len(manifest["loss"]) == 1
+    steps = ("--set", "train.tasks_per_step=2", "--set", "train.steps=1", "--set", "workers=1")
+    for method in ("grpo", "r3l"):
+        r3l("train", "--env", "guess", "--method", method, *steps)
+        r3l("evaluate", f"results/nano/guess/guess/{method}/seed0")
+    evaluations = sorted(Path("results").rglob("evaluation.json"))
+    rows = r3l("table", "table1", *evaluations, "--rows", "grpo,r3l", "--seeds-planned", 1)["rows"]
+    assert {(row["env"], row["method"], row["episodes"]) for row in rows} >= {
+        ("guess", "grpo", 100),
+        ("guess", "r3l", 100),
+    }
+    offline = ("--offline", "--stored", "results", "--env", "guess", "--seeds", 0)
+    (compared,) = r3l("compare", "r3l", *offline, "--against", "grpo")["rows"]
+    assert compared["env"] == "guess"
+    assert r3l("report")["runs"] == 2
+    assert "Guess a number" in Path("results/report.html").read_text()
+
+
+def test_the_workflow_plans_it(folder):
+    jobs = Jobs(plan.workflow_content() | {"envs": ["guess"], "seeds": [0]}, {})
+    assert "results/nano/guess/guess/r3l/seed0/evaluation.json" in jobs.evaluations("table1")
+    assert [Path(path).name for path in task_set_files("guess")] == ["guess.py"]
+
+
+def test_trinitys_processes_find_it(folder, monkeypatch):
+    run = resolve("nano", "guess", "r3l", 0)
+    config = trinity_config(run, Place(Path("run"), Path("tasks"), "tinker", "http://localhost"))
+    assert config["group"] == "guess" and build_method(run).trains
+    monkeypatch.setenv("R3L_ENVS", "mine")  # as seen from here; processes may start elsewhere
+    assert own_variables() == {"R3L_ENVS": str(folder), "R3L_METHODS": str(folder)}
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "code", "words"),
+    [
+        ("alfworld", "alfworld", "guess:Guess", "alfworld.yaml (R3L_ENVS): the name 'alfworld' is taken: this package"),
+        ("my game", "my game", "guess:Guess", "the name 'my game' must be letters, digits"),
+        ("mine", "../mine", "guess:Guess", "mine.yaml: key 'env' is '../mine', but the file is called 'mine'"),
+        ("mine", "mine", "guess:Guess", "env code 'guess:Guess': its name is 'guess', but the file is called 'mine'"),
+        ("mine", "mine", "guess:Gess", "env code 'guess:Gess' cannot be found: module 'guess' has no attribute 'Gess'"),
+        ("mine", "mine", "guess:Game", "env code 'guess:Game' is no EnvironmentPackage; derive it from"),
+        ("mine", "mine", "nowhere:Guess", "env code 'nowhere:Guess' cannot be found: No module named 'nowhere'"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_one_paragraph(folder, monkeypatch, capsys, file, name, code, words):
+    (folder / f"{file}.yaml").write_text(f"env: {name}\nlabel: X\ncode: '{code}'\ntiers: {{{TIERS}}}\nsources: {{}}\n")
+    code, _, err = run(monkeypatch, capsys, "train", "--env", file, "--method", "grpo")
+    assert code == 2 and words in " ".join(err.split()) and err.count("\n") <= 4
+
+
+@pytest.mark.parametrize("name", ["../mine/guess", "nowhere"])
+def test_names_are_no_paths(folder, name):
+    with pytest.raises(ConfigError, match="there is no env .*; known: .*guess"):
+        load("envs", name, EnvConfig)
+
+
+def test_methods_and_environments_may_share_a_folder(folder):
+    assert "guess" in names("envs") and "guess" not in names("methods")
+    assert "shortest" in names("methods") and "shortest" not in names("envs")
+    (folder / "broken.yaml").write_text("env: [")
+    with pytest.raises(ConfigError, match="broken.yaml: not valid YAML"):
+        load("envs", "broken", EnvConfig)
