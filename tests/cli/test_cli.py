@@ -20,7 +20,7 @@ from r3l.workflow import plan
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--method", "grp0"], "no method 'grp0'; known: critique_grpo, dapo, grpo"),
+        (["train", "--method", "grp0"], "no method 'grp0'; known: critique_grpo, dapo, gigpo"),
         (["train", "--env", "alfwrld"], "did you mean 'alfworld'?"),
         (["train", "--tier", "nan"], "no tier 'nan'"),
         (["train", "--set", "train.stepz=3"], "unknown key 'train.stepz' (did you mean 'steps'?)"),
@@ -28,7 +28,7 @@ from r3l.workflow import plan
         (["train", "--set", "train.steps"], "must look like key=value"),
         (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),
         (["evaluate", "no/such/run"], "no/such/run does not exist"),
-        (["table", "table9"], "there is no table 'table9'; known: alpha, budget, cost, fair"),
+        (["table", "table9"], "there is no table 'table9'; known: alpha, baselines, budget"),
         (["figure", "pie"], "there is no figure 'pie'"),
         (["table", "table1", "--results", "/nonexistent"], "make table1"),
         (["published", "--table", "table9"], "there is no published table 'table9'; known: ablation_response, alpha"),
