@@ -16,7 +16,7 @@ from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.templates import template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
-from r3l.reflection import FeedbackDialog, reflection_text, render_log
+from r3l.reflection import FeedbackDialog, reflection_text, released_log, render_log
 from r3l.retry import Restart, Retry, RetrySettings, hint, retry
 
 Critic = Literal["environment_or_model", "model"]
@@ -70,6 +70,9 @@ def _request(ctx: RolloutContext, episode: Episode) -> list[Message]:
     trajectory = episode.trajectory
     if ctx.dialogue.style == "compact":
         return [Message("user", template("reflection_compact").substitute(feedback=trajectory.feedback))]
+    if release := ctx.dialogue.release:
+        log = released_log(release, trajectory, episode.prompts, trajectory.feedback)
+        return release.critique(log, trajectory.reward)
     log = render_log(ctx.dialogue, trajectory, episode.first)
     return [Message("user", template("critique").substitute(log=log, feedback=trajectory.feedback))]
 
@@ -88,6 +91,8 @@ def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCr
         ended = completion.finish_reason is FinishReason.END
         ctx.counters[f"critique/invalid/{'empty' if ended else completion.finish_reason}"] += 1
         return InvalidFeedback(completion.finish_reason.value)
+    if ctx.dialogue.release:
+        return ParsedCritique(ctx.dialogue.release.refinement(text))
     reflection = parse_reflection(text, turns)
     if isinstance(reflection, ParsedReflection) and reflection.suggestion:
         return ParsedCritique(hint(reflection.suggestion))

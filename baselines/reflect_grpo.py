@@ -63,7 +63,7 @@ class ReflectGRPO(GRPO):
         if not episode.trajectory.success:
             parsed = (await reflect(ctx, episode, s)).parsed
             if isinstance(parsed, ParsedReflection) and not parsed.perfect and s.retry == "works":
-                restart = Restart(0, guidance_text(parsed, s))
+                restart = Restart(0, guidance_text(parsed, s, ctx.dialogue.release))
                 attempt.append((await retry(ctx, episode, restart, s)).distilled)
         await episode.close()
         return attempt

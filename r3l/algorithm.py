@@ -142,7 +142,7 @@ class R3L(TrainedMethod[R3LSettings]):
         pivot = choose_pivot(s.pivot, parsed.pivot, oracle, attempt.base, ctx)
         if pivot is None:
             return
-        restart = Restart(pivot, guidance_text(parsed, s), number, s.replay_duplicate_obs)
+        restart = Restart(pivot, guidance_text(parsed, s, ctx.dialogue.release), number, s.replay_duplicate_obs)
         played = await retry(ctx, base, restart, s)
         count_retry(ctx, pivot, oracle, played.guided.success)
         attempt.retries.append((reflection, played))

@@ -18,6 +18,7 @@ from r3l.core.feedback import Feedback, InvalidFeedback, ParsedReflection
 from r3l.core.option import option
 from r3l.core.policy import Completion, Conversation, FinishReason
 from r3l.core.reflections import ReflectionRules, ReflectionSchema, parse_reflection
+from r3l.core.released_prompts import Prompts, ReleasedPrompts
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.task import Task
@@ -141,7 +142,7 @@ async def reflect(
     """Ask the policy for a reflection on a finished episode; counts its validity by reason."""
     base = episode.trajectory
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.REFLECTION, attempt)
-    for message in reflection_request(ctx.dialogue, base, episode.first, settings):
+    for message in reflection_request(ctx.dialogue, base, episode.first, settings, episode.prompts):
         dialog.conversation.add(message)
     completion = await dialog.ask(ctx)
     rules = ReflectionRules(
@@ -155,10 +156,19 @@ async def reflect(
 
 
 def reflection_request(
-    dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
+    dialogue: Dialogue,
+    trajectory: Trajectory,
+    first: Observation,
+    settings: ReflectionSettings,
+    prompts: Prompts,
 ) -> list[Message]:
-    """The messages that ask for a reflection on an ended episode, which began with ``first``."""
+    """The messages that ask for a reflection on an ended episode, which began with ``first``.
+
+    ``prompts``: what was shown before each response.
+    """
     feedback = shown_feedback(trajectory, settings.reflection_sees)
+    if dialogue.release:
+        return dialogue.release.reflection(released_log(dialogue.release, trajectory, prompts, feedback))
     if dialogue.style == "compact":
         return [Message("user", template("reflection_compact").substitute(feedback=feedback))]
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
@@ -186,6 +196,12 @@ def count_leak(ctx: RolloutContext, task: Task, guidance: str) -> None:
     stated = re.search(rf"(?<!\w){re.escape(str(answer).strip())}(?!\w)", guidance, re.IGNORECASE)
     ctx.counters["leak/guidance"] += 1
     ctx.counters["leak/answer_stated"] += int(stated is not None)
+
+
+def released_log(release: ReleasedPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:
+    """The dialog as the release writes it for a reviewer."""
+    turns = trajectory.turns  # a prompt that outgrew the context was never answered
+    return release.log(prompts[: len(turns)], [turn.response for turn in turns], feedback)
 
 
 def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -> str:

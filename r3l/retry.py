@@ -15,6 +15,7 @@ from r3l.core.environment import Message
 from r3l.core.feedback import ParsedReflection
 from r3l.core.option import option
 from r3l.core.policy import Phase
+from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.rollout import Continuation, Episode, Guide, Prompt, RolloutContext, Rules, continue_episode
 from r3l.core.seeds import generator
 from r3l.core.templates import template
@@ -88,12 +89,16 @@ def choose_pivot(
     return oracle if rule == "oracle" else reported
 
 
-def guidance_text(reflection: ParsedReflection, settings: ReflectionSettings) -> str | None:
+def guidance_text(
+    reflection: ParsedReflection, settings: ReflectionSettings, release: ReleasedPrompts | None = None
+) -> str | None:
     """The words that guide a retry: the whole report (released code) or its suggestion only (audit B-37)."""
     if settings.guidance == "none":
         return None
     if settings.guidance == "suggestion":
         return None if reflection.suggestion is None else hint(reflection.suggestion)
+    if release:
+        return release.guidance(reflection.document)
     ascii_only = settings.reflection_schema == "strict"  # audit B-41
     report = json.dumps(reflection.document, indent=2, ensure_ascii=ascii_only)
     return template("guidance_full").substitute(report=report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from released_words import clone  # noqa: F401, a fixture
 
 from r3l.core.environment import StopReason
 from r3l.core.policy import FinishReason

@@ -21,8 +21,10 @@ class Alfworld(EnvironmentPackage[TaggedOptions]):
 
     def make_dialogue(self, style: Style, max_turns: int, options: TaggedOptions) -> Dialogue:
         from r3l.envs.alfworld.dialogue import AlfworldDialogue
+        from r3l.envs.alfworld.released import ReleasedAlfworldDialogue
 
-        return AlfworldDialogue(style, max_turns, options.response_format)
+        kind = ReleasedAlfworldDialogue if style == "released" else AlfworldDialogue
+        return kind(style, max_turns, options.response_format)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.alfworld import task_sets

@@ -22,8 +22,10 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
 
     def make_dialogue(self, style: Style, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
         from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
+        from r3l.envs.scienceworld.released import ReleasedScienceWorldDialogue
 
-        return ScienceWorldDialogue(style, max_turns, options.response_format)
+        kind = ReleasedScienceWorldDialogue if style == "released" else ScienceWorldDialogue
+        return kind(style, max_turns, options.response_format)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.scienceworld import task_sets

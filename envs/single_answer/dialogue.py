@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
+from r3l.core.errors import ConfigError
+from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions
 from r3l.envs.tagged_text.dialogue import check_style
@@ -39,11 +41,15 @@ class AnswerDialogue:
     """The text side (a ``Dialogue``)."""
 
     suggestion_optional = False
+    release: ReleasedPrompts | None = None
     retry_tolerates: frozenset[StopReason] = frozenset()
 
     def __init__(self, subject: Subject, style: Style, max_turns: int, options: AnswerOptions) -> None:
         check_style(subject.domain, style, max_turns)
-        self.domain, self.style, self.max_turns = subject.domain, style, max_turns
+        if style == "released":
+            raise ConfigError(f"the release's prompts of {subject.domain} are not read; set prompts=full")
+        self.domain, self.max_turns = subject.domain, max_turns
+        self.style: Style = style
         self.stop: Stop = "line" if options.turns == "segments" else "end"
         self._subject = subject
 
@@ -60,7 +66,7 @@ class AnswerDialogue:
         """Whatever was written."""
         return Parsed(response)
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None) -> str:
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
         """Whether the answer was right, or why there was none."""
         ended = {None: "", StopReason.MAX_TURNS: " It had too many lines."}.get(error, f" It was cut off ({error}).")
         if self.style == "compact":

@@ -10,6 +10,7 @@ from typing import get_args
 
 from r3l.core.environment import Stop, StopReason, Style
 from r3l.core.errors import ConfigError
+from r3l.core.released_prompts import ReleasedPrompts
 from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.responses import REPEATS, Reader
 
@@ -33,6 +34,7 @@ class TaggedDialogue:
     retry_tolerates: frozenset[StopReason] = frozenset()
     undertaking = "task"
     suggestion_optional = False
+    release: ReleasedPrompts | None = None
     reasons: Mapping[StopReason, str] = {}
     _REASONS: Mapping[StopReason, str] = {
         StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",
@@ -52,7 +54,7 @@ class TaggedDialogue:
         """The action of a response, None where it has none; see ``tagged_text.responses``."""
         return self.readers[self.response_format](response)
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None) -> str:
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
         """The final feedback on an ended episode."""
         # The rollout stops at the limit, so using it up without success is how an episode exceeds it.
         exceeded = turns > self.max_turns or (turns == self.max_turns and not success and error is None)

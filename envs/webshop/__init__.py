@@ -22,8 +22,10 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
 
     def make_dialogue(self, style: Style, max_turns: int, options: WebshopOptions) -> Dialogue:
         from r3l.envs.webshop.dialogue import WebshopDialogue
+        from r3l.envs.webshop.released import ReleasedWebshopDialogue
 
-        return WebshopDialogue(style, max_turns, options.response_format)
+        kind = ReleasedWebshopDialogue if style == "released" else WebshopDialogue
+        return kind(style, max_turns, options.response_format)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.webshop import task_sets

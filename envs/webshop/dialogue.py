@@ -72,10 +72,15 @@ class WebshopDialogue(TaggedDialogue):
         return criticise(WebshopExpert.at_start(transcript.first), transcript, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
-        targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
-        available = json.dumps({"has_search_bar": SEARCH_ACTION in now.admissible, "clickables": targets})
+        available = json.dumps(available_actions(now))
         turn = self.prompt("turn", observation=now.text.strip(), available=available, contract=self.prompt("contract"))
         return Message("user", turn)
+
+
+def available_actions(now: Observation) -> dict[str, object]:
+    """What can be done on a page, as the package's ``get_available_actions`` says it."""
+    targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
+    return {"has_search_bar": SEARCH_ACTION in now.admissible, "clickables": targets}
 
 
 def compact(text: str) -> str:

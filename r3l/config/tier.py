@@ -90,7 +90,7 @@ class TierConfig(Strict):
     label: str
     engine: Engine
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
-    prompts: Style = Field(description="full: whole instructions, in our words; compact: observations only")
+    prompts: Style = Field(description="full, compact (both in our words) or released: docs/prompts.md")
     samples: Samples = option(
         "trajectory",
         "one training sample: a dialog, or one response in its context",

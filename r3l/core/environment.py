@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from r3l.core.task import Task
 
-Style = Literal["full", "compact"]
+if TYPE_CHECKING:
+    from r3l.core.released_prompts import ReleasedPrompts
+
+Style = Literal["full", "compact", "released"]
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
 
 
@@ -132,7 +135,8 @@ class Dialogue(Protocol):
     """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
 
     ``actions`` are the actions taken so far in the trajectory, oldest first. ``style``: ``full`` (whole instructions,
-    in our words) or ``compact`` (observations only); reflection prompts follow it. ``stop``: what a turn is, a whole
+    in our words), ``compact`` (observations only) or ``released`` (the release's own words, which ``release`` has for
+    methods); reflection prompts follow it. ``stop``: what a turn is, a whole
     response or a line of one. ``suggestion_optional``: the release takes reflections without a suggestion here
     (audit B-41). ``retry_tolerates``: the errors that cost a retry of the released code no more than a turn (B-7); none
     in most environments.
@@ -141,6 +145,7 @@ class Dialogue(Protocol):
     domain: str
     suggestion_optional: bool
     style: Style
+    release: ReleasedPrompts | None
     max_turns: int
     stop: Stop
     retry_tolerates: frozenset[StopReason]
@@ -157,8 +162,8 @@ class Dialogue(Protocol):
         """Read a response: an action, or an error that ends the episode."""
         ...
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None) -> str:
-        """The final feedback on an ended episode, as the reflection shows it."""
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+        """The final feedback on an ended episode, as the reflection shows it. ``response``: the last one."""
         ...
 
     def critique(self, transcript: Transcript) -> Critique | None:

@@ -61,6 +61,14 @@ def check_commit(release: Release, folder: Path) -> str:
     return commit
 
 
+def blobs_of(release: Release, folder: Path, path: str) -> set[str]:
+    """The ids that git has of a file in the commits of the release, as far as the folder is a clone with them."""
+    names = [f"{commit}:{path}" for commit in release.commits]
+    git = ("git", "-C", str(folder), "rev-parse", "--verify", "--quiet")
+    found = [subprocess.run([*git, name], capture_output=True, text=True, check=False) for name in names]
+    return {ran.stdout.strip() for ran in found if not ran.returncode}
+
+
 def _git(folder: Path, *arguments: str) -> str:
     ran = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
     if ran.returncode:

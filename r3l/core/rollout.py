@@ -66,7 +66,8 @@ class RolloutContext:
 class Episode:
     """A played trajectory with what is needed to restart it: environment, dialog, first and last observation.
 
-    ``unguided`` is the same dialog without guidance, where there is any.
+    ``unguided`` is the same dialog without guidance, where there is any. ``prompts``: what was shown before each
+    response that was asked for here.
     """
 
     trajectory: Trajectory
@@ -75,6 +76,7 @@ class Episode:
     first: Observation
     last: Observation | None = None
     unguided: Conversation | None = None
+    prompts: list[list[Message]] = field(default_factory=list)
 
     def transcript(self) -> Transcript:
         """The finished episode as a critic reads it."""
@@ -179,6 +181,7 @@ def _recorded(trajectory: Trajectory) -> list[str]:
 async def _respond(ctx: RolloutContext, episode: Episode, prompt: Prompt, how: Continuation) -> Completion:
     for message in prompt.messages:
         episode.conversation.add(message)
+    episode.prompts.append(prompt.messages)
     trajectory = episode.trajectory
     where: Address = (trajectory.task.id, trajectory.member, *how.attempt, len(trajectory.turns))
     sampling = replace(ctx.sampling, phase=how.phase)
@@ -208,7 +211,8 @@ def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reaso
     trajectory.stop_reason = reason
     trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
     trajectory.success = now.success and reason.by_engine
-    error = None if reason.by_engine else reason
-    trajectory.feedback = ctx.dialogue.closing(trajectory.reward, trajectory.success, len(trajectory.turns), error)
+    error, turns = None if reason.by_engine else reason, trajectory.turns
+    last = turns[-1].response if turns else ""
+    trajectory.feedback = ctx.dialogue.closing(trajectory.reward, trajectory.success, len(turns), error, last)
     ctx.counters[f"stop/{reason}"] += 1
     ctx.trajectories.append(trajectory)

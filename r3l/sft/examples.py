@@ -80,9 +80,10 @@ def _reflection(dialogue: Dialogue, d: Demonstration) -> Exchange:
         Turn(s.now.text, s.response, (), (), (), FinishReason.END, s.action, d.error if k == last else None)
         for k, s in enumerate(d.steps)
     ]
-    feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error)
+    feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error, d.steps[-1].response)
     finished = Trajectory(d.task, 0, TrajectoryKind.BASE, turns, d.reward, d.success, feedback=feedback)
-    request = reflection_request(dialogue, finished, d.first, ReflectionSettings.model_validate({}))
+    shown = list(_prompts(dialogue, d, d.steps))
+    request = reflection_request(dialogue, finished, d.first, ReflectionSettings.model_validate({}), shown)
     return Exchange(request, reflection_text(d.critique), True)
 
 
@@ -94,7 +95,7 @@ def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> list
     reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
     assert isinstance(reflection, ParsedReflection)
     settings = ReflectionSettings.model_validate({"guidance": guidance})
-    hint = with_guidance(Restart(pivot, guidance_text(reflection, settings)), "user_turn")
+    hint = with_guidance(Restart(pivot, guidance_text(reflection, settings, dialogue.release)), "user_turn")
     return [
         Exchange(hint(messages).messages if k == pivot else messages, step.response, k >= pivot)
         for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True))

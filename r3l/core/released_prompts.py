@@ -1,0 +1,72 @@
+"""The release's own words for what methods say: reflection, guidance, critique (its environments share their form)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from r3l.core.environment import Message
+from r3l.core.released_digests import FOLDER
+from r3l.core.released_text import Text, render, texts
+
+Prompts = Sequence[Sequence[Message]]  # what was shown before each response
+
+
+class ReleasedPrompts:
+    """Those of one of its environments. All methods raise ConfigError without a clone of the release."""
+
+    def __init__(self, environment: str) -> None:
+        self._folder = f"{FOLDER}/{environment}"
+        self._utils = f"{self._folder}/utils.py"
+
+    def template(self, name: str, **values: object) -> str:
+        """``prompts/NAME.j2`` with ``values``."""
+        return render(f"{self._folder}/prompts/{name}.j2", **values)
+
+    def texts(self, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
+        """The strings of a function of ``utils.py``: see ``r3l.core.released_text.texts``."""
+        return texts(self._utils, function, *fields, used=used)
+
+    def reflection(self, log: str) -> list[Message]:
+        """The request for a reflection on a logged episode."""
+        (request,) = texts(f"{self._folder}/R3L_workflow.py", "get_reflect", "formatted_trajectory")
+        content = request.fill({"formatted_trajectory": log})
+        return [Message("system", self.template("reflection")), Message("user", content)]
+
+    def guidance(self, report: Mapping[str, Any]) -> str:
+        """The guidance of a retry: the whole report under a heading."""
+        words = self.template("self_correction", report=json.dumps(report, indent=2, ensure_ascii=False))
+        heading, *_ = self.texts("second_rollout", "original_system_prompt", "guidance_prompt")
+        return heading.fill({"original_system_prompt": "", "guidance_prompt": words}).lstrip("\n")
+
+    def critique(self, log: str, reward: float) -> list[Message]:
+        """The request for a critique of a logged episode (Critique-GRPO)."""
+        return [Message("user", self.template("critique", trajectory=log, reward=reward))]
+
+    def refinement(self, critique: str) -> str:
+        """The guidance of a second attempt under a critique."""
+        (words,) = texts(f"{self._folder}/critique_grpo_workflow.py", "generate_refinement", "critique_text")
+        return words.fill({"critique_text": critique})
+
+    def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
+        """An episode as numbered text. The closing feedback is shown as one more step (audit B-23)."""
+        turns = [[*prompt, Message("assistant", said)] for prompt, said in zip(prompts, responses, strict=True)]
+        messages = [message for turn in turns for message in turn]
+        if feedback:
+            closing, *_ = self.texts("first_rollout", "feedback")
+            messages.append(Message("user", closing.fill({"feedback": feedback})))
+        step, lines = 0, []
+        for message in messages:
+            values = {"content": message.content, "content.strip()": message.content.strip(), "turn_counter": step}
+            lines += [line.fill(values) for line in self._log_lines(message.role)]
+            step += message.role == "assistant"
+        return "\n".join(lines)
+
+    def _log_lines(self, role: str) -> tuple[Text, ...]:
+        """The lines of a message in a log: an observation has a heading too."""
+        function = "format_trajectory_for_reflection"
+        observed, said = self.texts(function, "content.strip()")
+        if role == "system":
+            return self.texts(function, "content")
+        return (said,) if role == "assistant" else (*self.texts(function, "turn_counter"), observed)

@@ -1,0 +1,125 @@
+"""`prompts: released`: what is shown is the (made-up) clone's words, filled by our engines and rules."""
+
+import asyncio
+import json
+
+import pytest
+from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+
+from r3l.config import build_method, resolve
+from r3l.core.environment import Observation, StopReason
+from r3l.core.errors import ConfigError
+from r3l.core.pool import EnvironmentPool
+from r3l.envs.registry import find_environment
+from r3l.envs.webshop.engine import SEARCH_ACTION
+
+LOOK, NOW = Observation("A room.\n\nYour task is to: cool it.", ("look", "go")), Observation("At b 1.", ("look",))
+
+
+def dialogue(name, max_turns=9):
+    return find_environment(name).dialogue("released", max_turns)
+
+
+def contents(messages):
+    return [(message.role, message.content) for message in messages]
+
+
+def test_alfworld(clone):
+    talk = dialogue("alfworld")
+    first = "Look: A room.\n\nYour task is to: cool it.\nMay: ['look', 'go']."
+    assert contents(talk.opening(TASK, LOOK)) == [("system", "You are in alfworld."), ("user", first)]
+    later = talk.following(LOOK, ["a", "b", "c", "d", "e"], NOW).content
+    assert later == "Do: cool it.\n5 done, last 4:\n1) b\n2) c\n3) d\n4) e\nNow 5: At b 1.\nMay: ['look']."
+
+
+@pytest.mark.parametrize(
+    ("error", "response", "feedback"),
+    [
+        ("inadmissible", say(" fly "), "not offered: fly"),
+        ("repetition", say("look"), "again look"),
+        ("format", "look", "no tags"),
+        ("format", "<action>look</action>", "no thought"),
+        ("format", "<think>x</think>", "no action"),
+        ("truncated", "<think>x</think><think>x</think>", "2 thoughts"),
+        ("format", say("look") + "<action>look</action>", "2 actions"),
+        ("context", "look", ""),
+    ],
+)
+def test_what_ends_an_alfworld_episode_is_said_as_there(clone, error, response, feedback):
+    assert dialogue("alfworld").closing(0.0, False, 3, StopReason(error), response) == feedback
+
+
+@pytest.mark.parametrize(
+    ("reward", "turns", "feedback"),
+    [
+        (1, 8, "won 1.0 in 8 of 9"),
+        (1, 9, "won 1.0 at last, 9 of 9"),
+        (0.25, 8, "lost 0.25 in 8 of 9"),
+        (0, 9, "lost 0.0 at last, 9 of 9"),
+    ],
+)
+@pytest.mark.parametrize("env", ["alfworld", "scienceworld", "webshop"])
+def test_closing(clone, env, reward, turns, feedback):
+    assert dialogue(env).closing(reward, reward == 1, turns, None) == feedback
+
+
+def test_scienceworld(clone):
+    talk = dialogue("scienceworld")
+    system, user = talk.opening(None, Observation("Melt ice.\nA lab.\nA door."))
+    assert (system.content, user.content) == ("You are in scienceworld.", "Lab: Task: Melt ice.\nA lab.\nA door.!")
+    assert talk.following(LOOK, ["look"], NOW).content == "Lab: At b 1.!"
+    assert talk.closing(0.0, False, 3, StopReason.REPETITION, say("wait")) == "again wait"
+    assert talk.closing(0.0, False, 3, StopReason.FORMAT, "wait") == "no tags"
+
+
+def test_webshop(clone):
+    page = Observation("Page 1", (SEARCH_ACTION, "click[buy now]"))
+    shown = "Shop: Page 1\nMay: {'has_search_bar': True, 'clickables': ['buy now']}"
+    assert dialogue("webshop").following(LOOK, ["x"], page).content == shown
+
+
+def explored(method, script):
+    """What the policy was asked: (kind of request, roles and contents of the messages) in order."""
+    policy, pool = Scripted(script), EnvironmentPool(find_environment("alfworld"), 0)
+    context = rollout_context(policy, pool, style="released")
+    built = build_method(resolve("smol", "alfworld", f"{method}@profile=released_code,group_size=2", 0))
+    asyncio.run(built.explore(TASK, context))
+    pool.close()
+    kinds = ("rollout", "reflection", "retry", "critique")
+    return [(next(k for k in kinds if k in address), contents(messages)) for address, messages in policy.asked]
+
+
+def test_r3l_reflects_and_retries_in_the_words_of_the_release(clone):
+    report = {
+        "trajectory_summary": "Gefäß",
+        "root_cause_analysis": None,
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": "go on",
+        "retry_from_step": 1,
+    }
+    retry = [say(action) for action in WALKTHROUGH[1:]]
+    script = {"rollout": [say(WALKTHROUGH[0]), "fly"], "reflection": [json.dumps(report)], "retry": retry}
+    asked = explored("r3l", script)
+    (reflection,) = [messages for kind, messages in asked if kind == "reflection"]
+    assert reflection[0] == ("system", "Review it.")
+    log = reflection[1][1]
+    assert log.startswith("LOG\nRULES You are in alfworld.\n---\n\nTURN 0\nsaw Look: ")
+    assert f"said {say(WALKTHROUGH[0])}\n\nTURN 1\nsaw Do: " in log
+    assert log.endswith("said fly\n\nTURN 2\nsaw END no tags\nJSON.")
+    guided = next(messages for kind, messages in asked if kind == "retry")
+    words = f"# Before\nA review:\n\n{json.dumps(report, indent=2, ensure_ascii=False)}"
+    assert [role for role, _ in guided] == ["user", "system", "user"] and guided[1] == ("system", words)
+
+
+def test_critique_grpo_criticises_and_refines_in_the_words_of_the_release(clone):
+    script = {"rollout": ["fly"] * 2, "critique": ["Tags!"] * 2, "retry": ["fly"] * 2}
+    asked = explored("critique_grpo", script)
+    ((role, critique),) = next(messages for kind, messages in asked if kind == "critique")
+    assert role == "user" and critique.startswith("Criticise RULES You") and critique.endswith("END no tags of 0.0.\n")
+    guided = next(messages for kind, messages in asked if kind == "retry")
+    assert guided[0] == ("system", "You are in alfworld.\n\n# Critique\nTags!")
+
+
+def test_mathematics_has_no_released_prompts():
+    with pytest.raises(ConfigError, match="prompts of mathematics are not read; set prompts=full"):
+        find_environment("math").dialogue("released", 3)
