@@ -65,7 +65,9 @@ def test_a_step_of_every_arm(tmp_path, capsys):
 
 def test_every_arm_plays_the_same_episodes(tmp_path, capsys):
     out = tmp_path / "bench.json"
-    options = ["--tasks", "2", "--repeats", "1", "--arms", "cached,uncached", "--set", "method_settings.group_size=4"]
+    options = ["--tasks", "2", "--repeats", "1", "--arms", "cached,uncached"]
+    for setting in ("method_settings.group_size=4", "env_settings.max_turns=8", "workers=0"):
+        options += ["--set", setting]
     app(["bench", "rollout", *options, "--out", str(out)], standalone_mode=False)
     report = json.loads(out.read_text())
     cached, uncached = (report["arms"][arm] for arm in ("cached", "uncached"))
