@@ -79,6 +79,7 @@ def evaluate(
         questions = _Questions(env or "math", sets.split(","), options, limit, temperature, max_tokens)
         _put_questions(questions, asked, seed, out, as_json)
     elif run_dir is not None and sets is None:
+        _refuse_unused(temperature, max_tokens, override, None if server else model, None if server else batch)
         _play_run(run_dir, task_set, asked, as_json)
     elif env is not None and sets is None and (model or server):
         _play(tier, env, seed, changes, asked, out, as_json)
@@ -195,6 +196,15 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
     else:
         console().print(to_terminal(scores_table(scores)))
         print(f"every reply and grade: {where / 'items.jsonl'}")
+
+
+def _refuse_unused(*unused: object) -> None:
+    """A finished run is played as its manifest says."""
+    if any(value is not None for value in unused):
+        raise ConfigError(
+            "RUN_DIR is played as its manifest says: leave out --temperature, --max-tokens, --override, and without "
+            "--server --model and --batch; or play a model by its path: r3l evaluate --env ENV --model PATH"
+        )
 
 
 def _changes(values: Mapping[str, object]) -> list[str]:
