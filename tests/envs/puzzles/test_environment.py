@@ -1,14 +1,17 @@
 """Puzzles as environments: graded by the box, criticised by line, taught by solvers that misread."""
 
 import pytest
+from transformers import AutoTokenizer
 
-from r3l.config import environment_of
+from r3l.config import environment_of, resolve
 from r3l.core.environment import Transcript
 from r3l.core.feedback import ParsedReflection
+from r3l.core.paths import STORED_MODELS
 from r3l.core.reflections import parse_reflection
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles.demonstrations import TAUGHT
 from r3l.envs.puzzles.dialogue import first_wrong_line, solution
+from r3l.envs.puzzles.registry import PUZZLES
 from r3l.reflection import reflection_text
 
 ERRING = {"low": 0.6, "high": 0.8, "systematic": 0.5, "overlook": 0.0}
@@ -42,8 +45,19 @@ def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
 
 
 def test_one_package_is_several_environments():
-    assert {environment_of(name).name for name in ("knights_knaves", "shortest_path")} == {"puzzles"}
+    assert {environment_of(name).name for name in PUZZLES} == {"puzzles"}
     assert environment_of("knights_knaves").constant_answer("knights_knaves_nano/test").success["all"] == 0.21
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
+    """Its task sets are of its puzzle; lines and tokens of the nano tier have room for every worked solution."""
+    run, tokenizer = resolve("nano", name, "grpo", 0), AutoTokenizer.from_pretrained(STORED_MODELS / "nano_puzzles")
+    assert resolve("smol", name, "grpo", 0).env_settings.train_task_set == f"{name}_rltf/train"
+    for task in environment_of(name).tasks(run.env_settings.test_task_set):
+        lines = solution(task)
+        assert task.payload["puzzle"] == name and len(lines) <= run.env_settings.max_turns
+        assert max(len(tokenizer(line)["input_ids"]) for line in lines) < run.sampling.max_tokens
 
 
 def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():
