@@ -82,7 +82,7 @@ def ours(environment: str, case: Case) -> Value:
 
 def explain(environment: str, case: Case, ours: Value, theirs: Value) -> str:
     """A prefix with an action that the release refuses is not replayed there to its end."""
-    if ours["base"] != theirs["base"]:
+    if "raised" in (*ours, *theirs) or ours["base"] != theirs["base"]:
         return ""
     prefix = case["base"][: case["pivot"] % ours["base"][1]]
     return "B-18" if environment != "alfworld" and _refused(environment, case, prefix) else ""
