@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
-from r3l.core.errors import ConfigError
 from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions
@@ -46,8 +45,6 @@ class AnswerDialogue:
 
     def __init__(self, subject: Subject, style: Style, max_turns: int, options: AnswerOptions) -> None:
         check_style(subject.domain, style, max_turns)
-        if style == "released":
-            raise ConfigError(f"the release's prompts of {subject.domain} are not read; set prompts=full")
         self.domain, self.max_turns = subject.domain, max_turns
         self.style: Style = style
         self.stop: Stop = "line" if options.turns == "segments" else "end"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import get_args
 
 from r3l.core.environment import Stop, StopReason, Style
 from r3l.core.errors import ConfigError
@@ -14,7 +13,7 @@ from r3l.core.released_prompts import ReleasedPrompts
 from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.responses import REPEATS, Reader
 
-STYLES: tuple[Style, ...] = get_args(Style)
+OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # which every environment has
 
 
 class TaggedDialogue:
@@ -34,6 +33,7 @@ class TaggedDialogue:
     retry_tolerates: frozenset[StopReason] = frozenset()
     undertaking = "task"
     suggestion_optional = False
+    styles = OUR_STYLES
     release: ReleasedPrompts | None = None
     reasons: Mapping[StopReason, str] = {}
     _REASONS: Mapping[StopReason, str] = {
@@ -45,7 +45,7 @@ class TaggedDialogue:
 
     def __init__(self, style: Style, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
         max_turns = self.released_turns if max_turns is None else max_turns
-        check_style(self.label, style, max_turns)
+        check_style(self.label, style, max_turns, self.styles)
         self.style = style
         self.max_turns = max_turns
         self.response_format = response_format
@@ -72,10 +72,10 @@ class TaggedDialogue:
         return _template(self.package, name).substitute(values)
 
 
-def check_style(label: str, style: Style, max_turns: int) -> None:
+def check_style(label: str, style: Style, max_turns: int, known: Sequence[Style] = OUR_STYLES) -> None:
     """Raise ConfigError for an unknown style or a turn limit below 1."""
-    if style not in STYLES:
-        raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(STYLES)}")
+    if style not in known:
+        raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(known)}")
     if max_turns < 1:
         raise ConfigError(f"{label} max_turns is {max_turns}; it must be at least 1")
 

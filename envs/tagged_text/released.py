@@ -23,6 +23,7 @@ class ReleasedWords(TaggedDialogue):
 
     system: str
     reward = "reward"
+    styles = ("released",)
     words: ReleasedPrompts
 
     def __init__(self, style: Style, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:

@@ -121,5 +121,5 @@ def test_critique_grpo_criticises_and_refines_in_the_words_of_the_release(clone)
 
 
 def test_mathematics_has_no_released_prompts():
-    with pytest.raises(ConfigError, match="prompts of mathematics are not read; set prompts=full"):
+    with pytest.raises(ConfigError, match="mathematics prompt style 'released' is unknown; it is one of full, compact"):
         find_environment("math").dialogue("released", 3)
