@@ -111,7 +111,7 @@ def test_a_repeated_step_leaves_its_trajectories_once(uninterrupted, tmp_path):
         file.write((uninterrupted / trajectory_log.FILE).read_bytes()[:100])  # and a line that it was writing
     train(stoppable(), tmp_path)
     assert (tmp_path / trajectory_log.FILE).read_bytes() == (uninterrupted / trajectory_log.FILE).read_bytes()
-    assert {row["step"] for row in read_jsonl(tmp_path / trajectory_log.FILE)} == set(range(1, STEPS + 1))
+    assert {row["step"] for row in read_jsonl(tmp_path / trajectory_log.FILE)} == {1, STEPS // 2, STEPS}
 
 
 def test_trajectories_are_those_of_the_step(finished):
