@@ -3,9 +3,9 @@
 SUBJECTS = {  # name of the subject -> its module
     "advantages": "r3l.released.checks.advantages",
     "configs": "r3l.released.checks.configs",
+    "endings": "r3l.released.checks.endings",
     "lengths": "r3l.released.checks.lengths",
     "losses": "r3l.released.checks.losses",
-    "endings": "r3l.released.checks.endings",
     "mathematics": "r3l.released.checks.mathematics",
     "puzzles": "r3l.released.checks.puzzles",
     "reflections": "r3l.released.checks.reflections",

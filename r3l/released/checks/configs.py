@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from r3l.config import Run, build_method, load, names, resolve
+from r3l.config import Run, load, names, resolve
 from r3l.config.model import ModelConfig
 from r3l.core.paths import STORED
 from r3l.core.release import R3L
@@ -125,7 +125,7 @@ def _kl(file: RunFile) -> dict[str, Value]:
 
 
 def _ours(key: str, run: Run, config: dict[str, Value]) -> Value:
-    settings = dict(build_method(run).describe())
+    settings = run.method_settings
     if key in SAID_BY_SETTINGS:
         return settings.get(SAID_BY_SETTINGS[key], ABSENT)
     if key in COMPUTED:
