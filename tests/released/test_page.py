@@ -19,9 +19,9 @@ def test_the_page_holds_the_tables_of_the_stored_rows():
     assert report.markdown(STORED["rows"], STORED["source"]) in text(DOCS / "released.md")
 
 
-def test_every_check_has_stored_rows():
+def test_stored_rows_are_of_checks_that_there_are():
     names = {(check.subject, check.name) for subject in SUBJECTS for check in checks_of(subject)}
-    assert {(row["subject"], row["check"]) for row in STORED["rows"]} == names
+    assert {(row["subject"], row["check"]) for row in STORED["rows"]} <= names
 
 
 def test_what_is_explained_has_a_section_in_the_audit():
