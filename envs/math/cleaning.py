@@ -1,4 +1,4 @@
-"""DAPO-Math-17k without duplicates, contradictions and test problems; what each rule dropped is counted.
+"""Published training data without duplicates, contradictions and test problems; what each rule dropped is counted.
 
 Two problems are the same when they differ in layout only: case, white space, punctuation, and LaTeX commands that say
 how to print something rather than what it is. Translations are not recognised (a fifth of DAPO is Chinese).
@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-HELD_OUT = 300  # test problems, as many as the paper's own split holds (spec: weijiezz/DAPO-Math-17k-split)
 _LAYOUT = re.compile(
     r"\\(?:left|right|displaystyle|text|mathrm|textbf|mathbf|textit|emph|operatorname|mbox)(?![a-z])"
     r"|\\[!,;: ()\[\]]|[\s~${}.,:;?!*\"'`’‘“”_\\]"
@@ -21,7 +20,7 @@ _FRACTION = re.compile(r"\\[dt]frac")
 
 @dataclass(frozen=True)
 class CleaningReport:
-    """What became of DAPO's rows. ``overlaps``: clusters dropped by the test set that they also stand in."""
+    """What became of the rows. ``overlaps``: clusters dropped by the test set that they also stand in."""
 
     rows: int
     duplicates: int
@@ -47,11 +46,11 @@ def key_of(problem: str) -> str:
 
 
 def clean(
-    rows: Iterable[tuple[str, str]], tests: Mapping[str, Sequence[str]]
+    rows: Iterable[tuple[str, str]], tests: Mapping[str, Sequence[str]], held_out: int
 ) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]], CleaningReport]:
     """(train, test, report) of (problem, gold) rows; ``tests`` holds the problems of every test set.
 
-    Both parts are lists of (key, problem, gold) in the order of their keys; test is the first ``HELD_OUT``. Of a
+    Both parts are lists of (key, problem, gold) in the order of their keys; test is the first ``held_out``. Of a
     cluster's texts the first in alphabetical order stays, so that the result does not depend on the rows' order.
     """
     clusters: dict[str, set[tuple[str, str]]] = {}
@@ -63,7 +62,7 @@ def clean(
     overlaps = {name: sum(where.get(key) == name for key in clusters) for name in tests}
     agreed = {key: texts for key, texts in clusters.items() if len({gold for _, gold in texts}) == 1}
     problems = sorted((key, *min(texts)) for key, texts in agreed.items() if key not in where)
-    test, train = problems[:HELD_OUT], problems[HELD_OUT:]
+    test, train = problems[:held_out], problems[held_out:]
     report = CleaningReport(
         rows=count,
         duplicates=count - len(clusters),

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -21,13 +21,13 @@ from typing import Any
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files import read_json
 from r3l.envs.math.cleaning import CleaningReport, clean
+from r3l.envs.math.rows import Row, rows_of
 from r3l.envs.single_answer.extraction import boxed
 
 FOLDER = "R3L_MATH"  # environment variable that names a folder with the data files
 HERE = Path(__file__).resolve().parent
 FROZEN = HERE / "sets.json"
 PACKAGED = HERE / "data"
-Row = Mapping[str, Any]
 Fields = tuple[str, str, str]  # id within the set, problem, gold
 
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
@@ -53,11 +53,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Origin:
-    """A file in a data folder, the same data on the hub (dataset, file), and how a row of either is read."""
+    """A file in a data folder, the same data on the hub (dataset, file), and how a row of either is read.
+
+    Both names may be patterns of several files, which are read in the order of their names. ``columns``: those of a
+    parquet file that are read; none: all.
+    """
 
     file: str
     hub: tuple[str, str]
     read: Callable[[Row, int], Fields]
+    columns: tuple[str, ...] | None = None
     without_gold: frozenset[int] = frozenset()  # rows (from 0) whose published solution has an empty box; left out
 
 
@@ -111,6 +116,10 @@ def _dapo(row: Row, number: int) -> Fields:
     return str(number), problem.strip(), str(row["reward_model"]["ground_truth"]).strip()
 
 
+def _deepmath(row: Row, number: int) -> Fields:
+    return str(number), row["question"].strip(), row["final_answer"].strip()
+
+
 def _boxed_in(row: Row, key: str) -> str:
     """The last box; TeX lets one character stand in it without braces."""
     answer = boxed(_BARE_BOX.sub(r"\\boxed{\1}", row[key]))
@@ -134,7 +143,7 @@ ORIGINS = {
         "math_train_7500.parquet",
         ("DigitalLearningGmbH/MATH-lighteval", "data/train-00000-of-00001.parquet"),
         _math_train,
-        frozenset({5341, 5343}),
+        without_gold=frozenset({5341, 5343}),
     ),
     "minerva": Origin("minerva_math_test.jsonl", ("math-ai/minervamath", "test.jsonl"), _minerva),
     "olympiadbench": Origin("olympiadbench_test.jsonl", ("math-ai/olympiadbench", "test.jsonl"), _olympiad),
@@ -145,10 +154,20 @@ ORIGINS = {
     "dapo_raw": Origin(
         "dapo_math_17k.parquet", ("BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"), _dapo
     ),
+    "deepmath_raw": Origin(
+        "deepmath/train-*.parquet",
+        ("zwhe99/DeepMath-103K", "data/train-*.parquet"),
+        _deepmath,
+        columns=("question", "final_answer"),  # beside them 5 GB of solutions
+    ),
 }
 TEST_SETS = ("gsm8k", "math500", "minerva", "olympiadbench", "amc23", "aime24")
-DAPO_SETS = ("dapo", "dapo_train")  # 300 held-out problems, and the rest
-SETS = tuple(name for name in ORIGINS if name != "dapo_raw") + DAPO_SETS
+HELD_OUT = {  # test problems of the training data that are cleaned here (NAME_raw: NAME, NAME_train)
+    "dapo": 300,  # as many as the paper's own split (spec: weijiezz/DAPO-Math-17k-split)
+    "deepmath": 500,  # as many as RLTF's, which are the last rows (RLTF audit 5)
+}
+CLEANED = {part: name for name in HELD_OUT for part in (name, f"{name}_train")}
+SETS = tuple(name for name in ORIGINS if not name.endswith("_raw")) + tuple(CLEANED)
 
 
 def load(name: str, source: Path | None = None) -> list[Problem]:
@@ -157,7 +176,7 @@ def load(name: str, source: Path | None = None) -> list[Problem]:
     Raises ConfigError for an unknown set, DataError where a set cannot be found, read, or is not the frozen one.
     """
     known_set(name)
-    problems = _dapo_parts(source)[0][name] if name in DAPO_SETS else read_set(name, source)
+    problems = cleaned(CLEANED[name], source)[0][name] if name in CLEANED else read_set(name, source)
     _verify(name, problems)
     return problems
 
@@ -172,11 +191,6 @@ def known_set(name: str) -> str:
 def contaminated(name: str) -> frozenset[str]:
     """Ids of a test set's problems that also stand in DAPO-Math-17k as published: a model trained on it saw them."""
     return frozenset(frozen()[known_set(name)].get("in_dapo", ()))
-
-
-def dapo_report(source: Path | None = None) -> CleaningReport:
-    """What cleaning DAPO dropped, by reason."""
-    return _dapo_parts(source)[1]
 
 
 def sha256_of(problems: Sequence[Problem]) -> str:
@@ -195,6 +209,11 @@ def _line(problem: Problem) -> str:
 
 
 def _verify(name: str, problems: Sequence[Problem]) -> None:
+    if name not in frozen():
+        raise DataError(
+            f"set {name!r} is not frozen yet: {FROZEN} has no sha256 of it. Run, once: r3l task-set build "
+            f"{CLEANED[name]} --env math; it reads the published files and writes their hash there"
+        )
     expected = frozen()[name]
     if (len(problems), sha256_of(problems)) != (expected["rows"], expected["sha256"]):
         raise DataError(
@@ -209,14 +228,18 @@ def read_set(name: str, source: Path | None) -> list[Problem]:
     """A set as the folder, this package or the hub has it (the first that does), whether frozen or not."""
     origin = ORIGINS[name]
     folder = _folder(source)
-    if folder and (folder / origin.file).is_file():
-        return [record(name, *fields) for fields in read_file(folder / origin.file, origin)]
+    if folder and (files := sorted(folder.glob(origin.file))):
+        return _read_files(name, files)
     if (PACKAGED / f"{name}.jsonl.gz").is_file():
         with gzip.open(PACKAGED / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
             return [record(name, *json.loads(line)) for line in file]
     if folder:
         raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/math.md says where to get it")
-    return [record(name, *fields) for fields in read_file(_download(name, origin), origin)]
+    return _read_files(name, _download(name, origin))
+
+
+def _read_files(name: str, files: Sequence[Path]) -> list[Problem]:
+    return [record(name, *fields) for file in files for fields in read_file(file, ORIGINS[name])]
 
 
 def _folder(source: Path | None) -> Path | None:
@@ -226,14 +249,17 @@ def _folder(source: Path | None) -> Path | None:
     return folder
 
 
-def _download(name: str, origin: Origin) -> Path:
-    """The hub's file, from its cache or the network."""
-    from huggingface_hub import hf_hub_download
+def _download(name: str, origin: Origin) -> list[Path]:
+    """The hub's files, from its cache or the network."""
+    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     repository, file = origin.hub
     try:
-        return Path(hf_hub_download(repository, file, repo_type="dataset"))
+        snapshot = Path(snapshot_download(repository, repo_type="dataset", allow_patterns=file))
+        if not (files := sorted(snapshot.glob(file))):
+            raise FileNotFoundError("it has no such file.")
+        return files
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
             f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give a "
@@ -244,7 +270,7 @@ def _download(name: str, origin: Origin) -> Path:
 def read_file(path: Path, origin: Origin) -> list[Fields]:
     """Every row with a gold answer of a .jsonl or .parquet file. Raises DataError naming file, row, key and fix."""
     parsed = []
-    for number, row in enumerate(_rows(path)):
+    for number, row in enumerate(rows_of(path, origin.columns)):
         if number in origin.without_gold:
             continue
         try:
@@ -262,39 +288,13 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
     return parsed
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    if path.suffix == ".parquet":
-        yield from _parquet_rows(path)
-        return
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"{path}, row {number}: not valid JSON ({error}); download it again") from error
-            if not isinstance(row, dict):
-                raise DataError(f"{path}, row {number}: not a JSON object; take the file that docs/math.md names")
-            yield row
-
-
-def _parquet_rows(path: Path) -> Iterator[Row]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches():  # the published DAPO file repeats its rows a hundred times
-                yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable parquet file ({error}); download it again") from error
-
-
 @cache
-def _dapo_parts(source: Path | None) -> tuple[dict[str, list[Problem]], CleaningReport]:
-    raw = read_set("dapo_raw", source)
-    tests = {name: [p.problem for p in load(name, source)] for name in TEST_SETS}
-    train, test, report = clean([(p.problem, p.gold) for p in raw], tests)
+def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[Problem]], CleaningReport]:
+    """NAME and NAME_train of published training data, whether frozen or not, and what cleaning dropped, by reason."""
+    raw = read_set(f"{name}_raw", source)
+    tests = {test: [p.problem for p in load(test, source)] for test in TEST_SETS}
+    train, test, report = clean([(p.problem, p.gold) for p in raw], tests, HELD_OUT[name])
     return {
-        name: [record("dapo", key[:16], problem, gold) for key, problem, gold in part]
-        for name, part in (("dapo", test), ("dapo_train", train))
+        part: [record(name, key[:16], problem, gold) for key, problem, gold in rows]
+        for part, rows in ((name, test), (f"{name}_train", train))
     }, report

@@ -9,33 +9,48 @@ import gzip
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from r3l.core.files import write_text_atomic
 from r3l.envs.math import datasets
-from r3l.envs.math.cleaning import clean, key_of
+from r3l.envs.math.cleaning import key_of
 
 PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
 
 
 def main(folder: Path) -> None:
-    """Freeze every set as ``folder`` has it."""
-    sets = {name: datasets.read_set(name, folder) for name in datasets.ORIGINS}
-    raw = sets.pop("dapo_raw")
-    tests = {name: [p.problem for p in sets[name]] for name in datasets.TEST_SETS}
-    train, test, report = clean([(p.problem, p.gold) for p in raw], tests)
-    for name, part in (("dapo", test), ("dapo_train", train)):
-        sets[name] = [datasets.record("dapo", key[:16], problem, gold) for key, problem, gold in part]
-    published = {key_of(p.problem) for p in raw}
-    content: dict[str, dict[str, object]] = {
-        name: {"rows": len(problems), "sha256": datasets.sha256_of(problems)} for name, problems in sets.items()
-    }
+    """Freeze every set as ``folder`` has it; DeepMath stays as it was (``freeze_cleaned``)."""
+    sets = {name: datasets.read_set(name, folder) for name in datasets.SETS if name not in datasets.CLEANED}
+    published = {key_of(p.problem) for p in datasets.read_set("dapo_raw", folder)}
+    content = {name: _summary(problems) for name, problems in sets.items()}
     for name in datasets.TEST_SETS:
         content[name]["in_dapo"] = [p.id for p in sets[name] if key_of(p.problem) in published]
-    content["dapo"]["cleaning"] = report.as_dict()
-    write_text_atomic(datasets.FROZEN, json.dumps(content, indent=1) + "\n")
+    _write(datasets.frozen() | content)
     for name in PACKAGED:
         _package(name, sets[name])
-    print(json.dumps(content["dapo"]["cleaning"], indent=1))
+    freeze_cleaned("dapo", folder)
+    print(json.dumps(datasets.frozen()["dapo"]["cleaning"], indent=1))
+
+
+def freeze_cleaned(name: str, source: Path | None) -> Path:
+    """Freeze both parts of cleaned training data with the report of its cleaning; the file written.
+
+    ``source`` is a folder of data files (default: ``$R3L_MATH``, else the hub). Raises DataError as ``load`` does.
+    """
+    parts, report = datasets.cleaned(name, source)
+    content = {part: _summary(problems) for part, problems in parts.items()}
+    content[name]["cleaning"] = report.as_dict()
+    _write(datasets.frozen() | content)
+    return datasets.FROZEN
+
+
+def _summary(problems: list[datasets.Problem]) -> dict[str, object]:
+    return {"rows": len(problems), "sha256": datasets.sha256_of(problems)}
+
+
+def _write(content: dict[str, dict[str, Any]]) -> None:
+    write_text_atomic(datasets.FROZEN, json.dumps(content, indent=1) + "\n")
+    datasets.frozen.cache_clear()
 
 
 def _package(name: str, problems: list[datasets.Problem]) -> None:

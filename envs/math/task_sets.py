@@ -20,7 +20,7 @@ from r3l.envs.math.definitions import ENV, definition
 def tasks(task_set: str) -> list[Task]:
     """The problems of a task set, sorted by id. Raises DataError where they are not those that were committed."""
     name, split = name_and_split(ENV, task_set, _splits)
-    if name in datasets.frozen():
+    if name in datasets.SETS:
         return _records(name, split)
     problems = list(generated(name, split))
     check_hash(ENV, name, split, sha256_of(problems))
@@ -28,10 +28,13 @@ def tasks(task_set: str) -> list[Task]:
 
 
 def committed_hash(task_set: str) -> str:
-    """The sha256 committed for a task set; generates and reads nothing."""
+    """The sha256 committed for a task set; generates and reads nothing.
+
+    ``unfrozen`` for a set that nobody has frozen yet: its runs can be planned, and loading it is an error.
+    """
     name, split = name_and_split(ENV, task_set, _splits)
-    if name in datasets.frozen():
-        return str(datasets.frozen()[name]["sha256"])
+    if name in datasets.SETS:
+        return str(datasets.frozen().get(name, {"sha256": "unfrozen"})["sha256"])
     return split_hash(ENV, name, split)
 
 
@@ -64,4 +67,4 @@ def _records(name: str, split: str) -> list[Task]:
 
 
 def _splits(name: str) -> Collection[str]:
-    return ("train", "test") if name in datasets.frozen() else definition(name).splits
+    return ("train", "test") if name in datasets.SETS else definition(name).splits

@@ -8,6 +8,7 @@ from r3l.core.errors import DataError
 from r3l.core.progress import tracked
 from r3l.core.task import Task
 from r3l.envs.base.task_sets import commit, summary
+from r3l.envs.math import datasets, freeze
 from r3l.envs.math.arithmetic import solution
 from r3l.envs.math.definitions import ENV, definition
 from r3l.envs.math.engine import create
@@ -16,7 +17,12 @@ from r3l.envs.math.task_sets import generated
 
 
 def build(name: str) -> Path:
-    """Validate every problem of a task set and write the file that is committed; its path."""
+    """Validate every problem of a task set and write the file that is committed; its path.
+
+    Of published training data (dapo, deepmath): read, clean and freeze it.
+    """
+    if name in datasets.HELD_OUT:
+        return freeze.freeze_cleaned(name, None)
     splits = {split: generated(name, split) for split in definition(name).splits}
     for split, tasks in splits.items():
         for task in tracked(tasks, f"validating {name}/{split}"):

@@ -207,7 +207,7 @@ def test_gpus_that_do_not_suffice_and_models_without_plan_are_errors_that_say_wh
     run = resolve("paper", "alfworld", "r3l", 0, "qwen3-4b")
     with pytest.raises(ConfigError, match="1 nodes of 8 GPUs leave 0 for training"):
         trinity_config(run, Place(Path("r"), Path("t"), nodes=1))
-    with pytest.raises(ConfigError, match="planned are llama-3.2-3b, qwen2.5-1.5b"):
+    with pytest.raises(ConfigError, match="planned are llama-3.1-8b, llama-3.2-3b, qwen2.5-1.5b"):
         trinity_config(resolve("paper", "alfworld", "r3l", 0, "Qwen/Other"), PLACE)
     with pytest.raises(ConfigError, match="trains nothing"):
         trinity_config(resolve("paper", "alfworld", "zero_shot", 0), PLACE)

@@ -62,7 +62,7 @@ def test_nodes_share_the_gpus_equally():
 def test_the_committed_file_covers_every_tier():
     lines = load().jobs
     assert requested_resources(load(), "train", RUN).gpu == 0
-    assert {line.tier: line.gpu for line in lines if line.rule is None} == {None: 0, "smol": 1, "paper": 1}
+    assert {line.tier: line.gpu for line in lines if line.rule is None} == {None: 0, "smol": 1, "paper": 1, "rltf": 1}
 
 
 @pytest.mark.parametrize(
