@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from r3l.config import build_method, find_model, names, resolve
+from r3l.config import build_method, find_model, names, resolve, trains
 from r3l.config import gpu_memory as memory
 from r3l.core.paths import ROOT
 from r3l.trinity.config import Place, as_yaml, trinity_config
 from r3l.trinity.sizes import planned_models
+from r3l.workflow import plan
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 MODELS = [config.model for config in planned_models()]
@@ -62,6 +63,17 @@ def test_every_method_environment_and_model_is_valid(tmp_path):
     configs = validated(tmp_path)
     assert len(configs) == len(ENVS) * len(MODELS) * len(METHODS)
     assert configs == expected
+
+
+def test_the_configurations_of_rltfs_tier_are_valid(tmp_path):
+    config, table = plan.load(plan.workflow_content("rltf")), plan.tables()["table_rltf"]
+    runs = [resolve("rltf", env, method, 0) for env in config.columns(table) for method in table.methods]
+    for run in filter(trains, runs):
+        written = as_yaml(run, trinity_config(run, Place(tmp_path / "runs", tmp_path / "tasks")))
+        (tmp_path / f"{run.env}-{run.method}.yaml").write_text(written)
+    configs = validated(tmp_path)
+    assert len(configs) == 6 * 7
+    assert {(c["verl_lr"], c["verl_tokens"], c["max_tokens"]) for c in configs.values()} == {(2e-5, 24576, 8096)}
 
 
 def test_an_unknown_key_is_an_error_there(tmp_path):
