@@ -30,9 +30,7 @@ def released(
     single functions, taken out of their files once the commit is checked, in a process with an empty environment.
     Exits with 1 where a difference has no reason in docs/audit.md.
 
-    Example: `R3L_RELEASE=~/R3L RLTF_RELEASE=~/rltf r3l released`
-
-    Example: `R3L_RELEASE=~/R3L r3l released advantages losses`
+    Example: `r3l released advantages losses` after `export R3L_RELEASE=~/R3L`
     """
     from rich.console import Group
 

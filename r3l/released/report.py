@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from r3l.core.files import read_json
 from r3l.core.paths import STORED
+from r3l.core.release import R3L, RLTF
 from r3l.released.check import Outcome
 from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Section, Table
@@ -18,6 +20,8 @@ from r3l.report.table import Cell, Column, Section, Table
 STORED_ROWS = STORED / "released" / "checks.json"
 COLUMNS = ("check", "release", "cases", "equal", "explained", "unexplained")
 NUMBERS = {"cases", "equal", "unexplained"}
+CLONED_AS = {release.name: PurePosixPath(release.url).stem for release in (R3L, RLTF)}
+_ID = re.compile(r"\b[AB]-\d+|RLTF (?:audit|defect) \d+")
 FOLDER_FROM = 8  # files of one folder from which their number stands for their names
 
 
@@ -61,20 +65,25 @@ def examples(outcomes: Sequence[Outcome], each: int = 3) -> list[str]:
 def markdown(found: Sequence[LongRow], source: str) -> str:
     """The table, what it ran on, and the files of each subject, as docs/released.md has them."""
     shown = table(found, source)
-    lines = [[cell.text for cell in cells] for cells in shown.cells()]
+    lines = [[_linked(cell.text) for cell in cells] for cells in shown.cells()]
     checks = _pipes(COLUMNS, lines, "".join("r" if name in NUMBERS else "l" for name in COLUMNS))
     by_subject: dict[tuple[str, str], dict[str, None]] = {}
     for row in found:
         by_subject.setdefault((row["subject"], row["release"]), {}).update(dict.fromkeys(row["files"]))
-    files = [[subject, release, ", ".join(_named(paths))] for (subject, release), paths in by_subject.items()]
+    files = [[subject, release, ", ".join(_named(release, paths))] for (subject, release), paths in by_subject.items()]
     return "\n\n".join([f"It {source}.", checks, _pipes(("subject", "release", "files"), files, "lll")])
 
 
-def _named(paths: Iterable[str]) -> list[str]:
-    """Files in code; many of one folder by their number."""
+def _linked(text: str) -> str:
+    """With every id that has an anchor of its own linked to the audit."""
+    return _ID.sub(lambda found: f"[{found[0]}](audit.md#{found[0].lower().replace(' ', '-')})", text)
+
+
+def _named(release: str, paths: Iterable[str]) -> list[str]:
+    """Files in code, in the folder that ``git clone`` makes; many of one folder by their number."""
     folders: dict[str, list[str]] = {}
-    for path in paths:
-        folders.setdefault(str(PurePosixPath(path).parent), []).append(path)
+    for path in (PurePosixPath(CLONED_AS[release], path) for path in paths):
+        folders.setdefault(str(path.parent), []).append(str(path))
     return [
         text
         for folder, files in folders.items()
@@ -99,7 +108,7 @@ def _cells(row: Mapping[str, object]) -> dict[str, Cell]:
     assert isinstance(explained, dict)
     name = f"{row['subject']}: {row['check']}" if "subject" in row else str(row["check"])
     texts = {name: str(row.get(name, "")) for name in COLUMNS}
-    texts |= {"check": name, "explained": ", ".join(f"{count} {audit}" for audit, count in explained.items())}
+    texts |= {"check": name, "explained": ", ".join(f"{audit}: {count}" for audit, count in explained.items())}
     return {name: Cell(text) for name, text in texts.items()}
 
 

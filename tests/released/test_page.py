@@ -36,8 +36,8 @@ def test_nothing_is_unexplained():
 
 
 def test_files_of_one_folder_are_counted_where_they_are_many():
-    row = {"subject": "s", "check": "c", "release": "R", "cases": 1, "equal": 1, "explained": {}, "unexplained": 0}
+    row = {"subject": "s", "check": "c", "release": "RLTF", "cases": 1, "equal": 1, "explained": {}, "unexplained": 0}
     few = report.markdown([row | {"files": ["a/b.py"], "missing": []}], "ran")
     many = report.markdown([row | {"files": [f"a/{k}.py" for k in range(9)], "missing": []}], "ran")
-    assert "| s | R | `a/b.py` |" in few and "| s | R | 9 in `a` |" in many
+    assert "| s | RLTF | `rltf/a/b.py` |" in few and "| s | RLTF | 9 in `rltf/a` |" in many
     assert re.search(r"\| all \|  \| 1 \| 1 \|  \| 0 \|", few)
