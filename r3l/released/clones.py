@@ -33,6 +33,7 @@ def find(checked: bool) -> Clones:
     folders = {release.name: folder_of(release) for release in named}
     if not checked:
         pins = ", ".join(f"{release.name} {release.commits[0]}" for release in named)
-        return Clones(folders, f"ran on files of the pinned commits ({pins}), not on git clones, so no commit was checked")
+        source = f"ran on files of the pinned commits ({pins}), not on git clones, so no commit was checked"
+        return Clones(folders, source)
     commits = [f"{release.name} {check_commit(release, folders[release.name])[:12]}" for release in named]
     return Clones(folders, f"ran on git clones: {', '.join(commits)}")

@@ -26,6 +26,7 @@ START = 120.0  # seconds that Ray may take to start; our choice
 LOOPBACK = "127.0.0.1"
 COUNT = "import ray; ray.init(log_to_driver=False); print(len(ray.nodes()), int(ray.cluster_resources().get('GPU', 0)))"
 STUB = Path(__file__).with_name("vllm_stub")  # see its docstring
+SECONDS_TO_END = 10.0  # what a process has started may end by itself; then it is killed
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -189,7 +190,7 @@ def _end_with_parent() -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     family = _family(process)
     process.terminate()
-    _, left = psutil.wait_procs(family, timeout=10)
+    _, left = psutil.wait_procs(family, timeout=SECONDS_TO_END)
     for one in left:
         one.kill()
     psutil.wait_procs(left, timeout=10)

@@ -230,7 +230,7 @@ def test_a_lost_worker_costs_nothing_but_time(how):
         await env.close()
         return now
 
-    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=60.0 if how == "killed" else 12.0)
+    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=60.0 if how == "killed" else 8.0)
     assert asyncio.run(disturbed()).success and pool.lost == 1
     pool.close()
 

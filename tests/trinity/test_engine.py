@@ -19,7 +19,7 @@ from r3l.core.files import append_jsonl, read_jsonl
 from r3l.core.paths import ROOT
 from r3l.core.task import tasks_of_step
 from r3l.envs.registry import find_environment
-from r3l.trinity import job
+from r3l.trinity import job, processes
 from r3l.trinity.engine import make_whole, metrics_of, train
 from r3l.trinity.job import reported, set_back
 from r3l.trinity.processes import Environment, _running
@@ -159,7 +159,8 @@ def started(log):
         time.sleep(0.02)
 
 
-def test_what_was_started_ends_with_the_context_children_included(tmp_path):
+def test_what_was_started_ends_with_the_context_children_included(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "SECONDS_TO_END", 1.0)  # the grandchild waits for its end
     log = tmp_path / "log"
     with _running([sys.executable, "-c", FAMILY], log, os.environ) as process:
         started(log)
@@ -176,8 +177,10 @@ def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
 import os, time
 from pathlib import Path
 from r3l.runs.preemption import stop_at_once
-from r3l.trinity.processes import _running
-with stop_at_once(), _running([{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!r}), os.environ) as process:
+from r3l.trinity import processes
+processes.SECONDS_TO_END = 1.0
+family, log = [{sys.executable!r}, "-c", {FAMILY!r}], Path({str(log)!r})
+with stop_at_once(), processes._running(family, log, os.environ) as process:
     print(process.pid, flush=True)
     time.sleep(600)
 """

@@ -272,7 +272,7 @@ def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEn
 def test_bad_options_name_key_value_and_what_is_known() -> None:
     with pytest.raises(ConfigError, match=r"scienceworld\.reward is 'delta'.*'score' or 'max_delta_released'"):
         ScienceWorld().check({"reward": "delta"})
-    with pytest.raises(ConfigError, match=r"scienceworld\.rewards is .*known keys: response_format, reward, step_limit"):
+    with pytest.raises(ConfigError, match=r"scienceworld\.rewards is .*keys: response_format, reward, step_limit"):
         ScienceWorld().check({"rewards": "score"})
 
 
