@@ -88,6 +88,41 @@ def format_observation(observation, available_actions):
 May: {available_actions}"""
     return prompt
 '''
+MATHEMATICS = '''
+def first_rollout(self):
+    trajectory.append({"role": "user", "content": "Please solve."})
+    feedback = "nothing read"
+    print(f"printed {predicted_answer}")
+    feedback = f"right {predicted_answer}"
+    feedback = f"wrong {predicted_answer}"
+    feedback = f"wrong {predicted_answer} at last"
+    trajectory.append({"role": "user", "content": f"END {feedback}"})
+
+
+def second_rollout(self, guidance_prompt):
+    merged = f"{original_system_prompt}\\n\\n# Before\\n{guidance_prompt}"
+
+
+def format_dapo_prompt(prompt, feedback=None):
+    """Words."""
+    if feedback is None:
+        return f"""{prompt}
+Answer!"""
+    else:
+        return f"END {feedback}\\nAgain!"
+
+
+def format_trajectory_for_reflection(trajectory):
+    """Lines."""
+    if role == "system":
+        lines.append(f"RULES {content}\\n" + "-" * 3)
+    elif role == "user":
+        lines.append(f"\\nTURN {step_counter} user")
+        lines.append(f"{content}")
+    else:
+        lines.append(f"\\nTURN {step_counter} model")
+        lines.append(f"{content}")
+'''
 WORKFLOW = """
 class Made:
     def get_reflect(self, trajectory):
@@ -95,12 +130,21 @@ class Made:
 """
 CRITIQUE = '''
 class Made:
+    def generate_critique(self, trajectory, reward):
+        """Words."""
+        responses = chat([{"role": "system", "content": "You teach."}, {"role": "user", "content": critique}])
+
     def generate_refinement(self, env, critique_text):
         guidance = f"""# Critique
 {critique_text}"""
 '''
-OWN = {"alfworld": ALFWORLD, "scienceworld": SCIENCEWORLD, "webshop": WEBSHOP}
-SYSTEM = {"alfworld": "alfworld_system", "scienceworld": "sciworld_system", "webshop": "webshop_system"}
+OWN = {"alfworld": ALFWORLD, "dapo": "", "scienceworld": SCIENCEWORLD, "webshop": WEBSHOP}
+SYSTEM = {
+    "alfworld": "alfworld_system",
+    "dapo": "math_system",
+    "scienceworld": "sciworld_system",
+    "webshop": "webshop_system",
+}
 TEMPLATES = {
     "reflection": "Review it.\n",
     "self_correction": "A review:\n\n{{ report }}\n",
@@ -121,7 +165,7 @@ def write(folder: Path) -> None:
             rollouts = rollouts.replace(name, value)
         place = folder / FOLDER / env
         (place / "prompts").mkdir(parents=True)
-        (place / "utils.py").write_text(rollouts + own + LOG)
+        (place / "utils.py").write_text(MATHEMATICS if env == "dapo" else rollouts + own + LOG)
         (place / "R3L_workflow.py").write_text(WORKFLOW)
         (place / "critique_grpo_workflow.py").write_text(CRITIQUE)
         for name, text in {**TEMPLATES, SYSTEM[env]: f"You are in {env}.\n"}.items():

@@ -16,4 +16,8 @@ SUBJECT = Subject("mathematics", SYSTEM, first_wrong_line)
 
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
     """The text side under ``options``."""
+    if style == "released":
+        from r3l.envs.math.released_dialogue import ReleasedMathDialogue
+
+        return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
     return AnswerDialogue(SUBJECT, style, max_turns, options)

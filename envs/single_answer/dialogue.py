@@ -9,7 +9,7 @@ from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed
 from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions
-from r3l.envs.tagged_text.dialogue import check_style
+from r3l.envs.tagged_text.dialogue import OUR_STYLES, check_style
 
 RELEASED_LINES = 200  # our choice: more lines than 4,096 tokens hold (the released code knows no lines)
 
@@ -39,12 +39,13 @@ class Subject:
 class AnswerDialogue:
     """The text side (a ``Dialogue``)."""
 
+    styles: Sequence[Style] = OUR_STYLES
     suggestion_optional = False
     release: ReleasedPrompts | None = None
     retry_tolerates: frozenset[StopReason] = frozenset()
 
     def __init__(self, subject: Subject, style: Style, max_turns: int, options: AnswerOptions) -> None:
-        check_style(subject.domain, style, max_turns)
+        check_style(subject.domain, style, max_turns, self.styles)
         self.domain, self.max_turns = subject.domain, max_turns
         self.style: Style = style
         self.stop: Stop = "line" if options.turns == "segments" else "end"

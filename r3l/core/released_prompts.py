@@ -54,14 +54,19 @@ class ReleasedPrompts:
         turns = [[*prompt, Message("assistant", said)] for prompt, said in zip(prompts, responses, strict=True)]
         messages = [message for turn in turns for message in turn]
         if feedback:
-            closing, *_ = self.texts("first_rollout", "feedback")
-            messages.append(Message("user", closing.fill({"feedback": feedback})))
+            messages.append(Message("user", self.closed(feedback)))
         step, lines = 0, []
         for message in messages:
-            values = {"content": message.content, "content.strip()": message.content.strip(), "turn_counter": step}
+            values = {"content": message.content, "content.strip()": message.content.strip()}
+            values |= dict.fromkeys(("turn_counter", "step_counter"), str(step))
             lines += [line.fill(values) for line in self._log_lines(message.role)]
             step += message.role == "assistant"
         return "\n".join(lines)
+
+    def closed(self, feedback: str) -> str:
+        """The message that ends an episode."""
+        closing, *_ = self.texts("first_rollout", "feedback")
+        return closing.fill({"feedback": feedback})
 
     def _log_lines(self, role: str) -> tuple[Text, ...]:
         """The lines of a message in a log: an observation has a heading too."""

@@ -78,6 +78,42 @@ def test_webshop(clone):
     assert dialogue("webshop").following(LOOK, ["x"], page).content == shown
 
 
+def mathematics():
+    return find_environment("math").dialogue("released", 3, {"turns": "whole", "attempts": 3})
+
+
+def test_mathematics(clone):
+    talk, problem = mathematics(), Observation("1 + 1?")
+    opening = talk.opening(TASK, problem)
+    assert contents(opening) == [("system", "You are in dapo."), ("user", "1 + 1?\nAnswer!")]
+    assert talk.following(problem, ["<think>x</think><answer>3</answer>"], NOW).content == "END wrong 3\nAgain!"
+    assert talk.following(problem, ["<answer>3</answer>"], NOW).content == "END nothing read\nAgain!"
+    log = talk.release.log([opening], ["2!"], "right 2")
+    expected = (
+        "RULES You are in dapo.\n---\n\nTURN 0 user\n1 + 1?\nAnswer!\n\nTURN 0 model\n2!\n\nTURN 1 user\nEND right 2"
+    )
+    assert log == expected
+    assert talk.release.log([], [], "nothing read") == "\nTURN 0 user\nEND nothing read\nAgain!"
+    critique = [("system", "You teach."), ("user", "Criticise L of 0.0.\n")]
+    assert contents(talk.release.critique("L", 0.0)) == critique
+
+
+@pytest.mark.parametrize(
+    ("answer", "success", "turns", "feedback"),
+    [("2", True, 1, "right 2"), ("3", False, 2, "wrong 3"), ("3", False, 3, "wrong 3 at last")],
+)
+def test_closing_of_mathematics(clone, answer, success, turns, feedback):
+    response = f"<think>x</think><answer>{answer}</answer>"
+    assert mathematics().closing(float(success), success, turns, None, response) == feedback
+    assert mathematics().closing(0.0, False, turns, StopReason.TRUNCATED, "<think>x") == "nothing read"
+    assert mathematics().closing(0.0, False, turns, StopReason.CONTEXT, response) == ""
+
+
+def test_the_words_of_mathematics_are_for_whole_responses(clone):
+    with pytest.raises(ConfigError, match=r"--set env_settings\.options\.turns=whole"):
+        find_environment("math").dialogue("released", 3, {"turns": "segments"})
+
+
 def explored(method, script):
     """What the policy was asked: (kind of request, roles and contents of the messages) in order."""
     policy, pool = Scripted(script), EnvironmentPool(find_environment("alfworld"), 0)
@@ -120,6 +156,6 @@ def test_critique_grpo_criticises_and_refines_in_the_words_of_the_release(clone)
     assert guided[0] == ("system", "You are in alfworld.\n\n# Critique\nTags!")
 
 
-def test_mathematics_has_no_released_prompts():
-    with pytest.raises(ConfigError, match="mathematics prompt style 'released' is unknown; it is one of full, compact"):
-        find_environment("math").dialogue("released", 3)
+def test_puzzles_have_no_released_prompts():
+    with pytest.raises(ConfigError, match="puzzles prompt style 'released' is unknown; it is one of full, compact"):
+        find_environment("puzzles").dialogue("released", 1)
