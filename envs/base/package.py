@@ -112,6 +112,18 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """What start models are taught from. Raises ConfigError where nothing is scripted."""
         raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
 
+    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
+        """The one for some task sets' kinds of task, where an environment has several kinds, else ``demonstrator``.
+
+        Raises ConfigError where ``task_sets`` are not what the environment's recipes name.
+        """
+        if task_sets:
+            raise ConfigError(
+                f"environment {self.name!r} has one kind of task to teach, so its SFT recipe names no task_sets, "
+                f"not {list(task_sets)}; remove the key"
+            )
+        return self.demonstrator()
+
     def benchmark(self, options: BenchmarkOptions) -> Benchmark:
         """Question sets with known answers. Raises ConfigError where there are none."""
         raise ConfigError(f"environment {self.name!r} has no question sets; math has")
@@ -133,12 +145,18 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return self.make_dialogue(style, max_turns, self._read(options or {}))
 
     def demonstrations(
-        self, indices: Sequence[int], variants: int, max_turns: int, error_rates: Mapping[str, float]
+        self,
+        indices: Sequence[int],
+        variants: int,
+        max_turns: int,
+        error_rates: Mapping[str, float],
+        task_sets: Sequence[str] = (),
     ) -> Iterator[Demonstration]:
         """``variants`` demonstrations of each task of ``indices``; ``error_rates``: see scripted.demonstrations."""
         from r3l.envs.scripted.demonstrations import ErrorRates
 
-        return self.demonstrator().demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
+        demonstrator = self.demonstrator_of(task_sets)
+        return demonstrator.demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
 
     def _read(self, options: Mapping[str, Any]) -> OptionsT:
         return read_options(self.options, self.name, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment, Style
@@ -39,7 +40,7 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
 
         return task_sets.constant_answer(task_set)
 
-    def demonstrator(self) -> Demonstrator:
-        from r3l.envs.puzzles.demonstrations import DEMONSTRATOR
+    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
+        from r3l.envs.puzzles.demonstrations import demonstrator_of
 
-        return DEMONSTRATOR
+        return demonstrator_of(task_sets)

@@ -6,21 +6,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from r3l.core.errors import ConfigError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.envs.puzzles.dialogue import create, response, solution
 from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.registry import puzzle
-from r3l.envs.puzzles.task_sets import sft_task
+from r3l.envs.puzzles.task_sets import definition, sft_task
 from r3l.envs.scripted.expert import ErrorModel
 from r3l.envs.single_answer.demonstrations import AnswerDemonstrator
 
-TAUGHT = ("knights_knaves_nano", "shortest_path_nano")  # task sets whose spare problems take turns
 
+def demonstrator_of(task_sets: Sequence[str]) -> AnswerDemonstrator:
+    """The one whose tasks are the spare problems of ``task_sets``, which take turns. Raises ConfigError."""
+    if not task_sets:
+        raise ConfigError(
+            "an SFT recipe of environment 'puzzles' must name the task sets whose spare problems are taught, "
+            "for example task_sets: [countdown_nano]"
+        )
+    for name in task_sets:
+        definition(name)  # an unknown one is an error before anything is played
 
-def _task(index: int) -> Task:
-    return sft_task(index // len(TAUGHT), TAUGHT[index % len(TAUGHT)])
+    def task(index: int) -> Task:
+        number, turn = divmod(index, len(task_sets))
+        return sft_task(number, task_sets[turn])
+
+    return AnswerDemonstrator(
+        dialogue=lambda max_turns: create("compact", max_turns, PuzzleOptions()),
+        grade=response_grader(PuzzleOptions()),
+        task=task,
+        solution=solution,
+        write=write,
+    )
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
@@ -35,12 +53,3 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
         if lines[: len(prefix)] == list(prefix):
             return lines
     return solution(task)
-
-
-DEMONSTRATOR = AnswerDemonstrator(
-    dialogue=lambda max_turns: create("compact", max_turns, PuzzleOptions()),
-    grade=response_grader(PuzzleOptions()),
-    task=_task,
-    solution=solution,
-    write=write,
-)

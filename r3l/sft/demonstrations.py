@@ -41,6 +41,8 @@ def _joined(played: Iterable[list[Document]], jobs: int) -> list[Document]:
 def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:
     config, phase, tasks = job
     environment = environment_of(config.env)
-    demonstrations = environment.demonstrations(tasks, phase.variants, config.max_turns, phase.error_rates)
+    demonstrations = environment.demonstrations(
+        tasks, phase.variants, config.max_turns, phase.error_rates, config.task_sets
+    )
     dialogue = config.dialogue()
     return [document for d in demonstrations for document in documents_of(dialogue, d, config.guidance)]

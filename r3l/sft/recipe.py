@@ -73,6 +73,9 @@ class SFTConfig(Strict):
     model: str | None = Field(
         None, description="what is taught, as `r3l train --model`; none: a nano model, made first"
     )
+    task_sets: tuple[str, ...] = Field(
+        (), description="of an environment with several kinds of task: those whose spare tasks are taught, in turn"
+    )
     prompts: Style = "compact"
     guidance: GuidanceForm = Field("suggestion", description="what of a reflection guides a retry, as R3L's option")
     max_tokens: int | None = Field(None, ge=1, description="of an SFT example; longer ones are left out, and counted")

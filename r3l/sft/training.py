@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from r3l.config import environment_of
 from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.progress import progress
@@ -36,6 +37,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
     ``out`` is written after every phase; a build that was cut off goes on after its last whole phase.
     """
     config = load_config(name).model_copy(update={"model": base} if base else {})
+    environment_of(config.env).demonstrator_of(config.task_sets)  # what cannot be taught is an error before any work
     torch.set_num_threads(config.threads)
     manifest = begun(config, out)
     source = str(out) if manifest["loss"] else config.model

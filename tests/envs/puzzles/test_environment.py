@@ -1,21 +1,25 @@
 """Puzzles as environments: graded by the box, criticised by line, taught by solvers that misread."""
 
+import itertools
+
 import pytest
 from transformers import AutoTokenizer
 
 from r3l.config import environment_of, resolve
 from r3l.core.environment import Transcript
+from r3l.core.errors import ConfigError
 from r3l.core.feedback import ParsedReflection
 from r3l.core.paths import STORED_MODELS
 from r3l.core.reflections import parse_reflection
-from r3l.envs.puzzles import Puzzles
-from r3l.envs.puzzles.demonstrations import TAUGHT
+from r3l.envs.puzzles import Puzzles, task_sets
 from r3l.envs.puzzles.dialogue import first_wrong_line, solution
 from r3l.envs.puzzles.registry import PUZZLES
 from r3l.reflection import reflection_text
+from r3l.sft.recipe import load_config
 
 ERRING = {"low": 0.6, "high": 0.8, "systematic": 0.5, "overlook": 0.0}
 CAREFUL = {"low": 0.0, "high": 0.0, "systematic": 0.0, "overlook": 0.0}
+TASK_SETS = tuple(f"{name}_nano" for name in PUZZLES)
 
 
 def played(task, lines, **options):
@@ -26,7 +30,7 @@ def played(task, lines, **options):
     return now
 
 
-@pytest.mark.parametrize("task_set", [f"{name}/test" for name in TAUGHT])
+@pytest.mark.parametrize("task_set", [f"{name}/test" for name in TASK_SETS])
 def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(task_set):
     for task in Puzzles().tasks(task_set)[:20]:
         lines = solution(task)
@@ -60,9 +64,21 @@ def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
         assert max(len(tokenizer(line)["input_ids"]) for line in lines) < run.sampling.max_tokens
 
 
+def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
+    stored = Puzzles().demonstrations(range(6), 1, 14, CAREFUL, load_config("nano_puzzles").task_sets)
+    spare = [(0, "knights_knaves"), (0, "shortest_path"), (1, "knights_knaves"), (1, "shortest_path")]
+    assert [d.task for d in itertools.islice(stored, 4)] == [task_sets.sft_task(k, f"{name}_nano") for k, name in spare]
+    with pytest.raises(ConfigError, match=r"must name the task sets .* for example task_sets: \[countdown_nano\]"):
+        Puzzles().demonstrator_of(())
+    with pytest.raises(ConfigError, match="'sudoku_nano'"):
+        Puzzles().demonstrator_of(["sudoku_nano"])
+    with pytest.raises(ConfigError, match="environment 'math' has one kind of task .* remove the key"):
+        environment_of("math").demonstrator_of(["nano"])
+
+
 def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():
-    assert all(d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 14, CAREFUL))
-    erring = list(Puzzles().demonstrations(range(60), 1, 14, ERRING))
+    assert all(d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 14, CAREFUL, TASK_SETS))
+    erring = list(Puzzles().demonstrations(range(60), 1, 14, ERRING, TASK_SETS))
     dialogue = Puzzles().dialogue("compact", 14)
     failed = [d for d in erring if not d.success]
     for d in erring:
@@ -75,4 +91,4 @@ def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():
         assert [step.action for step in d.steps[:pivot]] == right[:pivot]
         assert d.retry[0].action == right[pivot]
         assert d.task.payload["answer"] not in d.critique.suggestion
-    assert len(failed) > 20 and sum(d.retry_success for d in failed) > 0.9 * len(failed)
+    assert len(failed) > 20 and sum(d.retry_success for d in failed) > 0.8 * len(failed)
