@@ -11,7 +11,7 @@ from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
-from r3l.core.errors import ConfigError, did_you_mean
+from r3l.core.errors import check_known
 from r3l.envs.base.package import EnvironmentPackage
 
 ENVIRONMENTS = {
@@ -26,8 +26,6 @@ ENVIRONMENTS = {
 @cache
 def find_environment(name: str) -> EnvironmentPackage[Any]:
     """The environment registered as ``name``. Raises ConfigError where there is none."""
-    if name not in ENVIRONMENTS:
-        known = ", ".join(ENVIRONMENTS)
-        raise ConfigError(f"environment {name!r} is unknown{did_you_mean(name, ENVIRONMENTS)}; known: {known}")
+    check_known("environment", name, ENVIRONMENTS)
     kind: type[EnvironmentPackage[Any]] = resolve_name(ENVIRONMENTS[name])
     return kind()

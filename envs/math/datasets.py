@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, check_known
 from r3l.core.files import read_json
 from r3l.envs.math.cleaning import CleaningReport, clean
 from r3l.envs.math.rows import Row, rows_of
@@ -183,8 +183,7 @@ def load(name: str, source: Path | None = None) -> list[Problem]:
 
 def known_set(name: str) -> str:
     """``name``. Raises ConfigError where it is no set."""
-    if name not in SETS:
-        raise ConfigError(f"there is no set {name!r}; known: {', '.join(SETS)}")
+    check_known("set", name, SETS)
     return name
 
 

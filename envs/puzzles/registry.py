@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from r3l.core.errors import ConfigError
+from r3l.core.errors import check_known
 from r3l.envs.puzzles.base import Puzzle
 from r3l.envs.puzzles.binary_matrix import BinaryMatrix
 from r3l.envs.puzzles.countdown import Countdown
@@ -16,6 +16,5 @@ PUZZLES: Mapping[str, Puzzle] = {p.name: p for p in (KnightsKnaves(), BinaryMatr
 
 def puzzle(name: str) -> Puzzle:
     """The puzzle of that name. Raises ConfigError where there is none."""
-    if name not in PUZZLES:
-        raise ConfigError(f"puzzle {name!r} is unknown; there are {', '.join(PUZZLES)}")
+    check_known("puzzle", name, PUZZLES)
     return PUZZLES[name]

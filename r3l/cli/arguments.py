@@ -50,12 +50,6 @@ def tier_engine(tier: str) -> str:
     return load("tiers", tier, TierConfig).engine
 
 
-def check_known(kind: str, name: str, known: Any) -> None:
-    """Raises ConfigError for a name that is none of ``known``."""
-    if name not in known:
-        raise ConfigError(f"there is no {kind} {name!r}; known: {', '.join(sorted(known))}")
-
-
 def configured(**options: Any) -> WorkflowConfig:
     """configs/workflow.yaml, or the tier's own, with the options that are not None."""
     from r3l.workflow import plan

@@ -14,7 +14,7 @@ import typer
 
 from r3l.cli.arguments import AsJson
 from r3l.cli.printing import print_result
-from r3l.core.errors import ConfigError, DataError, did_you_mean
+from r3l.core.errors import ConfigError, DataError, check_known, unknown
 from r3l.core.paths import STORED_MODELS, checkout
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _check_model(model: str) -> None:
     known = sorted({*names("models"), *(path.name for path in STORED_MODELS.iterdir())})
     if "/" not in model and model not in known and stored_model(model) is None:
         raise ConfigError(
-            f"there is no stored model {model!r}; known: {', '.join(known)}{did_you_mean(model, known)}; others are "
-            "named by their hub id, such as Qwen/Qwen2.5-1.5B-Instruct"
+            f"{unknown('stored model', model, known)}; others are named by their hub id, such as "
+            "Qwen/Qwen2.5-1.5B-Instruct"
         )
 
 
@@ -98,8 +98,7 @@ def _model(run: Run) -> dict[str, str]:
 def _profile(name: str) -> str:
     profiles = checkout() / "profiles"
     known = sorted(path.parent.name for path in profiles.glob("*/config.yaml"))
-    if name not in known:
-        raise ConfigError(f"there is no profile {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
+    check_known("profile", name, known)
     return os.path.relpath(profiles / name)
 
 

@@ -12,13 +12,12 @@ from r3l.cli.arguments import (
     Overrides,
     Seeds,
     Tier,
-    check_known,
     configured,
     listed,
     numbers,
 )
 from r3l.cli.printing import print_shown
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, check_known
 
 
 def cost(

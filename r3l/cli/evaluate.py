@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Seed, check_known, resolve_run
+from r3l.cli.arguments import RESULTS, AsJson, Seed, resolve_run
 from r3l.cli.printing import console, pairs, print_result
 from r3l.config.variant import check_override
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, check_known
 from r3l.envs.base.package import BenchmarkOptions
 
 if TYPE_CHECKING:

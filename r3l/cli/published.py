@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results, check_known
+from r3l.cli.arguments import RESULTS, AsJson, Results
 from r3l.cli.printing import print_shown
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, check_known
 
 
 def published(

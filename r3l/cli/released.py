@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson, check_known
+from r3l.cli.arguments import AsJson
 from r3l.cli.printing import print_shown
+from r3l.core.errors import check_known
 
 
 def released(

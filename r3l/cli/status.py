@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, check_known, configured, listed, numbers
+from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, configured, listed, numbers
 from r3l.cli.printing import print_shown
+from r3l.core.errors import check_known
 from r3l.core.paths import STORED
 
 

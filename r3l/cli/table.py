@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results, check_known
+from r3l.cli.arguments import RESULTS, AsJson, Results
 from r3l.cli.printing import print_result, print_shown
-from r3l.core.errors import DataError
+from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
     from r3l.report.records import Record

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core import paths
-from r3l.core.errors import ConfigError, did_you_mean
+from r3l.core.errors import ConfigError, did_you_mean, unknown
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: seven times as fast, and a grid reads thousands
 
@@ -72,9 +72,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
     """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`)."""
     path = next((p for folder in folders(kind) if (p := folder / f"{name}.yaml").is_file()), None)
     if path is None or Path(name).name != name or (own_folders(kind) and name not in names(kind)):
-        raise ConfigError(
-            f"there is no {kind[:-1]} {name!r}; known: {', '.join(names(kind))}{did_you_mean(name, names(kind))}"
-        )
+        raise ConfigError(unknown(kind[:-1], name, names(kind)))
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:

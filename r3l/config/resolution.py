@@ -20,7 +20,7 @@ from r3l.config.tier import TierConfig
 from r3l.config.variant import Variant, check_override, variant
 from r3l.config.where import Place
 from r3l.core.environment import Dialogue
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, unknown
 from r3l.core.method import Method
 
 
@@ -91,7 +91,7 @@ def _profile(row: Variant) -> ProfileName:
     for profile in PROFILES:
         if profile == text:
             return profile
-    raise ConfigError(f"method {row.name!r}: there is no profile {text!r}; known: {', '.join(PROFILES)}")
+    raise ConfigError(f"method {row.name!r}: {unknown('profile', text, PROFILES)}")
 
 
 def _nested(changes: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

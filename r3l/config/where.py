@@ -10,7 +10,7 @@ from pydantic import field_validator
 
 from r3l.config.files import Strict, names
 from r3l.config.profile import ProfileName
-from r3l.core.errors import did_you_mean
+from r3l.core.errors import unknown
 from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
 
@@ -42,12 +42,12 @@ class Where(Strict):
     @field_validator("environments")
     @classmethod
     def _environments_exist(cls, value: list[str]) -> list[str]:
-        return _known(value, ENVIRONMENTS)
+        return _known("environment", value, ENVIRONMENTS)
 
     @field_validator("models")
     @classmethod
     def _models_exist(cls, value: list[str]) -> list[str]:
-        return _known(value, names("models"))
+        return _known("model", value, names("models"))
 
     def holds(self, place: Place) -> bool:
         """Whether the settings are those of a run."""
@@ -65,10 +65,8 @@ class Where(Strict):
         return ", ".join([*parts, *([f"samples: {self.samples}"] if self.samples else [])])
 
 
-def _known(value: list[str], known: Iterable[str]) -> list[str]:
+def _known(kind: str, value: list[str], known: Iterable[str]) -> list[str]:
     for name in value:
         if name not in known:
-            raise ValueError(
-                f"there is no {name!r}; known: {', '.join(sorted(known))}{did_you_mean(name, list(known))}"
-            )
+            raise ValueError(unknown(kind, name, known))
     return value

@@ -41,6 +41,19 @@ class ReplayMismatch(R3LError, RuntimeError):
     """A restored pivot whose observation differs from the one recorded in the base trajectory."""
 
 
+def check_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raise ConfigError for a name that is none of ``known``; ``kind`` says of what."""
+    names = list(known)
+    if name not in names:
+        raise ConfigError(unknown(kind, name, names))
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """``there is no <kind> 'name'; known: a, b (did you mean 'a'?)``."""
+    names = sorted(known)
+    return f"there is no {kind} {name!r}; known: {', '.join(names)}{did_you_mean(name, names)}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean ...?)``, or nothing where no known word is close."""
     close = get_close_matches(word, list(known), n=1)

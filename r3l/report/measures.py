@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from r3l.core.errors import ConfigError
+from r3l.core.errors import check_known
 from r3l.core.files import read_json
 from r3l.evaluation import statistics
 from r3l.report import verdict
@@ -114,8 +114,8 @@ def measure_rows(
 
     ``benches``: what is planned beside the records. Raises ConfigError for a measure that is none.
     """
-    if unknown := [name for name in names if name not in MEASURES]:
-        raise ConfigError(f"there is no measure {unknown[0]!r}; known: {', '.join(MEASURES)}")
+    for name in names:
+        check_known("measure", name, MEASURES)
     rows = []
     for bench in sorted({*benches, *(record.bench for record in records)}):
         of_bench = [record for record in records if record.bench == bench]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from r3l.config import Strict, model_label, variant
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError, check_known
 from r3l.core.paths import PUBLISHED
 
 SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in [0, 1] with partial credit
@@ -105,9 +105,7 @@ def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Publish
     """The numbers of one published table. Raises ConfigError for a table that is none."""
     rows = load() if rows is None else rows
     of_name = [row for row in rows if row.table == name]
-    if not of_name:
-        known = ", ".join(sorted({row.table for row in rows}))
-        raise ConfigError(f"there is no published table {name!r}; known: {known}")
+    check_known("published table", name, {row.table for row in rows})
     return of_name
 
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, check_known
 from r3l.core.files import read_json, read_jsonl
 from r3l.runs.run_dir import METRICS
 
@@ -52,8 +52,7 @@ def export(run_dir: Path, names: Sequence[str]) -> None:
 
 
 def _opener(name: str) -> Opener:
-    if name not in LOGGERS:
-        raise ConfigError(f"there is no logger {name!r}; known: {', '.join(LOGGERS)}")
+    check_known("logger", name, LOGGERS)
     return LOGGERS[name]
 
 

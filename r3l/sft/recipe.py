@@ -21,7 +21,7 @@ from r3l.config import (
     validate,
 )
 from r3l.core.environment import Dialogue, Style
-from r3l.core.errors import ConfigError, did_you_mean
+from r3l.core.errors import ConfigError, unknown
 from r3l.core.paths import CONFIGS, STORED_MODELS
 from r3l.reflection import GuidanceForm
 from r3l.sft.examples import ExampleKind
@@ -125,7 +125,7 @@ def load_config(name: str) -> SFTConfig:
         return own_recipe(name)
     if not path.is_file():
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
-        raise ConfigError(f"there is no {path}{did_you_mean(name, known)}; known: {', '.join(known)}")
+        raise ConfigError(unknown("recipe of configs/sft", name, known))
     return validate(SFTConfig, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
 
 

@@ -194,7 +194,9 @@ def test_a_condition_on_what_does_not_exist_is_an_error_that_names_it(tmp_path, 
     entry = "where:\n  - {environments: [maths], settings: {group_size: 2}, source: s}\n"
     (tmp_path / "mine.yaml").write_text(f"method: mine\nlabel: M\nextends: grpo\n{entry}sources: {{}}\n")
     monkeypatch.setenv("R3L_METHODS", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"mine.yaml: .*environments.*there is no 'maths'.*did you mean 'math'"):
+    with pytest.raises(
+        ConfigError, match=r"mine.yaml: .*environments.*there is no environment 'maths'.*did you mean 'math'"
+    ):
         load_method("mine")
 
 
@@ -229,7 +231,7 @@ def test_a_variant_can_be_changed_further():
     [
         ("r3l@alpa=5", "unknown key 'alpa' (did you mean 'alpha'?)"),
         ("r3l@alpha", "must look like key=value"),
-        ("r3l@profile=papper", "no profile 'papper'; known: paper, released_code, fair"),
+        ("r3l@profile=papper", "no profile 'papper'; known: fair, paper, released_code (did you mean 'paper'?)"),
         ("r3l@train.step=5", "unknown key 'train.step' (did you mean 'steps'?)"),
         ("r3l@pivot=end", "key 'pivot' has value 'end'"),
     ],

@@ -171,5 +171,5 @@ def test_worked_solutions_are_right_and_at_nano_short(kind):
 
 
 def test_unknown_puzzles_are_named():
-    with pytest.raises(ConfigError, match="'sudoku' is unknown; there are knights_knaves, binary_matrix"):
+    with pytest.raises(ConfigError, match="there is no puzzle 'sudoku'; known: binary_matrix, countdown"):
         puzzle("sudoku")
