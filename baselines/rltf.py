@@ -2,7 +2,8 @@
 
 Both attempts learn by policy gradient; the second also teaches the first what it would have written without the
 critique: ``sd`` by advantage (self-distillation), ``sft`` by imitation of what was right; ``fm`` learns to write the
-critique (feedback modelling). An attempt is one trajectory, of one turn or many.
+critique (feedback modelling); ``none`` is its baseline, GRPO with two turns. An attempt is one trajectory, of one turn
+or many.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RELEASED = "RLTF released code"
 class RLTFSettings(MethodSettings, RetrySettings):
     """Every option of RLTF."""
 
-    learn: Literal["sd", "fm", "sft"] = option(REQUIRED, "what the second attempt teaches beside itself")
+    learn: Literal["none", "sd", "fm", "sft"] = option(REQUIRED, "what the second attempt teaches beside itself")
     critic: Critic = option(
         "environment_or_model",
         "who writes the critique (RLTF audit 4)",
@@ -36,6 +37,12 @@ class RLTFSettings(MethodSettings, RetrySettings):
     )
     gamma: float = option(0.1, "share of the second reward in the first return (RLTF audit 2)", RELEASED, ge=0)
     sd_coef: float = option(0.1, "weight of self-distillation (RLTF audit 2)", f"{RELEASED}, puzzles", ge=0)
+    sd_coef_start: float | None = option(
+        None,
+        "that of the first step, from which it changes linearly to sd_coef at the last; none: always sd_coef",
+        f"{RELEASED}, puzzles: constant (mathematics: from 0, RLTF audit 2)",
+        ge=0,
+    )
     first_turn_baseline: bool = option(
         True, "baseline of sd: mean first reward (RLTF defect 1)", "RLTF paper (its released code never applies it)"
     )
@@ -70,15 +77,21 @@ class RLTF(TrainedMethod[RLTFSettings]):
 
     @property
     def max_samples(self) -> int:
-        """First attempts, second attempts, and one more of each that ``learn`` adds."""
-        return 3 * self.settings.group_size
+        """First attempts, second attempts, and one more of each where ``learn`` adds some."""
+        return (2 if self.settings.learn == "none" else 3) * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Groups: first attempts, second attempts, and what ``learn`` adds."""
         s, members = self.settings, range(self.settings.group_size)
-        return self.groups(task, await ctx.gather(lambda m: try_twice(ctx, task, m, s.critic, s), members))
+        tries = await ctx.gather(lambda m: try_twice(ctx, task, m, s.critic, s), members)
+        return self.groups(task, tries, ctx.progress)
 
-    def groups(self, task: Task, tries: list[SecondTry]) -> list[Group]:
+    def sd_weight(self, progress: float) -> float:
+        """start + (end - start) progress (RLTF's released code), or constant."""
+        start, end = self.settings.sd_coef_start, self.settings.sd_coef
+        return end if start is None else start + (end - start) * progress
+
+    def groups(self, task: Task, tries: list[SecondTry], progress: float = 0.0) -> list[Group]:
         """R1 = r1 + gamma r2 for first attempts; each turn is centred over those that reached it."""
         s = self.settings
         first = [t.first for t in tries]
@@ -88,15 +101,15 @@ class RLTF(TrainedMethod[RLTFSettings]):
         distilled = [t.distilled for t in second]
         if s.learn == "sd":
             baseline = float(np.mean([t.reward for t in first])) if s.first_turn_baseline else None
-            groups.append(Group(task, distilled, baseline=baseline, weight=s.sd_coef))
+            groups.append(Group(task, distilled, baseline=baseline, weight=self.sd_weight(progress)))
         elif s.learn == "sft":
             groups.append(Group(task, [t for t in distilled if t.success], Objective.SFT))
-        else:
+        elif s.learn == "fm":
             groups.append(Group(task, [t.critique.trajectory for t in tries if t.critique], Objective.SFT))
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """r - b without standard deviation; self-distillation's group weighs ``sd_coef``.
+        """r - b without standard deviation; self-distillation's group has a weight.
 
         A turn that one rollout alone reached equals its own mean, and teaches nothing (RLTF audit 2).
         """

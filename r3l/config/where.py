@@ -32,12 +32,18 @@ class Place:
 class Where(Strict):
     """One entry of ``where`` in configs/methods: its ``settings`` hold where all conditions do; an empty one always."""
 
+    tiers: list[str] = []
     profiles: list[ProfileName] = []
     environments: list[str] = []
     models: list[str] = []
     samples: Samples | None = None
     settings: dict[str, Any]
     source: str
+
+    @field_validator("tiers")
+    @classmethod
+    def _tiers_exist(cls, value: list[str]) -> list[str]:
+        return _known(value, names("tiers"))
 
     @field_validator("environments")
     @classmethod
@@ -52,6 +58,7 @@ class Where(Strict):
     def holds(self, place: Place) -> bool:
         """Whether the settings are those of a run."""
         conditions = (
+            (self.tiers, place.tier),
             (self.profiles, place.profile),
             (self.environments, place.environment),
             (self.models, place.model),
@@ -61,7 +68,7 @@ class Where(Strict):
 
     def condition(self) -> str:
         """``released_code, alfworld, qwen2.5-7b``."""
-        parts = ("/".join(part) for part in (self.profiles, self.environments, self.models) if part)
+        parts = ("/".join(part) for part in (self.tiers, self.profiles, self.environments, self.models) if part)
         return ", ".join([*parts, *([f"samples: {self.samples}"] if self.samples else [])])
 
 

@@ -37,7 +37,8 @@ class RolloutContext:
 
     ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` plays items
     concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
-    ``feedback_sampling`` is for reflections and critiques. ``trajectories`` collects all that was played or written, in
+    ``feedback_sampling`` is for reflections and critiques. ``progress``: the share of training that is done, 0 in the
+    first step and 1 in the last, for schedules. ``trajectories`` collects all that was played or written, in
     the order of finishing, for readers: a method's groups hold only what it learns from.
     """
 
@@ -48,6 +49,7 @@ class RolloutContext:
     feedback_sampling: Sampling
     address: Address
     gather: Gather
+    progress: float = 0.0
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     trajectories: list[Trajectory] = field(default_factory=list)
 

@@ -28,6 +28,7 @@ from r3l.local.session import Session, open_session
 from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import step_metrics, trajectory_log
+from r3l.runs.context import progress
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.recorder import recording
@@ -190,6 +191,7 @@ def collect(session: Session, method: Method, tasks: Sequence[Task], number: int
     """
     run, began = session.run, time.perf_counter()
     ctx = session.rollout_context((run.seed, "train", number), run.sampling.temperature)
+    ctx.progress = progress(run, number)
     accepted: list[list[Group]] = []
     refused: list[list[Group]] = []
     count, lost_before = run.train.tasks_per_step, session.pool.lost

@@ -35,7 +35,8 @@ def methods(tier: str) -> list[LongRow]:
                 "where": [
                     {"condition": entry.condition(), "settings": left, "source": entry.source}
                     for entry in config.where
-                    if (left := {k: v for k, v in entry.settings.items() if k not in config.tiers.get(tier, {})})
+                    if tier in (entry.tiers or [tier])
+                    and (left := {k: v for k, v in entry.settings.items() if k not in config.tiers.get(tier, {})})
                 ],
                 "sources": config.sources,
             }

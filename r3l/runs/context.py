@@ -11,6 +11,11 @@ from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 
 
+def progress(run: Run, step: int) -> float:
+    """The share of training that is done before step ``step`` (from 1): 0 in the first step, 1 in the last."""
+    return (step - 1) / max(run.train.steps - 1, 1)
+
+
 def rollout_context(
     run: Run,
     policy: Policy,

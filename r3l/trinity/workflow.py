@@ -26,7 +26,7 @@ from r3l.core.render import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind
-from r3l.runs.context import rollout_context
+from r3l.runs.context import progress, rollout_context
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
@@ -85,6 +85,7 @@ class MethodWorkflow(Workflow):
         step = int(self.task.batch_id)
         version = await fresh_weights(self.model, synchronised(step, setting.run.train.sync_interval))
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
+        ctx.progress = progress(setting.run, step)
         lost = setting.pool.lost
         groups = await setting.method.explore(task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost

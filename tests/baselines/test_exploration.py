@@ -15,6 +15,7 @@ from r3l.core.pool import EnvironmentPool
 from r3l.core.trajectory import Group
 from r3l.envs.registry import find_environment
 from r3l.retry import Retry
+from r3l.runs.context import progress
 from r3l.runs.step_metrics import of_groups
 
 WIN = [say(action) for action in WALKTHROUGH]
@@ -321,6 +322,31 @@ def test_rltf_with_one_rollout_has_nothing_to_compare_it_with():
     method = RLTF({"learn": "sd"})
     advantages = [method.advantages(group).tolist() for group in method.groups(TASK, rltf_pairs()[1:2])]
     assert advantages == [[0.0], [0.0], [0.1]]
+
+
+def test_rltf_grpo_is_two_turns_and_nothing_beside_them():
+    """The golden group again: returns r1 + 0.1 r2 and r2, centred; PPO's clip as in the released preset."""
+    script = {"rollout": WIN + LOSE, "retry": WIN}
+    method, groups, _ = explore("rltf_grpo", script, group_size=2)
+    assert shape(groups) == [("policy", [("base", 1.0), ("base", 0.0)]), ("policy", [("guided_retry", 1.0)])]
+    assert (method.settings.ratio, method.max_rollouts, method.max_samples) == ("ppo", 4, 4)
+    first, second = method.groups(TASK, rltf_pairs())
+    np.testing.assert_allclose(method.advantages(first), [0.7, -0.2, -0.3, -0.2])
+    np.testing.assert_allclose(method.advantages(second), [1 / 3, -2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize(("step", "weight"), [(1, 0.0), (2, 0.025), (4, 0.075), (5, 0.1)])
+def test_the_weight_of_self_distillation_rises_linearly_over_training(step, weight):
+    """Released code: [0, 0.1] at batch b of n (from 0) is 0.1 b / (n - 1); A_sd of the golden group is r2 - 0.25."""
+    run = resolve("nano", "math", "rltf_sd@sd_coef_start=0", 0, overrides=["train.steps=5"])
+    method = build_method(run)
+    distilled = method.groups(TASK, rltf_pairs(), progress(run, step))[2]
+    np.testing.assert_allclose(method.advantages(distilled), [0.75 * weight, -0.25 * weight, 0.75 * weight])
+    assert RLTF({"learn": "sd"}).sd_weight(progress(run, step)) == 0.1
+
+
+def test_a_training_of_one_step_begins_where_the_schedule_does():
+    assert progress(resolve("nano", "math", "rltf_sd", 0, overrides=["train.steps=1"]), 1) == 0.0
 
 
 def test_rltf_sft_keeps_only_second_attempts_that_were_right():

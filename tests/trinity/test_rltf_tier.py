@@ -43,7 +43,13 @@ def test_every_task_and_method_has_the_settings_of_the_released_scripts(env, met
         assert config["algorithm"]["optimizer"]["lr"] == 2e-5
 
 
-@pytest.mark.parametrize("method", ["rltf_sd", "rltf_fm", "rltf_sft"])
+@pytest.mark.parametrize(("env", "start"), [("dapo", 0.0), ("deepmath", 0.0), ("knights_knaves", None)])
+def test_self_distillation_starts_as_in_the_released_scripts(env, start):
+    settings = resolve("rltf", env, "rltf_sd", 0).method_settings
+    assert (settings["sd_coef_start"], settings["sd_coef"]) == (start, 0.1)
+
+
+@pytest.mark.parametrize("method", ["rltf_grpo", "rltf_sd", "rltf_fm", "rltf_sft"])
 def test_rltfs_methods_play_eight_first_attempts_and_a_second_after_each_failure(method):
     run = resolve("rltf", "knights_knaves", method, 0)
     rltf = build_method(run)

@@ -52,6 +52,7 @@ METHODS = {
     # Methods that learn from text feedback: dashed lines; RLTF's: dash and dot.
     "reflect_grpo": Look("#B8A900", DASHED, "<"),
     "critique_grpo": Look("#009E73", DASHED, ">"),
+    "rltf_grpo": Look("#661100", DASHDOT, "1"),
     "rltf_sft": Look("#117733", DASHDOT, "h"),
     "rltf_fm": Look("#332288", DASHDOT, "*"),
     "rltf_sd": Look("#882255", DASHDOT, "p"),
