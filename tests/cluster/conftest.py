@@ -65,7 +65,6 @@ class Slurm:
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory):
-    pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs pip install '.[slurm]'")
     missing = [name for name in PROGRAMS if not shutil.which(name)]
     if missing:
         pytest.skip(f"Slurm is not installed ({', '.join(missing)}): apt-get install slurm-wlm munge")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
+import snakemake_executor_plugin_slurm as slurm
 
 from r3l.workflow.resources import snakemake_resources
 
@@ -20,8 +20,7 @@ class Resources(dict):
 
 def sbatch_line(job, gres, workdir="/run", log="/run/log", extra=""):
     """What snakemake-executor-plugin-slurm would submit for ``job``, without the command that it wraps."""
-    plugin = pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs pip install '.[slurm]'")
     snakemake_job = SimpleNamespace(resources=Resources(snakemake_resources(job, gres)), threads=job.cpus)
     given = {"run_uuid": "r3l", "slurm_logfile": log, "comment_str": "c", "workdir": workdir}
     given |= {"account": "", "partition": extra}
-    return plugin.get_submit_command(snakemake_job, given) + plugin.set_gres_string(snakemake_job)
+    return slurm.get_submit_command(snakemake_job, given) + slurm.set_gres_string(snakemake_job)

@@ -3,7 +3,6 @@
 import shutil
 import sqlite3
 import sys
-from importlib.util import find_spec
 
 import pytest
 
@@ -40,19 +39,17 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
 
 
 def test_wandb_offline_keeps_every_step(run_dir):
-    pytest.importorskip("wandb", reason="pip install 'r3l[loggers]'")
     loggers.export(run_dir, ["wandb"])
     (path,) = (run_dir / "wandb").rglob("run-*.wandb")
     assert b"train/success" in path.read_bytes()
 
 
 def test_trackio_keeps_every_step(run_dir):
-    if find_spec("trackio") is None:  # not importorskip: trackio reads its folder when it is imported
-        pytest.skip("pip install 'r3l[loggers]'")
+    lines = read_jsonl(run_dir / "metrics.jsonl")
     loggers.export(run_dir, ["trackio"])
     (path,) = (run_dir / "trackio").rglob("*.db")
     with sqlite3.connect(path) as file:
-        assert file.execute("SELECT count(*), max(step) FROM metrics").fetchone() == (30, 30)
+        assert file.execute("SELECT count(*), max(step) FROM metrics").fetchone() == (len(lines), lines[-1]["step"])
 
 
 def test_an_unknown_sink_and_a_missing_package_are_named(run_dir, monkeypatch):

