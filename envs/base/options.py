@@ -13,7 +13,7 @@ from r3l.core.errors import ConfigError
 class Options(BaseModel):
     """Base of an engine's settings; as it stands, of an engine that has none."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)

@@ -25,9 +25,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # it becomes a folder, and s
 
 
 class Strict(BaseModel):
-    """Frozen, and unknown keys are errors."""
+    """Frozen; unknown keys and numbers that are not finite are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def folders(kind: str) -> list[Path]:

@@ -38,6 +38,11 @@ class Row:
         return "sft"
 
     @property
+    def name(self) -> str:
+        """What errors call it."""
+        return "a row to imitate"
+
+    @property
     def off_policy(self) -> bool:
         """Sampled under another context than this one."""
         return False
@@ -58,6 +63,12 @@ class TrajectoryRow(Row):
     def kind(self) -> str:
         """That of the trajectory, unless it is imitated."""
         return "sft" if self.sft else self.trajectory.kind
+
+    @property
+    def name(self) -> str:
+        """Its task, kind and member."""
+        t = self.trajectory
+        return f"task {t.task.id}, {t.kind} {'.'.join(map(str, (t.member, *t.attempt)))}"
 
     @property
     def off_policy(self) -> bool:

@@ -37,6 +37,10 @@ class EngineLost(EngineError):
     """An engine or its process died or hung in the middle of an episode, which can be played again on a new one."""
 
 
+class NonFiniteError(R3LError, ArithmeticError):
+    """A number that training or sampling cannot go on with: infinite, or not a number."""
+
+
 class ReplayMismatch(R3LError, RuntimeError):
     """A restored pivot whose observation differs from the one recorded in the base trajectory."""
 

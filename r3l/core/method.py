@@ -40,6 +40,20 @@ class Batch:
     off_policy_B: torch.Tensor
     ref_logprobs_B_T: torch.Tensor | None = None
 
+    def row(self, k: int) -> Batch:
+        """Row ``k`` alone."""
+        only, reference = slice(k, k + 1), self.ref_logprobs_B_T
+        return Batch(
+            self.ids_B_T[only],
+            self.mask_B_T[only],
+            self.weight_B_T[only],
+            self.old_logprobs_B_T[only],
+            self.advantages_B_T[only],
+            self.sft_B[only],
+            self.off_policy_B[only],
+            None if reference is None else reference[only],
+        )
+
 
 class Criterion(Protocol):
     """What a trainer needs: a loss. ``kl_coef`` > 0 asks for a frozen reference; ``loss_agg`` weighs the tokens."""
@@ -93,7 +107,7 @@ class Method(Criterion, Protocol):
 class MethodSettings(BaseModel):
     """What every trained method can be set to. Defaults are those of profile ``paper``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     group_size: int = option(8, "N: rollouts a task (A-14, A-17)", "paper: N = 8 (audit 4.4)", ge=1)
     kl: KLEstimator = option(

@@ -11,6 +11,7 @@ from typing import Literal
 
 from r3l.core.concurrency import Gather
 from r3l.core.environment import Dialogue, Message, Observation, Parsed, StopReason, Transcript
+from r3l.core.finite import check_finite
 from r3l.core.policy import Completion, Conversation, FinishReason, Phase, Policy, Sampling
 from r3l.core.pool import EnvironmentHandle, EnvironmentPool
 from r3l.core.seeds import Address
@@ -56,8 +57,13 @@ class RolloutContext:
     async def complete(
         self, conversation: Conversation, sampling: Sampling, purpose: str, *where: str | int
     ) -> Completion:
-        """One response, metered under ``tokens/<purpose>`` (generated) and ``prompt/<purpose>`` (read for it)."""
-        completion = await conversation.respond(sampling, (*self.address, purpose, *where))
+        """One response, metered under ``tokens/<purpose>`` (generated) and ``prompt/<purpose>`` (read for it).
+
+        Raises NonFiniteError for its log-probs, naming run seed, step, task, member and turn.
+        """
+        address = (*self.address, purpose, *where)
+        completion = await conversation.respond(sampling, address)
+        check_finite(f"log-prob of the response at address {'/'.join(map(str, address))}", completion.logprobs)
         self.counters[f"tokens/{purpose}"] += completion.tokens.response
         self.counters["tokens/generated"] += completion.tokens.response
         self.counters[f"prompt/{purpose}"] += completion.tokens.prompt
@@ -212,6 +218,7 @@ def _engine_reason(now: Observation, turns: int, max_turns: int) -> StopReason |
 def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reason: StopReason) -> None:
     trajectory.stop_reason = reason
     trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
+    check_finite(f"reward of task {trajectory.task.id}, member {trajectory.member}", trajectory.reward)
     trajectory.success = now.success and reason.by_engine
     error, turns = None if reason.by_engine else reason, trajectory.turns
     last = turns[-1].response if turns else ""

@@ -32,6 +32,7 @@ from r3l.runs.context import progress
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.recorder import recording
+from r3l.runs.refusal import keeping_batch
 from r3l.runs.result import result
 from r3l.runs.run_dir import METRICS, forget_after, locked
 
@@ -139,7 +140,8 @@ class Training:
             while self.trainer.steps_done < last:
                 collected = collect(self.session, method, tasks, self.trainer.steps_done + 1)
                 rows = rows_of(method, collected.groups, run.samples)
-                updated = self.update(rows)
+                with keeping_batch(run, collected.number, self.run_dir, rows):
+                    updated = self.update(rows)
                 record(self.log(collected, rows, updated))
                 if self.trainer.steps_done % run.train.save_every == 0:
                     self.save()

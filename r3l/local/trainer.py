@@ -12,6 +12,7 @@ import torch
 from r3l.config import OptimizerConfig
 from r3l.core import losses
 from r3l.core.batching import Row, collate, microbatches, trainable_rows
+from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
 from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, recompute_activations, vocabulary_logits
@@ -109,11 +110,17 @@ class Trainer:
         return dict(metrics)
 
     def optimizer_step(self, lr: float) -> float:
-        """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping."""
+        """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping.
+
+        Raises NonFiniteError for the norm, before any weight has changed, and for weights.
+        """
         norm = torch.nn.utils.clip_grad_norm_(self.master_weights.parameters, self.config.grad_clip)
+        check_finite("gradient norm", norm)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
+        for name, weight in self.master_weights.state_dict().items():
+            check_finite(f"weight {name} after an update with lr {lr:g}", weight)
         self.master_weights.copy_to_model()
         return norm.item()
 
@@ -128,7 +135,7 @@ class Trainer:
         for part in microbatches(rows, self.config.tokens_per_microbatch):
             batch = collate(part, self.model.device)
             with torch.no_grad():
-                new = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
+                new = self._logprobs(batch, part)
                 k3_B_T = losses.kl(new, self._reference_logprobs(batch), "k3")
             total += float((k3_B_T * batch.mask_B_T).sum())
             count += float(batch.mask_B_T.sum())
@@ -140,7 +147,7 @@ class Trainer:
         for part in microbatches(rows, self.config.tokens_per_microbatch):
             batch = collate(part, self.model.device)
             with torch.no_grad():
-                mismatch.add(batch, token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature))
+                mismatch.add(batch, self._logprobs(batch, part))
         return mismatch
 
     def probe_memory(self, longest: int) -> None:
@@ -178,13 +185,28 @@ class Trainer:
     ) -> None:
         if self.criterion.kl_coef > 0:
             batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
-        logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
+        logprobs_B_T = self._logprobs(batch, rows)
         mismatch.add(batch, logprobs_B_T)
-        loss, terms = self.criterion.loss(self._rescored(batch, rows, logprobs_B_T), logprobs_B_T)
+        batch = self._rescored(batch, rows, logprobs_B_T)
+        loss, terms = self.criterion.loss(batch, logprobs_B_T)
+        if not torch.isfinite(loss):
+            self._refuse(loss, batch, rows, logprobs_B_T)
         torch.autograd.backward(loss)
         metrics["loss"] += loss.item()
         for key, value in terms.items():  # additive over micro-batches
             metrics[key] += value
+
+    def _logprobs(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
+        """Those of the model that is trained, shape (B, T). Raises NonFiniteError."""
+        logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
+        check_rows_finite("log-prob in training", [row.name for row in rows], logprobs_B_T)
+        return logprobs_B_T
+
+    def _refuse(self, loss: torch.Tensor, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> None:
+        """Raises NonFiniteError naming the first row whose own loss is not finite."""
+        for k, row in enumerate(rows):
+            check_finite(f"loss of {row.name}", self.criterion.loss(batch.row(k), logprobs_B_T[k : k + 1])[0])
+        check_finite(f"loss of {len(rows)} rows together", loss)
 
     def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
         """Old log-probs of rows sampled under another context: the sampling policy's under this one."""

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from r3l.config import Run
 from r3l.core.files import append_jsonl
+from r3l.core.finite import check_finite
 from r3l.core.progress import progress
 from r3l.runs.loggers import open_loggers
 from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS, step_seconds
 from r3l.runs.run_dir import METRICS
 
-Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step
+Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step; raises NonFiniteError
 
 
 @contextmanager
@@ -27,6 +28,8 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Ite
     ):
 
         def record(metrics: Mapping[str, float]) -> None:
+            for name, value in metrics.items():
+                check_finite(f"method {run.method}, step {metrics['step']}: metric {name!r}", value)
             append_jsonl(run_dir / METRICS, metrics)
             log(metrics)
             advance(_note(metrics))

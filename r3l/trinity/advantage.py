@@ -17,6 +17,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.files import append_jsonl
 from r3l.core.render import load_tokenizer
 from r3l.runs import step_metrics, trajectory_log
+from r3l.runs.refusal import keeping_batch
 from r3l.trinity.experience import CollectedTask, training_batch, unpack
 
 
@@ -44,8 +45,9 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         groups = [group for collected in kept for group in collected.groups]
         played = [trajectory for collected in tasks for trajectory in collected.trajectories]
         rows = rows_of(self.method, groups, self.run.samples)
-        trainable = self._weighed(trainable_rows(self.method, rows))
         step = int(exps[0].eid.batch)
+        with keeping_batch(self.run, step, self.file.parent, rows):
+            trainable = self._weighed(trainable_rows(self.method, rows))
         if step in trajectory_log.logged_steps(self.run.train.steps):
             self._log_trajectories(step, kept)
         counters: Counter[str] = Counter({"sampling_rounds": 1})

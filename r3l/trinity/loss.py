@@ -9,6 +9,7 @@ import torch
 from trinity.algorithm.policy_loss_fn.policy_loss_fn import PolicyLossFn
 
 from r3l.config import Run, build_method, validate
+from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Method
 
 Loss = tuple[torch.Tensor, dict[str, float]]
@@ -38,12 +39,16 @@ class MethodLoss(PolicyLossFn):
         off_policy: torch.Tensor,
         **kwargs: torch.Tensor,
     ) -> Loss:
-        """Loss and additive metrics."""
+        """Loss and additive metrics. Raises NonFiniteError."""
         batch = _batch(old_logprob, action_mask, advantages, token_weight, sft, off_policy, None)
         return self._loss(batch, logprob)
 
     def _loss(self, batch: Batch, logprob: torch.Tensor) -> Loss:
-        loss, metrics = self.method.loss(batch, _rows(logprob, 2))
+        logprobs_B_T = _rows(logprob, 2)
+        names = [f"row {k} of a micro-batch" for k in range(len(logprobs_B_T))]
+        check_rows_finite("log-prob in training", names, logprobs_B_T.where(batch.mask_B_T > 0, 0))
+        loss, metrics = self.method.loss(batch, logprobs_B_T)
+        check_finite(f"loss of a micro-batch of {len(logprobs_B_T)} rows", loss)
         return loss * self.replicas, dict(metrics)
 
     @classmethod
@@ -67,7 +72,7 @@ class MethodLossWithReference(MethodLoss):
         ref_logprob: torch.Tensor,
         **kwargs: torch.Tensor,
     ) -> Loss:
-        """Loss and additive metrics."""
+        """Loss and additive metrics. Raises NonFiniteError."""
         batch = _batch(old_logprob, action_mask, advantages, token_weight, sft, off_policy, ref_logprob)
         return self._loss(batch, logprob)
 

@@ -21,9 +21,12 @@ from trinity.trainer.tinker.utils import to_tinker_input
 
 from r3l.config import build_method, names, resolve
 from r3l.core.batching import collate, microbatches, rows_of, trainable_rows
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, NonFiniteError
+from r3l.core.files import read_jsonl
+from r3l.core.trajectory import Objective
 from r3l.local.session import open_session
 from r3l.local.trainer import token_logprobs
+from r3l.runs.refusal import BATCH
 from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE, algorithm_name
 from r3l.trinity.experience import CollectedTask, pack, unpack
 from r3l.trinity.sizes import experiences_per_step
@@ -195,3 +198,25 @@ def test_more_rows_than_promised_are_an_error():
     adapter = ADVANTAGE_FN.get(ADVANTAGE)(run=run.model_dump(mode="json"), experiences=0, folder="/nowhere")
     with pytest.raises(ConfigError, match="train_batch_size is 0"):
         adapter._weighed([object()])
+
+
+def test_numbers_that_are_not_finite_are_refused(collected, tmp_path):
+    """An advantage in the pipeline, whose rows are kept; a log-prob in the trainer."""
+    run, model, tasks = collected
+    adapter = ADVANTAGE_FN.get(ADVANTAGE)(run=run.model_dump(mode="json"), experiences=99, folder=str(tmp_path))
+    adapter.method.step_advantages = lambda groups: [np.full(len(group.trajectories), np.nan) for group in groups]
+    adapter.method.loss_agg = "token_mean"
+    arrived = [e for f in tasks for e in pack(f)]
+    for experience in arrived:
+        experience.eid.batch, experience.info["model_version"] = 7, 0
+    if any(group.objective is Objective.POLICY for f in tasks for group in f.groups):
+        with pytest.raises(
+            NonFiniteError, match=rf"method {run.method}, step 7: advantage of row 0 \(task house-.* nan"
+        ):
+            adapter.process(arrived)
+        assert len(read_jsonl(tmp_path / BATCH)) >= 1
+    trained, _ = through_the_pipeline(run, tasks)
+    _, _, inputs = to_tinker_input(trained, logging.getLogger())
+    before = logprobs_of(model, trained[0])
+    with pytest.raises(NonFiniteError, match="log-prob in training of row 0 of a micro-batch is nan"):
+        loss_fn(run, "tinker")(logprob=before * np.nan, ref_logprob=before, **inputs[0])
