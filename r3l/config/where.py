@@ -43,7 +43,7 @@ class Where(Strict):
     @field_validator("tiers")
     @classmethod
     def _tiers_exist(cls, value: list[str]) -> list[str]:
-        return _known(value, names("tiers"))
+        return _known("tier", value, names("tiers"))
 
     @field_validator("environments")
     @classmethod
