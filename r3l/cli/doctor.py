@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from r3l.cli.arguments import AsJson, Tier
 from r3l.cli.printing import print_shown
-
-if TYPE_CHECKING:
-    pass
 
 
 def doctor(tier: Tier = "nano", as_json: AsJson = False) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from r3l.config import TierConfig, find_model
 from r3l.config import gpu_memory as memory
-from r3l.core.check import Check, checked
+from r3l.core.finding import Finding, checked
 from r3l.core.method import MethodSettings
 
 FIX = (
@@ -16,7 +16,7 @@ FIX = (
 )
 
 
-def checks(config: TierConfig) -> Iterator[Check]:
+def checks(config: TierConfig) -> Iterator[Finding]:
     """The memory that the tier's model takes, by formula (r3l.config.gpu_memory); no check for a nano model."""
     model = find_model(config.model)
     if model is None:

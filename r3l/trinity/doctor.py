@@ -10,8 +10,8 @@ from pathlib import Path
 
 from r3l.config import EnvConfig, ModelConfig, gpu_memory, locate, resolve
 from r3l.config.gpu_memory import GIB
-from r3l.core.check import Check, checked
 from r3l.core.errors import ConfigError
+from r3l.core.finding import Finding, checked
 from r3l.trinity.config import VERSION
 from r3l.trinity.processes import Environment
 from r3l.trinity.sizes import planned_models, tokens_per_gpu
@@ -33,7 +33,7 @@ ASK = (
 )
 
 
-def checks(tier: str, envs: list[EnvConfig]) -> Iterator[Check]:
+def checks(tier: str, envs: list[EnvConfig]) -> Iterator[Finding]:
     """Every check of a tier of this engine, but for the environments' own."""
     cards = gpus()
     models = planned_models()
@@ -55,7 +55,7 @@ def gpus() -> list[float]:
     return [float(line) / 1024 for line in done.stdout.split()] if done.returncode == 0 else []
 
 
-def _gpus(cards: list[float], models: list[ModelConfig]) -> Check:
+def _gpus(cards: list[float], models: list[ModelConfig]) -> Finding:
     needed = {m.model: m.cluster.gpus_per_node for m in models if m.cluster}
     most = max(needed.values())
     found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else "none here (nvidia-smi)"
@@ -63,7 +63,7 @@ def _gpus(cards: list[float], models: list[ModelConfig]) -> Check:
     return checked("GPUs", len(cards) >= most, found, fix)
 
 
-def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -> Check:
+def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -> Finding:
     """The plan of the environment with the largest micro-batches, R3L without a reference model."""
     cluster, a = model.cluster, model.architecture
     assert cluster is not None
@@ -85,17 +85,17 @@ def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -
     return checked(f"memory plan of {model.model} (formula)", fits, found, fix)
 
 
-def _versions() -> Iterator[Check]:
+def _versions() -> Iterator[Finding]:
     from packaging.specifiers import SpecifierSet
 
     try:
         python = Environment.find().program("python")
     except ConfigError as error:
-        yield Check("Trinity's environment", False, str(error), f"{MAKE}, or set R3L_TRINITY")
+        yield Finding("Trinity's environment", False, str(error), f"{MAKE}, or set R3L_TRINITY")
         return
     done = subprocess.run([python, "-c", ASK], capture_output=True, text=True)
     if done.returncode:
-        yield Check("Trinity's environment", False, done.stderr.strip().splitlines()[-1], f"delete it and {MAKE}")
+        yield Finding("Trinity's environment", False, done.stderr.strip().splitlines()[-1], f"delete it and {MAKE}")
         return
     installed = {name.lower().replace("_", "-"): version for name, version in json.loads(done.stdout).items()}
     for name, (wanted, how) in VERSIONS.items():
@@ -104,7 +104,7 @@ def _versions() -> Iterator[Check]:
         yield checked(f"{name} (Trinity)", right, version or "missing", f"{wanted}: {how}")
 
 
-def _weights(model: ModelConfig) -> Check:
+def _weights(model: ModelConfig) -> Finding:
     from huggingface_hub import try_to_load_from_cache
 
     where = locate(model.model)

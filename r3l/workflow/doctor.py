@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
-from r3l.core.check import Check, checked, guarded
+from r3l.core.finding import Finding, checked, guarded
 from r3l.core.paths import ROOT
 from r3l.envs.base.package import EnvironmentPackage
 
@@ -25,7 +25,7 @@ MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and lo
 INSTALL = "make setup (or: pip install -e '.[dev]')"
 
 
-def examine(tier: str) -> list[Check]:
+def examine(tier: str) -> list[Finding]:
     """Every check of ``tier`` and of the environments that it has. Raises ConfigError for an unknown tier."""
     config = load("tiers", tier, TierConfig)
     envs = [env for name in names("envs") if tier in (env := load("envs", name, EnvConfig)).tiers]
@@ -40,23 +40,23 @@ def examine(tier: str) -> list[Check]:
     ]
 
 
-def render(checks: list[Check]) -> Table:
+def render(checks: list[Finding]) -> Table:
     """For a terminal."""
     table = Table(title="r3l doctor")
     for column in ("check", "", "found", "fix"):
         table.add_column(column)
     for check in checks:
         mark = "[green]ok[/]" if check.ok else "[red]fail[/]"
-        table.add_row(escape(check.name), mark, escape(check.found), escape(check.fix))
+        table.add_row(escape(check.name), mark, escape(check.detail), escape(check.fix))
     return table
 
 
-def _python() -> Check:
+def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     return checked("python", sys.version_info[:2] in PYTHONS, found, "use Python 3.11 or 3.12: make setup")
 
 
-def _packages() -> Iterator[Check]:
+def _packages() -> Iterator[Finding]:
     """Every run-time requirement of pyproject.toml, as the installed metadata states it."""
     for text in requires("r3l") or []:
         requirement, _, marker = text.partition(";")
@@ -64,7 +64,7 @@ def _packages() -> Iterator[Check]:
             yield _package(requirement.strip())
 
 
-def _package(requirement: str) -> Check:
+def _package(requirement: str) -> Finding:
     from packaging.specifiers import SpecifierSet
 
     match = re.match(r"[A-Za-z0-9._-]+", requirement)
@@ -73,36 +73,36 @@ def _package(requirement: str) -> Check:
     try:
         found = version(name)
     except PackageNotFoundError:
-        return Check(name, False, "not installed", INSTALL)
+        return Finding(name, False, "not installed", INSTALL)
     return checked(name, SpecifierSet(wanted).contains(found, prereleases=True), found, f"{wanted}: {INSTALL}")
 
 
-def _memory() -> Check:
+def _memory() -> Finding:
     import psutil
 
     free = psutil.virtual_memory().available / 2**30
     return checked("free memory", free >= MEMORY_GB, f"{free:.1f} GB", f"free {MEMORY_GB:.0f} GB")
 
 
-def _disk() -> Check:
+def _disk() -> Finding:
     free = shutil.disk_usage(_existing(Path("results"))).free / 2**30
     return checked("free disk", free >= DISK_GB, f"{free:.1f} GB", f"free {DISK_GB:.0f} GB")
 
 
-def _writable() -> Check:
+def _writable() -> Finding:
     where = _existing(Path("results"))
     try:
         with tempfile.TemporaryFile(dir=where):
-            return Check("write permission", True, str(where.resolve()))
+            return Finding("write permission", True, str(where.resolve()))
     except OSError as error:
-        return Check("write permission", False, f"{where.resolve()}: {error.strerror}", "chmod, or run elsewhere")
+        return Finding("write permission", False, f"{where.resolve()}: {error.strerror}", "chmod, or run elsewhere")
 
 
 def _existing(path: Path) -> Path:
     return path if path.exists() else path.absolute().parent
 
 
-def _engine(config: TierConfig, envs: list[EnvConfig]) -> Iterator[Check]:
+def _engine(config: TierConfig, envs: list[EnvConfig]) -> Iterator[Finding]:
     """What the tier's engine needs: the models that it starts from, and for trinity GPUs and its own environment."""
     if config.engine == "trinity":
         from r3l.trinity import doctor
@@ -116,13 +116,13 @@ def _engine(config: TierConfig, envs: list[EnvConfig]) -> Iterator[Check]:
         yield from local.checks(config)
 
 
-def _models(models: Mapping[str, str]) -> Iterator[Check]:
+def _models(models: Mapping[str, str]) -> Iterator[Finding]:
     """The start model of each environment (by its label); one that several have is checked once."""
     for model in dict.fromkeys(models.values()):
         yield _model(model, [label for label, name in models.items() if name == model])
 
 
-def _model(model: str, users: list[str]) -> Check:
+def _model(model: str, users: list[str]) -> Finding:
     where = Path(locate(model))
     present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
     found = _short(where) if present else f"no weights in {_short(where)}"
@@ -136,7 +136,7 @@ def _short(path: Path) -> str:
     return os.path.relpath(path, ROOT) if path.is_absolute() else str(path)
 
 
-def _environment(env: EnvConfig, tier: str) -> Iterator[Check]:
+def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:
     """What the environment itself checks, then that its engine starts."""
     package = environment_of(env.env)
     yield from package.checks()

