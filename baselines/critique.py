@@ -95,6 +95,7 @@ def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCr
         return ParsedCritique(ctx.dialogue.release.refinement(text))
     reflection = parse_reflection(text, turns)
     if isinstance(reflection, ParsedReflection) and reflection.suggestion:
+        ctx.count_replaced(reflection.replaced)
         return ParsedCritique(hint(reflection.suggestion))
     if ctx.dialogue.style == "compact":
         ctx.counters["critique/not_json"] += 1

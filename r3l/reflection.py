@@ -231,3 +231,4 @@ def _count(ctx: RolloutContext, parsed: ParsedReflection | InvalidFeedback) -> N
     ctx.counters["reflection/valid"] += 1
     ctx.counters[f"reflection/outcome/{parsed.outcome}"] += 1
     ctx.counters["reflection/coerced"] += int(parsed.coerced)
+    ctx.count_replaced(parsed.replaced)

@@ -145,7 +145,7 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
     base's environment is used up by a retry (a further one may rewind it again). Raises ReplayMismatch when the
     restored observation is not the recorded one.
     """
-    now = await base.env.rewind(restart.turn)
+    now = ctx.seen(await base.env.rewind(restart.turn))
     source = base.trajectory
     guided = Trajectory(
         source.task,

@@ -7,11 +7,12 @@ An environment knows no method and no model. It is synchronous and lives in a wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from r3l.core.task import Task
+from r3l.core.text import well_formed
 
 if TYPE_CHECKING:
     from r3l.core.released_prompts import ReleasedPrompts
@@ -52,6 +53,12 @@ class Observation:
     done: bool = False
     success: bool = False
     invalid_action_reward: float = 0.0
+
+    def well_formed(self) -> tuple[Observation, int]:
+        """It with U+FFFD for what is no Unicode, and how many characters that were."""
+        (text, count), actions = well_formed(self.text), [well_formed(action) for action in self.admissible]
+        count += sum(n for _, n in actions)
+        return (replace(self, text=text, admissible=tuple(a for a, _ in actions)) if count else self), count
 
 
 class Environment(Protocol):

@@ -14,6 +14,7 @@ class ParsedReflection:
     """A valid reflection. ``pivot`` (0-based turn) is None iff ``perfect``; ``suggestion`` may be missing elsewhere.
 
     ``document`` is the JSON object as it was written, which guidance may print; its pivot is one that ``int`` takes.
+    ``replaced``: characters of it that were no Unicode.
     """
 
     summary: str
@@ -23,6 +24,7 @@ class ParsedReflection:
     pivot: int | None
     document: Mapping[str, Any]
     coerced: bool = False
+    replaced: int = 0
 
     @classmethod
     def of(cls, document: Mapping[str, Any], coerced: bool = False) -> ParsedReflection:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from r3l.core.environment import Outcome
 from r3l.core.feedback import InvalidFeedback, ParsedReflection
+from r3l.core.text import well_formed_json
 
 ReflectionSchema = Literal["strict", "released"]
 REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
@@ -45,9 +46,18 @@ def parse_reflection(text: str, turns: int, rules: ReflectionRules = STRICT) -> 
     if start < 0 or end < start:
         return InvalidFeedback("no_json")
     try:
-        document = json.loads(text[start : end + 1])
+        document, replaced = well_formed_json(json.loads(text[start : end + 1]))
     except (ValueError, RecursionError):
         return InvalidFeedback("bad_json")
+    parsed = _judged(document, turns, rules)
+    if not replaced or isinstance(parsed, InvalidFeedback):
+        return parsed
+    if rules.schema == "released" and not parsed.perfect:  # a prompt that prints it cannot be sent
+        return InvalidFeedback("not_unicode")
+    return replace(parsed, replaced=replaced)
+
+
+def _judged(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
     released = rules.schema == "released"
     missing = [key for key in REQUIRED if key not in document or (document[key] is None and not released)]
     if missing:
@@ -92,8 +102,6 @@ def _released(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -
     usable = isinstance(raw, int) or (isinstance(raw, float) and raw <= 0)
     if not usable and not rules.coerce_pivot:
         return InvalidFeedback("retry_from_step_not_an_integer")
-    if not _writable(document):
-        return InvalidFeedback("not_unicode")
     return ParsedReflection.of(document, coerced=not usable)
 
 
@@ -107,12 +115,3 @@ def _integer(value: Any) -> int | None:
     except ValueError:
         return None
     return int(number) if number.is_integer() else None
-
-
-def _writable(document: Mapping[str, Any]) -> bool:
-    """Whether a prompt can hold it: half of a surrogate pair has no UTF-8."""
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

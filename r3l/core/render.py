@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from r3l.core.environment import Message, Stop
 from r3l.core.errors import ConfigError
+from r3l.core.text import well_formed
 
-_MARK = "\u241e"  # stands for an earlier response; any text that no template produces
+# Lone surrogates stand in no well-formed text, so neither a template nor a message holds these.
+_RESPONSE = "\ud800"  # in the place of an earlier response
+_BREAK = "\udfff"  # within the words of a control token, which are then encoded in two parts
 
 
 def load_tokenizer(where: str) -> Any:
@@ -31,7 +36,8 @@ class ChatRenderer:
     """Encodes a dialog piece by piece with the tokenizer's own chat template.
 
     The first piece is the template's rendering of the opening messages. Every later piece is what the template
-    puts between the end of a response and the start of the next one.
+    puts between the end of a response and the start of the next one. Only the template yields control tokens (those
+    that the tokenizer calls special): where a message or a response spells one, it is encoded as the words that it is.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -44,6 +50,10 @@ class ChatRenderer:
         self.end_id: int = tokenizer.eos_token_id
         # What the template writes after a response; the sampled end-of-turn token is already its beginning.
         self._end_text: str = tokenizer.decode([self.end_id])
+        added = tokenizer.added_tokens_decoder.values()
+        control = {str(token) for token in added if token.special} | set(tokenizer.all_special_tokens)
+        # Each place where one begins, also within another, and its first character.
+        self._control = re.compile(f"(?={'|'.join(map(re.escape, sorted(control)))})(.)", re.DOTALL)
 
     def opening(self, messages: list[Message]) -> list[int]:
         """Token ids of the messages before the first response, ending in the generation prompt."""
@@ -56,8 +66,8 @@ class ChatRenderer:
         """
         if not messages:
             return []
-        dialog = [Message("user", "."), Message("assistant", _MARK), *messages]
-        tail = self._render(dialog).split(_MARK, 1)[1]
+        before = [{"role": "user", "content": "."}, {"role": "assistant", "content": _RESPONSE}]
+        tail = self._render(messages, before).split(_RESPONSE, 1)[1]
         if ended:
             tail = tail.removeprefix(self._end_text)
         return self._encode(tail)
@@ -65,7 +75,7 @@ class ChatRenderer:
     def response(self, text: str, stop: Stop = "end") -> list[int]:
         """Token ids of a response given as text, its end token included unless it is a line that goes on."""
         goes_on = stop == "line" and text.endswith("\n")
-        return [*self._encode(text), *([] if goes_on else [self.end_id])]
+        return [*self._encode(self._plain(text)), *([] if goes_on else [self.end_id])]
 
     def stops(self, stop: Stop) -> frozenset[int]:
         """The tokens after which sampling pauses."""
@@ -78,11 +88,17 @@ class ChatRenderer:
 
     def text(self, ids: list[int]) -> str:
         """A response's text without its end token."""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False)).removesuffix(self._end_text)
+        text = str(self.tokenizer.decode(ids, skip_special_tokens=False))
+        return text.removesuffix(self._end_text) if ids and ids[-1] == self.end_id else text
 
-    def _render(self, messages: list[Message]) -> str:
-        chat = [{"role": m.role, "content": m.content} for m in messages]
+    def _render(self, messages: list[Message], before: Sequence[Mapping[str, str]] = ()) -> str:
+        chat = [*before, *({"role": m.role, "content": self._plain(m.content)} for m in messages)]
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
 
+    def _plain(self, text: str) -> str:
+        """``text``, well formed, with a break after the first character of every control token in it."""
+        return self._control.sub(rf"\1{_BREAK}", well_formed(text)[0])
+
     def _encode(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        parts = text.split(_BREAK)
+        return [token for part in parts for token in self.tokenizer.encode(part, add_special_tokens=False)]

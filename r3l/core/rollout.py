@@ -69,6 +69,17 @@ class RolloutContext:
         self.counters[f"prompt/{purpose}"] += completion.tokens.prompt
         return completion
 
+    def seen(self, observation: Observation) -> Observation:
+        """What an engine said, as Unicode (counted where it was not)."""
+        observation, replaced = observation.well_formed()
+        self.count_replaced(replaced)
+        return observation
+
+    def count_replaced(self, characters: int) -> None:
+        """Note how many characters were no Unicode."""
+        if characters:
+            self.counters["text/replaced"] += characters
+
 
 @dataclass
 class Episode:
@@ -125,7 +136,7 @@ class Continuation:
 async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
     """A base rollout of ``task`` from its start, without any guidance."""
     env = ctx.pool.open()
-    first = await env.reset(task)
+    first = ctx.seen(await env.reset(task))
     episode = Episode(Trajectory(task, member, TrajectoryKind.BASE), env, ctx.policy.open(), first)
     await continue_episode(ctx, episode, first, Continuation())
     return episode
@@ -160,7 +171,7 @@ async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observati
         turn = _turn(ctx.dialogue, episode, completion, now, prompt)
         trajectory.turns.append(turn)
         if turn.action is not None:
-            now = await episode.env.step(turn.action)
+            now = ctx.seen(await episode.env.step(turn.action))
             ctx.counters["env_steps"] += 1
         elif how.rules == "released_lenient" and turn.error in ctx.dialogue.retry_tolerates:
             now = replace(now, text=f"Not possible ({turn.error}).")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from r3l.core.policy import FinishReason, Usage
+from r3l.core.text import well_formed_json
 
 # A server's own words (content_filter, tool_calls) end a response as its end token does.
 _FINISH = {"length": FinishReason.LENGTH}
@@ -49,17 +51,28 @@ class Answer(_Part):
     """What chat and completion have in common."""
 
     usage: _Usage | None = None
+    _replaced: int = PrivateAttr(0)
 
     @classmethod
     def read(cls, content: bytes) -> Self:
         """From JSON. Raises UnusableAnswer, naming the first field that is wrong."""
+        beginning = content[:80].decode(errors="replace")
         try:
-            return cls.model_validate_json(content)
+            value, replaced = well_formed_json(json.loads(content.decode(errors="surrogateescape")))
+            answer = cls.model_validate(value)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the answer"
-            beginning = content[:80].decode(errors="replace")
             raise UnusableAnswer(f"{where}: {first['msg']}; it begins {beginning!r}") from error
+        except (ValueError, RecursionError) as error:
+            raise UnusableAnswer(f"it is not JSON ({error}); it begins {beginning!r}") from error
+        answer._replaced = replaced
+        return answer
+
+    @property
+    def replaced(self) -> int:
+        """How many bytes and characters of it were no Unicode; each is U+FFFD now."""
+        return self._replaced
 
     @property
     def counted(self) -> Usage | None:

@@ -76,7 +76,8 @@ class EndpointOptions:
 
 
 class Endpoint:
-    """A connection to the server; an asynchronous context. ``counts``: requests, and repetitions by their reason."""
+    """A connection to the server; an asynchronous context. ``counts``: requests, repetitions by their reason,
+    and characters of answers that were no Unicode and had to be ``replaced``."""
 
     def __init__(self, options: EndpointOptions, pauses: wait_base | None = None) -> None:
         self.options, self.counts = options, Counter[str]()
@@ -153,7 +154,10 @@ class Endpoint:
         async with asyncio.timeout(self.options.deadline):
             answer = await self._client.request(method, url, json=None if content is None else self._complete(content))
         answer.raise_for_status()
-        return kind.read(answer.content)
+        read = kind.read(answer.content)
+        if read.replaced:
+            self.counts["replaced"] += read.replaced
+        return read
 
     def _complete(self, content: Mapping[str, Any]) -> dict[str, Any]:
         request = {"model": self.options.model, **content, **self.options.fields}

@@ -129,6 +129,7 @@ _DECLARED = (
     Metric("pivot/oracle_near", "reflections", TOTAL, "that name it within a turn"),
     Metric("leak/guidance", "texts", TOTAL, "of guidance for a task that has a known answer"),
     Metric("leak/answer_stated", "texts", TOTAL, "those of them that state the answer"),
+    Metric("text/replaced", "characters", TOTAL, "of observations and reflections that are no Unicode: now U+FFFD"),
     Metric("stop/*", "rollouts", TOTAL, "by what ended them"),
     Metric("dropped/tasks", "tasks", TOTAL, "whose exploration failed (trinity)"),
     Metric("dropped/groups", "tasks", TOTAL, "refused by the method (DAPO's dynamic sampling)"),

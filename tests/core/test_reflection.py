@@ -198,3 +198,19 @@ def test_leakage_is_a_whole_word(guidance, stated):
     assert (a.counters["leak/guidance"], a.counters["leak/answer_stated"]) == (1, stated)
     count_leak(a, Task("t", "toy", "train"), guidance)
     assert a.counters["leak/guidance"] == 1  # nothing can leak where there is no answer
+
+
+def test_lone_surrogates_in_its_json_are_replaced_and_told():
+    parsed = parse(improvement_suggestion="go to \ud800desk\udfff 1", trajectory_summary="\udc80", extra=["\ud800"])
+    assert isinstance(parsed, ParsedReflection)
+    assert (parsed.suggestion, parsed.summary, parsed.replaced) == ("go to \ufffddesk\ufffd 1", "\ufffd", 4)
+    assert parsed.document["extra"] == ["\ufffd"]
+    assert parse().replaced == 0
+
+
+@pytest.mark.parametrize("schema", ["strict", "released"])
+def test_json_too_deep_to_be_written_again_is_invalid(schema):
+    """A guiding prompt prints it, which takes a recursion of Python for every level."""
+    for depth in (100, 900, 20_000):
+        text = json.dumps(GOOD)[:-1] + ', "x": ' + "[" * depth + "]" * depth + "}"
+        assert parse_reflection(text, 5, ReflectionRules(schema)) == InvalidFeedback("bad_json")

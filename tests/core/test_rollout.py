@@ -9,7 +9,7 @@ import time
 import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
-from r3l.core.environment import Message
+from r3l.core.environment import Message, Observation, Parsed
 from r3l.core.errors import EngineError
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import Prompt, play
@@ -274,3 +274,47 @@ def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
     with pytest.raises(EngineError, match=died):
         asyncio.run(die())
     pool.close()
+
+
+class Talker:
+    """An engine whose observations are no Unicode: the first has two lone surrogates, later ones one."""
+
+    name = "talker"
+
+    def create(self, options):
+        return self
+
+    def reset(self, task):
+        return Observation("desk \ud800\udbff 1", ("go", "look \udfff"))
+
+    def step(self, action):
+        return Observation(f"{action} \udc00", ("go",), done=action == "go")
+
+    def snapshot(self):
+        return None
+
+    def close(self):
+        pass
+
+
+def test_observations_are_made_unicode_and_that_is_counted():
+    pool = EnvironmentPool(Talker(), 0)
+    policy = Scripted([say("look \ufffd"), say("go")])
+    ctx = rollout_context(policy, pool)
+
+    async def one():
+        episode = await play(ctx, TASK, 0)
+        return episode, await retry(ctx, episode, Restart(1, None), RetrySettings.model_validate({}))
+
+    policy.responses = {"rollout": iter([say("look \ufffd"), say("go")]), "retry": iter([say("go")])}
+    ctx.dialogue.parse = lambda response, now, actions: Parsed(response[len("<think>x</think><action>") : -9])
+    episode, _ = asyncio.run(one())
+    assert (episode.first.text, episode.first.admissible) == ("desk \ufffd\ufffd 1", ("go", "look \ufffd"))
+    assert [turn.observation for turn in episode.trajectory.turns] == ["desk \ufffd\ufffd 1", "look \ufffd \ufffd"]
+    assert ctx.counters["text/replaced"] == 3 + 1 + 1 + 1 + 1  # first, two steps, rewound to, retried
+    assert all("\ufffd" in m.content for _, messages in policy.asked for m in messages)
+
+
+def test_nothing_is_counted_of_text_that_is_unicode():
+    _, counters = played(map(say, WALKTHROUGH))
+    assert "text/replaced" not in counters

@@ -10,6 +10,7 @@ from tenacity import wait_none
 from r3l.core.environment import Message
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
+from r3l.endpoint.answers import ChatAnswer
 from r3l.endpoint.client import (
     ATTEMPTS,
     LATE_ATTEMPTS,
@@ -193,3 +194,12 @@ def test_the_only_model_needs_no_name():
     wanted = pytest.raises(ServerError, match="serves a, b; choose with --model NAME")
     with serving(lambda request, before: completion("4"), models=("a", "b")) as (url, _), wanted:
         name(url)
+
+
+def test_what_is_no_unicode_is_replaced_and_counted():
+    counts = {}
+    with serving(lambda request, before: completion("4\udfff\ud800!")) as (url, _):
+        assert ask(url, counts, times=2).text == "4\ufffd\ufffd!"
+    assert counts == {"requests": 2, "replaced": 4}
+    latin_1 = b'{"choices": [{"message": {"content": "caf\xe9"}}]}'
+    assert ChatAnswer.read(latin_1).text == "caf\ufffd"

@@ -1,0 +1,33 @@
+"""Text from outside (engines, models, servers) as text: well-formed Unicode, and no control tokens in it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+DEEPEST = 64  # lists and objects within one another in a JSON value; our choice (a reflection has one)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+REPLACEMENT = "\ufffd"
+
+
+def well_formed(text: str) -> tuple[str, int]:
+    """``text`` with U+FFFD for every lone surrogate, which UTF-8 cannot hold, and how many there were."""
+    return _LONE_SURROGATE.subn(REPLACEMENT, text)
+
+
+def well_formed_json(value: Any, deepest: int = DEEPEST) -> tuple[Any, int]:
+    """A JSON value whose texts and keys are :func:`well_formed`, and how many characters were replaced.
+
+    Raises ValueError for more than ``deepest`` lists and objects within one another.
+    """
+    if isinstance(value, list | dict) and not deepest:
+        raise ValueError(f"more than {DEEPEST} lists and objects within one another")
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, list):
+        items = [well_formed_json(item, deepest - 1) for item in value]
+        return [item for item, _ in items], sum(count for _, count in items)
+    if isinstance(value, dict):
+        pairs = [(well_formed(key), well_formed_json(item, deepest - 1)) for key, item in value.items()]
+        return {key: item for (key, _), (item, _) in pairs}, sum(k + n for (_, k), (_, n) in pairs)
+    return value, 0
