@@ -2,7 +2,8 @@
 
 Wherever a set comes from, it must be the set that ``sets.json`` froze: its number of records and the sha256 over them
 are compared at every load. This package holds only what its licence allows (MIT: ``data/LICENSES.md``); the others
-are read from a folder (``R3L_MATH``, or ``--data DIR``; docs/math.md lists files and addresses) or from the hub.
+are read from a folder (``R3L_MATH``, or ``--data DIR``; docs/math.md lists files and addresses) or from the hub. Those
+of tier nano are made (``r3l.envs.math.templated``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -21,19 +22,16 @@ from typing import Any
 from r3l.core.errors import ConfigError, DataError, check_known
 from r3l.core.files import read_json
 from r3l.envs.math.cleaning import CleaningReport, clean
-from r3l.envs.math.rows import Row, rows_of
-from r3l.envs.single_answer.extraction import boxed
+from r3l.envs.math.published import ORIGINS, Fields, Origin
+from r3l.envs.math.rows import rows_of
+from r3l.envs.math.templated import TEMPLATED, rows
 
 FOLDER = "R3L_MATH"  # environment variable that names a folder with the data files
 HERE = Path(__file__).resolve().parent
 FROZEN = HERE / "sets.json"
 PACKAGED = HERE / "data"
-Fields = tuple[str, str, str]  # id within the set, problem, gold
 
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
-_BARE_BOX = re.compile(r"\\boxed\s+(\w)")
-_DAPO_PREFIX = re.compile(r"\ASolve the following math problem step by step\..*?\n\n", re.DOTALL)
-_DAPO_SUFFIX = re.compile(r"\n\nRemember to put your answer on its own line after \"Answer:\"\.\Z")
 
 
 @dataclass(frozen=True)
@@ -51,21 +49,6 @@ class Problem:
     sha256: str
 
 
-@dataclass(frozen=True)
-class Origin:
-    """A file in a data folder, the same data on the hub (dataset, file), and how a row of either is read.
-
-    Both names may be patterns of several files, which are read in the order of their names. ``columns``: those of a
-    parquet file that are read; none: all.
-    """
-
-    file: str
-    hub: tuple[str, str]
-    read: Callable[[Row, int], Fields]
-    columns: tuple[str, ...] | None = None
-    without_gold: frozenset[int] = frozenset()  # rows (from 0) whose published solution has an empty box; left out
-
-
 def record(source: str, key: str, problem: str, gold: str) -> Problem:
     """A record with its language and hash filled in."""
     digest = hashlib.sha256(json.dumps([problem, gold]).encode()).hexdigest()[:16]
@@ -73,101 +56,26 @@ def record(source: str, key: str, problem: str, gold: str) -> Problem:
     return Problem(f"{source}/{key}", problem, gold, source, lang, digest)
 
 
-def _gsm8k(row: Row, number: int) -> Fields:
-    return str(number), row["question"], str(row["answer"]).rpartition("####")[2].strip().replace(",", "")
-
-
-def _math500(row: Row, number: int) -> Fields:
-    return str(row["unique_id"]).removesuffix(".json"), row["problem"], row["answer"]
-
-
-def _math_train(row: Row, number: int) -> Fields:
-    """The box of the solution, which every copy has.
-
-    The verl copy's own ``target`` has lost rows of matrices and spaces after commands (``\\tanx``), and is empty twice
-    where the box has an answer.
-    """
-    truth = row["reward_model"]["ground_truth"] if "reward_model" in row else row
-    return str(number), truth["question" if "question" in truth else "problem"].strip(), _boxed_in(truth, "solution")
-
-
-def _minerva(row: Row, number: int) -> Fields:
-    problem = row["problem"] if "problem" in row else row["question"]
-    gold = _boxed_in(row, "solution") if "solution" in row else str(row["answer"]).strip()
-    return str(row.get("idx", number)), problem, gold
-
-
-def _olympiad(row: Row, number: int) -> Fields:
-    answers = [part for text in row["final_answer"] for part in _listed(text)]
-    return str(row["id"]), row["question"], ", ".join(answers)
-
-
-def _whole_number(row: Row, number: int) -> Fields:
-    """AMC and AIME: answers are integers that some copies store as floats or with leading zeros."""
-    value = float(row["answer"])
-    if value != int(value):
-        raise ValueError(f"key 'answer' has value {row['answer']!r}; it must be a whole number")
-    return str(row.get("id", number)), row["problem"] if "problem" in row else row["question"], str(int(value))
-
-
-def _dapo(row: Row, number: int) -> Fields:
-    """The published rows wrap each problem in an instruction, other copies do not; both give the bare problem."""
-    problem = _DAPO_SUFFIX.sub("", _DAPO_PREFIX.sub("", row["prompt"][0]["content"]))
-    return str(number), problem.strip(), str(row["reward_model"]["ground_truth"]).strip()
-
-
-def _deepmath(row: Row, number: int) -> Fields:
-    return str(number), row["question"].strip(), row["final_answer"].strip()
-
-
-def _boxed_in(row: Row, key: str) -> str:
-    """The last box; TeX lets one character stand in it without braces."""
-    answer = boxed(_BARE_BOX.sub(r"\\boxed{\1}", row[key]))
-    if answer is None:
-        raise ValueError(f"key {key!r} has no \\boxed{{...}}")
-    return answer.strip()
-
-
-def _listed(text: str) -> Iterator[str]:
-    r"""Parts of an OlympiadBench answer: ``$8$,$4$`` is two, ``$(2,4)$`` one; a full stop at the end is dropped."""
-    for part in re.split(r"\$\s*,\s*\$?|,\s*\$", text.strip().rstrip(".")):
-        if bare := part.strip().strip("$").strip():
-            yield bare
-
-
-ORIGINS = {
-    "gsm8k": Origin("gsm8k_test.jsonl", ("openai/gsm8k", "main/test-00000-of-00001.parquet"), _gsm8k),
-    "gsm8k_train": Origin("gsm8k_train.jsonl", ("openai/gsm8k", "main/train-00000-of-00001.parquet"), _gsm8k),
-    "math500": Origin("math500_test.jsonl", ("HuggingFaceH4/MATH-500", "test.jsonl"), _math500),
-    "math_train": Origin(
-        "math_train_7500.parquet",
-        ("DigitalLearningGmbH/MATH-lighteval", "data/train-00000-of-00001.parquet"),
-        _math_train,
-        without_gold=frozenset({5341, 5343}),
-    ),
-    "minerva": Origin("minerva_math_test.jsonl", ("math-ai/minervamath", "test.jsonl"), _minerva),
-    "olympiadbench": Origin("olympiadbench_test.jsonl", ("math-ai/olympiadbench", "test.jsonl"), _olympiad),
-    "amc23": Origin("amc23_test.jsonl", ("math-ai/amc23", "test-00000-of-00001.parquet"), _whole_number),
-    "aime24": Origin(
-        "aime24_test.jsonl", ("HuggingFaceH4/aime_2024", "data/train-00000-of-00001.parquet"), _whole_number
-    ),
-    "dapo_raw": Origin(
-        "dapo_math_17k.parquet", ("BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"), _dapo
-    ),
-    "deepmath_raw": Origin(
-        "deepmath/train-*.parquet",
-        ("zwhe99/DeepMath-103K", "data/train-*.parquet"),
-        _deepmath,
-        columns=("question", "final_answer"),  # beside them 5 GB of solutions
-    ),
-}
 TEST_SETS = ("gsm8k", "math500", "minerva", "olympiadbench", "amc23", "aime24")
-HELD_OUT = {  # test problems of the training data that are cleaned here (NAME_raw: NAME, NAME_train)
-    "dapo": 300,  # as many as the paper's own split (spec: weijiezz/DAPO-Math-17k-split)
-    "deepmath": 500,  # as many as RLTF's, which are the last rows (RLTF audit 5)
+NANO_TEST_SETS = ("gsm8k_nano", "math500_nano")
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """``held_out``: test problems of cleaned training data. ``tests``: sets whose problems may not stand in it."""
+
+    held_out: int
+    tests: tuple[str, ...]
+
+
+CLEANING = {  # training data that is cleaned here: NAME_raw becomes NAME and NAME_train
+    "dapo": Cleaning(300, TEST_SETS),  # as many as the paper's own split (spec: weijiezz/DAPO-Math-17k-split)
+    "deepmath": Cleaning(500, TEST_SETS),  # as many as RLTF's, which are the last rows (RLTF audit 5)
+    "dapo_nano": Cleaning(200, NANO_TEST_SETS),
+    "deepmath_nano": Cleaning(200, NANO_TEST_SETS),
 }
-CLEANED = {part: name for name in HELD_OUT for part in (name, f"{name}_train")}
-SETS = tuple(name for name in ORIGINS if not name.endswith("_raw")) + tuple(CLEANED)
+CLEANED = {part: name for name in CLEANING for part in (name, f"{name}_train")}
+SETS = tuple(name for name in (*ORIGINS, *TEMPLATED) if not name.endswith("_raw")) + tuple(CLEANED)
 
 
 def load(name: str, source: Path | None = None) -> list[Problem]:
@@ -225,6 +133,9 @@ def _verify(name: str, problems: Sequence[Problem]) -> None:
 
 def read_set(name: str, source: Path | None) -> list[Problem]:
     """A set as the folder, this package or the hub has it (the first that does), whether frozen or not."""
+    if name in TEMPLATED:
+        read = ORIGINS[TEMPLATED[name].layout].read
+        return [record(name, *read(row, number)) for number, row in enumerate(rows(TEMPLATED[name]))]
     origin = ORIGINS[name]
     folder = _folder(source)
     if folder and (files := sorted(folder.glob(origin.file))):
@@ -291,8 +202,8 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
 def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[Problem]], CleaningReport]:
     """NAME and NAME_train of published training data, whether frozen or not, and what cleaning dropped, by reason."""
     raw = read_set(f"{name}_raw", source)
-    tests = {test: [p.problem for p in load(test, source)] for test in TEST_SETS}
-    train, test, report = clean([(p.problem, p.gold) for p in raw], tests, HELD_OUT[name])
+    tests = {test: [p.problem for p in load(test, source)] for test in CLEANING[name].tests}
+    train, test, report = clean([(p.problem, p.gold) for p in raw], tests, CLEANING[name].held_out)
     return {
         part: [record(name, key[:16], problem, gold) for key, problem, gold in rows]
         for part, rows in ((name, test), (f"{name}_train", train))

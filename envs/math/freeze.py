@@ -28,23 +28,27 @@ def main(folder: Path) -> None:
     _write(datasets.frozen() | content)
     for name in PACKAGED:
         _package(name, sets[name])
-    freeze_cleaned("dapo", folder)
+    for name in ("dapo", "dapo_nano", "deepmath_nano"):
+        freeze(name, folder)
     print(json.dumps(datasets.frozen()["dapo"]["cleaning"], indent=1))
 
 
-def freeze_cleaned(name: str, source: Path | None) -> Path:
-    """Freeze both parts of cleaned training data with the report of its cleaning; the file written.
+def freeze(name: str, source: Path | None) -> Path:
+    """Freeze one set, of cleaned training data both parts with the report of its cleaning; the file written.
 
     ``source`` is a folder of data files (default: ``$R3L_MATH``, else the hub). Raises DataError as ``load`` does.
     """
-    parts, report = datasets.cleaned(name, source)
-    content = {part: _summary(problems) for part, problems in parts.items()}
-    content[name]["cleaning"] = report.as_dict()
+    if name in datasets.CLEANING:
+        parts, report = datasets.cleaned(name, source)
+        content = {part: _summary(problems) for part, problems in parts.items()}
+        content[name]["cleaning"] = report.as_dict()
+    else:
+        content = {name: _summary(datasets.read_set(name, source))}
     _write(datasets.frozen() | content)
     return datasets.FROZEN
 
 
-def _summary(problems: list[datasets.Problem]) -> dict[str, object]:
+def _summary(problems: list[datasets.Problem]) -> dict[str, Any]:
     return {"rows": len(problems), "sha256": datasets.sha256_of(problems)}
 
 

@@ -14,15 +14,16 @@ from r3l.envs.math.definitions import ENV, definition
 from r3l.envs.math.engine import create
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.task_sets import generated
+from r3l.envs.math.templated import TEMPLATED
 
 
 def build(name: str) -> Path:
     """Validate every problem of a task set and write the file that is committed; its path.
 
-    Of published training data (dapo, deepmath): read, clean and freeze it.
+    Of published training data (dapo, deepmath) and of sets made for tier nano: read, clean and freeze it.
     """
-    if name in datasets.HELD_OUT:
-        return freeze.freeze_cleaned(name, None)
+    if name in datasets.CLEANING or name in TEMPLATED:
+        return freeze.freeze(name, None)
     splits = {split: generated(name, split) for split in definition(name).splits}
     for split, tasks in splits.items():
         for task in tracked(tasks, f"validating {name}/{split}"):

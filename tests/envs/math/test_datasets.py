@@ -7,7 +7,8 @@ import pytest
 from r3l.core.errors import ConfigError, DataError
 from r3l.envs.math import datasets
 from r3l.envs.math.cleaning import clean, key_of, normalise
-from r3l.envs.math.datasets import ORIGINS, contaminated, load, read_file
+from r3l.envs.math.datasets import contaminated, load, read_file
+from r3l.envs.math.published import ORIGINS
 
 # Rows as published: GSM8K (MIT), MATH (MIT), OlympiadBench (MIT); the others are made up in their layout.
 GSM8K = {"question": "A robe takes 2 bolts ...", "answer": "It takes 2/2=<<2/2=1>>1 bolt\n#### 1,003"}
@@ -82,7 +83,7 @@ def test_a_folder_without_the_file_falls_back_to_the_package_or_says_so(tmp_path
 
 
 def test_unknown_names_and_folders(tmp_path):
-    with pytest.raises(ConfigError, match="no set 'gsm9k'; known: gsm8k, gsm8k_train, math500"):
+    with pytest.raises(ConfigError, match="no set 'gsm9k'; known: aime24, amc23, dapo, .*did you mean 'gsm8k'"):
         load("gsm9k")
     with pytest.raises(ConfigError, match="nowhere does not exist; correct --data"):
         load("gsm8k", tmp_path / "nowhere")

@@ -1,0 +1,121 @@
+"""The published files: where each set lies and how a row of it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from r3l.envs.math.rows import Row
+from r3l.envs.single_answer.extraction import boxed
+
+Fields = tuple[str, str, str]  # id within the set, problem, gold
+
+_BARE_BOX = re.compile(r"\\boxed\s+(\w)")
+_DAPO_PREFIX = re.compile(r"\ASolve the following math problem step by step\..*?\n\n", re.DOTALL)
+_DAPO_SUFFIX = re.compile(r"\n\nRemember to put your answer on its own line after \"Answer:\"\.\Z")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file in a data folder, the same data on the hub (dataset, file), and how a row of either is read.
+
+    Both names may be patterns of several files, which are read in the order of their names. ``columns``: those of a
+    parquet file that are read; none: all.
+    """
+
+    file: str
+    hub: tuple[str, str]
+    read: Callable[[Row, int], Fields]
+    columns: tuple[str, ...] | None = None
+    without_gold: frozenset[int] = frozenset()  # rows (from 0) whose published solution has an empty box; left out
+
+
+def _gsm8k(row: Row, number: int) -> Fields:
+    return str(number), row["question"], str(row["answer"]).rpartition("####")[2].strip().replace(",", "")
+
+
+def _math500(row: Row, number: int) -> Fields:
+    return str(row["unique_id"]).removesuffix(".json"), row["problem"], row["answer"]
+
+
+def _math_train(row: Row, number: int) -> Fields:
+    """The box of the solution, which every copy has.
+
+    The verl copy's own ``target`` has lost rows of matrices and spaces after commands (``\\tanx``), and is empty twice
+    where the box has an answer.
+    """
+    truth = row["reward_model"]["ground_truth"] if "reward_model" in row else row
+    return str(number), truth["question" if "question" in truth else "problem"].strip(), _boxed_in(truth, "solution")
+
+
+def _minerva(row: Row, number: int) -> Fields:
+    problem = row["problem"] if "problem" in row else row["question"]
+    gold = _boxed_in(row, "solution") if "solution" in row else str(row["answer"]).strip()
+    return str(row.get("idx", number)), problem, gold
+
+
+def _olympiad(row: Row, number: int) -> Fields:
+    answers = [part for text in row["final_answer"] for part in _listed(text)]
+    return str(row["id"]), row["question"], ", ".join(answers)
+
+
+def _whole_number(row: Row, number: int) -> Fields:
+    """AMC and AIME: answers are integers that some copies store as floats or with leading zeros."""
+    value = float(row["answer"])
+    if value != int(value):
+        raise ValueError(f"key 'answer' has value {row['answer']!r}; it must be a whole number")
+    return str(row.get("id", number)), row["problem"] if "problem" in row else row["question"], str(int(value))
+
+
+def _dapo(row: Row, number: int) -> Fields:
+    """The published rows wrap each problem in an instruction, other copies do not; both give the bare problem."""
+    problem = _DAPO_SUFFIX.sub("", _DAPO_PREFIX.sub("", row["prompt"][0]["content"]))
+    return str(number), problem.strip(), str(row["reward_model"]["ground_truth"]).strip()
+
+
+def _deepmath(row: Row, number: int) -> Fields:
+    return str(number), row["question"].strip(), row["final_answer"].strip()
+
+
+def _boxed_in(row: Row, key: str) -> str:
+    """The last box; TeX lets one character stand in it without braces."""
+    answer = boxed(_BARE_BOX.sub(r"\\boxed{\1}", row[key]))
+    if answer is None:
+        raise ValueError(f"key {key!r} has no \\boxed{{...}}")
+    return answer.strip()
+
+
+def _listed(text: str) -> Iterator[str]:
+    r"""Parts of an OlympiadBench answer: ``$8$,$4$`` is two, ``$(2,4)$`` one; a full stop at the end is dropped."""
+    for part in re.split(r"\$\s*,\s*\$?|,\s*\$", text.strip().rstrip(".")):
+        if bare := part.strip().strip("$").strip():
+            yield bare
+
+
+ORIGINS = {
+    "gsm8k": Origin("gsm8k_test.jsonl", ("openai/gsm8k", "main/test-00000-of-00001.parquet"), _gsm8k),
+    "gsm8k_train": Origin("gsm8k_train.jsonl", ("openai/gsm8k", "main/train-00000-of-00001.parquet"), _gsm8k),
+    "math500": Origin("math500_test.jsonl", ("HuggingFaceH4/MATH-500", "test.jsonl"), _math500),
+    "math_train": Origin(
+        "math_train_7500.parquet",
+        ("DigitalLearningGmbH/MATH-lighteval", "data/train-00000-of-00001.parquet"),
+        _math_train,
+        without_gold=frozenset({5341, 5343}),
+    ),
+    "minerva": Origin("minerva_math_test.jsonl", ("math-ai/minervamath", "test.jsonl"), _minerva),
+    "olympiadbench": Origin("olympiadbench_test.jsonl", ("math-ai/olympiadbench", "test.jsonl"), _olympiad),
+    "amc23": Origin("amc23_test.jsonl", ("math-ai/amc23", "test-00000-of-00001.parquet"), _whole_number),
+    "aime24": Origin(
+        "aime24_test.jsonl", ("HuggingFaceH4/aime_2024", "data/train-00000-of-00001.parquet"), _whole_number
+    ),
+    "dapo_raw": Origin(
+        "dapo_math_17k.parquet", ("BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"), _dapo
+    ),
+    "deepmath_raw": Origin(
+        "deepmath/train-*.parquet",
+        ("zwhe99/DeepMath-103K", "data/train-*.parquet"),
+        _deepmath,
+        columns=("question", "final_answer"),  # beside them 5 GB of solutions
+    ),
+}
