@@ -18,7 +18,10 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+LONG = ("scienceworld", "webshop full")  # a simulator anew, a catalogue with its search: half a minute of CPU time
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in SMALL])
 def test_every_report_begins_with_speed_and_memory(monkeypatch, capsys, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "new" / "bench.json"

@@ -179,6 +179,7 @@ def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
     assert isinstance(done.exception, DataError) and "--figures" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_the_stored_runs_fit_into_five_megabytes(tmp_path):
     stored = ROOT / "results" / "stored"
     runs = records.load(find_runs(stored))

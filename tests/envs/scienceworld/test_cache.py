@@ -63,7 +63,7 @@ def test_a_new_branch_replays_its_prefix_once(task, counting):
     assert (counting.resets, counting.steps) == (2, len(solution) + 3)
 
 
-@pytest.mark.parametrize("simulators", [1, 3])
+@pytest.mark.parametrize("simulators", [pytest.param(1, marks=pytest.mark.slow), 3])  # one: every turn is replayed
 def test_random_walks_are_those_of_the_bare_engine(simulators):
     """Episodes that take turns on too few simulators, branching at random, say what a bare engine says."""
     rng, tasks, bare = random.Random(simulators), task_sets.tasks("nano/test")[:2], ScienceWorldEngine()

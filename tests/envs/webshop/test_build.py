@@ -125,6 +125,7 @@ def _wait_for(condition):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow_leave_no_catalogue(files, tmp_path):
     """What a full disk does to a write, without needing one."""
     before = sorted(tmp_path.iterdir())
