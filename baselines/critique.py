@@ -1,25 +1,29 @@
 """Critique: free text on a finished attempt, for methods that have no pivot (Critique-GRPO, RLTF).
 
-It comes from the environment's own critic where there is one and it is wanted, else from the model.
+The policy writes it, the environment's own critic or a judge, as the setting ``feedback`` says.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
 
 from r3l.core.environment import Message
-from r3l.core.feedback import InvalidFeedback, ParsedCritique, ParsedReflection
+from r3l.core.feedback import FeedbackSettings, FeedbackSource, InvalidFeedback, ParsedCritique, ParsedReflection
+from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
+from r3l.core.leaks import LEAKED, Leak, audit
 from r3l.core.policy import Completion, FinishReason
 from r3l.core.reflections import parse_reflection
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.templates import template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
-from r3l.reflection import FeedbackDialog, reflection_text, released_log, render_log
+from r3l.reflection import reflection_text, released_log, render_log
 from r3l.retry import Restart, Retry, RetrySettings, hint, retry
 
-Critic = Literal["environment_or_model", "model"]
+
+class CritiqueSettings(FeedbackSettings, RetrySettings):
+    """The options of criticising an attempt and trying again."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +34,20 @@ class Critique:
     trajectory: Trajectory
 
 
-async def criticise(ctx: RolloutContext, episode: Episode, critic: Critic) -> Critique | None:
-    """A critique of a finished episode; None (counted) when the model leaves it empty or unfinished."""
+async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSource) -> Critique | None:
+    """A critique of a finished episode; None (counted) when it is empty or unfinished, or tells the answer."""
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.CRITIQUE)
-    for message in _request(ctx, episode):
-        dialog.conversation.add(message)
-    text = _by_environment(ctx, episode) if critic == "environment_or_model" else None
-    if text is not None:
-        completion = dialog.conversation.append_text(text)
-        ctx.counters["critique/by_environment"] += 1
-    else:
-        completion = await dialog.ask(ctx)
-        ctx.counters["critique/by_model"] += 1
-    parsed = _parsed(ctx, completion, len(dialog.base.turns))
-    trajectory = dialog.close(ctx, completion, parsed)
+    request = FeedbackRequest(
+        _request(ctx, episode), partial(_instructions, ctx, episode), partial(_by_environment, ctx, episode)
+    )
+    written = await dialog.write(ctx, source, request)
+    parsed = _parsed(ctx, written.completion, len(episode.trajectory.turns))
+    if isinstance(parsed, ParsedCritique):
+        leak = audit(ctx, episode, parsed.guidance)
+        if leak is Leak.TOLD and written.author is not FeedbackSource.SELF:
+            ctx.counters[f"critique/invalid/{LEAKED.reason}"] += 1
+            parsed = LEAKED
+    trajectory = dialog.close(ctx, written.completion, parsed)
     return None if isinstance(parsed, InvalidFeedback) else Critique(parsed.guidance, trajectory)
 
 
@@ -56,11 +60,11 @@ class SecondTry:
     second: Retry | None = None
 
 
-async def try_twice(ctx: RolloutContext, task: Task, member: int, critic: Critic, settings: RetrySettings) -> SecondTry:
+async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings, member: int) -> SecondTry:
     """A rollout; if it failed, a critique and a retry from the start."""
     episode = await play(ctx, task, member)
     first = episode.trajectory
-    critique = None if first.success else await criticise(ctx, episode, critic)
+    critique = None if first.success else await criticise(ctx, episode, settings.feedback)
     second = None if critique is None else await retry(ctx, episode, Restart(0, critique.guidance), settings)
     await episode.close()
     return SecondTry(first, critique, second)
@@ -73,6 +77,11 @@ def _request(ctx: RolloutContext, episode: Episode) -> list[Message]:
     if release := ctx.dialogue.release:
         log = released_log(release, trajectory, episode.prompts, trajectory.feedback)
         return release.critique(log, trajectory.reward)
+    return _instructions(ctx, episode)
+
+
+def _instructions(ctx: RolloutContext, episode: Episode) -> list[Message]:
+    trajectory = episode.trajectory
     log = render_log(ctx.dialogue, trajectory, episode.first)
     return [Message("user", template("critique").substitute(log=log, feedback=trajectory.feedback))]
 

@@ -6,11 +6,12 @@ N rollouts, at most N refinements, and always N samples: the refinement takes th
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
 
-from r3l.baselines.critique import Critic, try_twice
+from r3l.baselines.critique import CritiqueSettings, try_twice
 from r3l.baselines.grpo import GRPO, GRPOSettings
 from r3l.core import losses
 from r3l.core.method import Batch, Tokens
@@ -18,13 +19,11 @@ from r3l.core.option import option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, TrajectoryKind
-from r3l.retry import RetrySettings
 
 
-class CritiqueGRPOSettings(GRPOSettings, RetrySettings):
+class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
     """Every option of Critique-GRPO."""
 
-    critic: Critic = option("model", "who writes the critique (audit 1.10)", "released code: the model")
     refined_group: Literal["joint", "separate"] = option(
         "joint",
         "baseline of the refinement (A-16)",
@@ -53,7 +52,7 @@ class CritiqueGRPO(GRPO):
         """The rollouts, one of them replaced by the best refinement if any improved."""
         members = range(self.settings.group_size)
         s = self.settings
-        tries = await ctx.gather(lambda m: try_twice(ctx, task, m, s.critic, s), members)
+        tries = await ctx.gather(partial(try_twice, ctx, task, s), members)
         improved = [t.second.distilled for t in tries if t.second and t.second.distilled.reward > t.first.reward]
         if not improved:
             return [Group(task, [t.first for t in tries])]

@@ -8,12 +8,13 @@ or many.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
 
-from r3l.baselines.critique import Critic, SecondTry, try_twice
+from r3l.baselines.critique import CritiqueSettings, SecondTry, try_twice
 from r3l.core import losses
 from r3l.core.advantages import centred
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
@@ -21,20 +22,14 @@ from r3l.core.option import REQUIRED, option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective
-from r3l.retry import RetrySettings
 
 RELEASED = "RLTF released code"
 
 
-class RLTFSettings(MethodSettings, RetrySettings):
+class RLTFSettings(MethodSettings, CritiqueSettings):
     """Every option of RLTF."""
 
     learn: Literal["none", "sd", "fm", "sft"] = option(REQUIRED, "what the second attempt teaches beside itself")
-    critic: Critic = option(
-        "environment_or_model",
-        "who writes the critique (RLTF audit 4)",
-        "our choice: a critic without a judge model where the environment has one",
-    )
     gamma: float = option(0.1, "share of the second reward in the first return (RLTF audit 2)", RELEASED, ge=0)
     sd_coef: float = option(0.1, "weight of self-distillation (RLTF audit 2)", f"{RELEASED}, puzzles", ge=0)
     sd_coef_start: float | None = option(
@@ -82,8 +77,8 @@ class RLTF(TrainedMethod[RLTFSettings]):
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Groups: first attempts, second attempts, and what ``learn`` adds."""
-        s, members = self.settings, range(self.settings.group_size)
-        tries = await ctx.gather(lambda m: try_twice(ctx, task, m, s.critic, s), members)
+        members = range(self.settings.group_size)
+        tries = await ctx.gather(partial(try_twice, ctx, task, self.settings), members)
         return self.groups(task, tries, ctx.progress)
 
     def sd_weight(self, progress: float) -> float:

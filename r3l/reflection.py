@@ -7,30 +7,28 @@ trajectory simply gets no retry.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from pydantic import BaseModel
-
 from r3l.core.environment import Critique, Dialogue, Message, Observation
-from r3l.core.feedback import Feedback, InvalidFeedback, ParsedReflection
+from r3l.core.feedback import FeedbackSettings, FeedbackSource, InvalidFeedback, ParsedReflection
+from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
+from r3l.core.leaks import LEAKED, Leak, audit
 from r3l.core.option import option
-from r3l.core.policy import Completion, Conversation, FinishReason
+from r3l.core.policy import Completion, FinishReason
 from r3l.core.reflections import ReflectionRules, ReflectionSchema, parse_reflection
 from r3l.core.released_prompts import Prompts, ReleasedPrompts
 from r3l.core.rollout import Episode, RolloutContext
-from r3l.core.seeds import Address
-from r3l.core.task import Task
 from r3l.core.templates import template
-from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
+from r3l.core.trajectory import Trajectory, TrajectoryKind
 
 Sees = Literal["none", "outcome", "answer"]
 GuidanceForm = Literal["full_report", "suggestion", "none"]
 DomainRule = Literal["own", "alfworld_everywhere"]
 
 
-class ReflectionSettings(BaseModel):
+class ReflectionSettings(FeedbackSettings):
     """The options of reflecting."""
 
     reflect_when: Literal["always", "failed_only"] = option(
@@ -88,71 +86,40 @@ def reflection_text(critique: Critique) -> str:
     )
 
 
-@dataclass(frozen=True)
-class FeedbackDialog:
-    """The dialog in which feedback on a finished episode is written, and the turns that already stand in it.
-
-    ``compact`` prompts continue the episode's own dialog (nothing is encoded twice); others open a
-    new dialog around a numbered log, as the original does. ``attempt`` tells several reflections on one
-    episode apart.
-    """
-
-    base: Trajectory
-    kind: TrajectoryKind
-    conversation: Conversation
-    turns: list[Turn]
-    attempt: tuple[int, ...] = ()
-
-    @classmethod
-    def on(
-        cls, ctx: RolloutContext, episode: Episode, kind: TrajectoryKind, attempt: tuple[int, ...] = ()
-    ) -> FeedbackDialog:
-        """That on a finished episode, before anything is asked."""
-        base = episode.trajectory
-        if ctx.dialogue.style == "compact":
-            return cls(base, kind, episode.conversation.fork(len(base.turns)), list(base.turns), attempt)
-        return cls(base, kind, ctx.policy.open(), [], attempt)
-
-    async def ask(self, ctx: RolloutContext) -> Completion:
-        """What the policy writes after the messages added so far."""
-        where: Address = (self.base.task.id, self.base.member, *self.attempt)
-        return await ctx.complete(self.conversation, ctx.feedback_sampling, self.kind.value, *where)
-
-    def close(self, ctx: RolloutContext, completion: Completion, parsed: Feedback) -> Trajectory:
-        """The trajectory that teaches to write ``completion`` (only that turn is trained), noted in ``ctx``."""
-        self.conversation.close()
-        start = len(self.turns)
-        sample = Trajectory(
-            self.base.task,
-            self.base.member,
-            self.kind,
-            [*self.turns, Turn.of(completion, self.base.feedback)],
-            restart_turn=start,
-            trainable=range(start, start + 1),
-            attempt=self.attempt,
-            parsed=parsed,
-        )
-        ctx.trajectories.append(sample)
-        return sample
-
-
 async def reflect(
     ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
 ) -> Reflection:
-    """Ask the policy for a reflection on a finished episode; counts its validity by reason."""
+    """A reflection on a finished episode, by whom ``feedback`` says; counts its validity by reason."""
     base = episode.trajectory
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.REFLECTION, attempt)
-    for message in reflection_request(ctx.dialogue, base, episode.first, settings, episode.prompts):
-        dialog.conversation.add(message)
-    completion = await dialog.ask(ctx)
+    request = FeedbackRequest(
+        reflection_request(ctx.dialogue, base, episode.first, settings, episode.prompts),
+        partial(_instructions, ctx.dialogue, base, episode.first, settings),
+        partial(_by_environment, ctx.dialogue, episode),
+    )
+    written = await dialog.write(ctx, settings.feedback, request)
     rules = ReflectionRules(
         settings.reflection_schema, settings.coerce_pivot, suggestion=not ctx.dialogue.suggestion_optional
     )
-    parsed = _parsed(completion, len(base.turns), rules)
-    _count(ctx, parsed)
+    parsed = _parsed(written.completion, len(base.turns), rules)
     if isinstance(parsed, ParsedReflection) and parsed.suggestion:
-        count_leak(ctx, base.task, parsed.suggestion)
-    return Reflection(parsed, dialog.close(ctx, completion, parsed))
+        leak = audit(ctx, episode, _guiding(parsed, settings))
+        taught = written.author is not FeedbackSource.SELF or settings.reflection_sees == "answer"
+        parsed = LEAKED if leak is Leak.TOLD and taught else parsed
+    _count(ctx, parsed)
+    return Reflection(parsed, dialog.close(ctx, written.completion, parsed))
+
+
+def _guiding(reflection: ParsedReflection, settings: ReflectionSettings) -> str:
+    """What of a reflection a retry may read."""
+    whole = settings.guidance == "full_report"
+    parts = (reflection.summary, reflection.root_cause) if whole else ()
+    return "\n".join((*parts, reflection.suggestion or ""))
+
+
+def _by_environment(dialogue: Dialogue, episode: Episode) -> str | None:
+    critique = dialogue.critique(episode.transcript()) if episode.trajectory.turns else None
+    return None if critique is None else reflection_text(critique)
 
 
 def reflection_request(
@@ -171,6 +138,14 @@ def reflection_request(
         return dialogue.release.reflection(released_log(dialogue.release, trajectory, prompts, feedback))
     if dialogue.style == "compact":
         return [Message("user", template("reflection_compact").substitute(feedback=feedback))]
+    return _instructions(dialogue, trajectory, first, settings)
+
+
+def _instructions(
+    dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
+) -> list[Message]:
+    """The request in our own words, whole, around a log."""
+    feedback = shown_feedback(trajectory, settings.reflection_sees)
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
     system = template("reflection_system").substitute(domain=domain, last_step=len(trajectory.turns) - 1)
     log = render_log(dialogue, trajectory, first)
@@ -186,16 +161,6 @@ def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
     if sees == "answer" and answer is not None:
         return f"{trajectory.feedback} The correct answer is {answer}."
     return trajectory.feedback
-
-
-def count_leak(ctx: RolloutContext, task: Task, guidance: str) -> None:
-    """Leakage audit: guidance that states the gold answer, as a whole word and whatever its case."""
-    answer = task.payload.get("answer")
-    if answer is None:
-        return
-    stated = re.search(rf"(?<!\w){re.escape(str(answer).strip())}(?!\w)", guidance, re.IGNORECASE)
-    ctx.counters["leak/guidance"] += 1
-    ctx.counters["leak/answer_stated"] += int(stated is not None)
 
 
 def released_log(release: ReleasedPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:

@@ -13,6 +13,7 @@ import yaml
 
 from r3l.config.corrections import corrections_of
 from r3l.config.environment import EnvTierConfig, environment_of
+from r3l.config.feedback import in_words_of_fingerprints
 from r3l.config.files import Strict
 from r3l.config.model import find_model, stored_model
 from r3l.config.tier import ComputeDtype, Device, Engine, EvaluationConfig, SamplingConfig, TrainConfig
@@ -86,6 +87,7 @@ class Run(Strict):
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     """A dumped run, of a manifest say, less the keys that change no result."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
+    values["method_settings"] = in_words_of_fingerprints(values.get("method_settings", {}))
     for section, keys in UNHASHED.items():
         for key in keys:
             values.get(section, {}).pop(key, None)

@@ -4,9 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+from pydantic import BaseModel
+
 from r3l.core.environment import Outcome
+from r3l.core.option import option
+
+
+class FeedbackSource(StrEnum):
+    """Who writes the feedback between two attempts."""
+
+    SELF = "self"  # the policy
+    ENVIRONMENT = "environment"  # the environment's own critic; the policy where that has nothing to say
+    JUDGE = "judge"  # a model behind a server (docs/feedback.md)
+
+
+class FeedbackSettings(BaseModel):
+    """What every method that reads feedback can be set to."""
+
+    feedback: FeedbackSource = option(
+        FeedbackSource.SELF,
+        "who writes the reflection or critique (RLTF audit 4)",
+        "R3L paper and released code, Critique-GRPO: the model itself (audit 1.10)",
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -96,6 +97,23 @@ class Conversation(Protocol):
 
     def close(self) -> None:
         """Release what the policy keeps for this dialog."""
+        ...
+
+
+class JudgePrompts(StrEnum):
+    """What a judge reads."""
+
+    INSTRUCTIONS = "instructions"  # whole instructions and a log of the episode, whatever the run's prompts are
+    AS_POLICY = "as_policy"  # what the policy would read, for a judge that was taught the same prompts
+
+
+class Judge(Protocol):
+    """A model that is not trained and writes feedback on episodes."""
+
+    prompts: JudgePrompts
+
+    async def write(self, messages: Sequence[Message], address: Address) -> Completion:
+        """Its response to a dialog; draws are seeded by ``address`` as far as its server can."""
         ...
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from r3l.core.concurrency import Gather
 from r3l.core.environment import Dialogue, Message, Observation, Parsed, StopReason, Transcript
 from r3l.core.finite import check_finite
-from r3l.core.policy import Completion, Conversation, FinishReason, Phase, Policy, Sampling
+from r3l.core.policy import Completion, Conversation, FinishReason, Judge, Phase, Policy, Sampling
 from r3l.core.pool import EnvironmentHandle, EnvironmentPool
 from r3l.core.seeds import Address
 from r3l.core.task import Task
@@ -39,7 +39,8 @@ class RolloutContext:
     ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` plays items
     concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
     ``feedback_sampling`` is for reflections and critiques. ``progress``: the share of training that is done, 0 in the
-    first step and 1 in the last, for schedules. ``trajectories`` collects all that was played or written, in
+    first step and 1 in the last, for schedules. ``judge`` writes feedback where that is a method's setting.
+    ``trajectories`` collects all that was played or written, in
     the order of finishing, for readers: a method's groups hold only what it learns from.
     """
 
@@ -51,6 +52,7 @@ class RolloutContext:
     address: Address
     gather: Gather
     progress: float = 0.0
+    judge: Judge | None = None
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     trajectories: list[Trajectory] = field(default_factory=list)
 

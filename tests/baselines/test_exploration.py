@@ -425,14 +425,14 @@ PRESETS = [  # method@profile, script, groups (objective, kinds), advantages (No
         [[0.0], [1.0]],
     ),
     (
-        "rltf_sd@profile=released_code,group_size=2",
+        "rltf_sd@profile=released_code,group_size=2,feedback=environment",
         {"rollout": LOSE + LOSE, "retry": [*WIN, say("fly")]},
         [("policy", ["base"] * 2), ("policy", ["guided_retry"] * 2), ("policy", ["distilled"] * 2)],
         [[0.05, -0.05], [0.5, -0.5], [0.05, -0.05]],
     ),
     (
         "rltf_sd@profile=fair,group_size=2",
-        {"rollout": LOSE + LOSE, "retry": [*WIN, say("fly")]},
+        {"rollout": LOSE + LOSE, "critique": [review(0)] * 2, "retry": [*WIN, say("fly")]},
         [("policy", ["base"] * 2), ("policy", ["guided_retry"] * 2), ("policy", ["distilled"] * 2)],
         [[0.05, -0.05], [0.5, -0.5], [0.1, 0.0]],  # baseline: the mean first reward, 0
     ),

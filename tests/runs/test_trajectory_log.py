@@ -137,7 +137,7 @@ def test_several_retries_are_told_apart():
 def test_what_a_refinement_replaced_is_still_shown():
     """Critique-GRPO trains on the refinement; the rollout and the guided retry behind it are explored, not learnt."""
     script = {"rollout": LOSE, "critique": [review(0)], "retry": WIN}
-    _, (line,) = explored("critique_grpo", script, group_size=1, critic="model")
+    _, (line,) = explored("critique_grpo", script, group_size=1, feedback="self")
     assert kinds(line) == [("policy", ["refined"]), ("none", ["base", "critique", "guided_retry"])]
     assert "go on" in line["groups"][1]["trajectories"][1]["parsed"]["guidance"]
 
