@@ -11,4 +11,5 @@ SUBJECTS = {  # name of the subject -> its module
     "reflections": "r3l.released.checks.reflections",
     "responses": "r3l.released.checks.responses",
     "rltf_advantages": "r3l.released.checks.rltf_advantages",
+    "turns": "r3l.released.checks.turns",
 }
