@@ -1,14 +1,16 @@
 """Observations on disk, for the next run (``r3l.envs.scienceworld.cache`` has those of a process).
 
 Runs of one environment repeat each other: methods and seeds share a task set, and policies begin alike. The file's
-name is a hash of the simulator's jar and the engine's settings, so a changed simulator starts an empty one. SQLite lets
-any number of processes read and add.
+name is a hash of the simulator's jar, the engine's settings and the table's columns, so a changed simulator starts an
+empty one. SQLite lets any number of processes read and add. Every row carries a digest: a damaged or altered one is
+never taken for what the simulator said.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +23,12 @@ from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 
+log = logging.getLogger(__name__)
 Actions = tuple[str, ...]
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS observations (task TEXT, actions TEXT, observation TEXT, digest TEXT,"
+    " PRIMARY KEY (task, actions)) WITHOUT ROWID"
+)
 WAIT = 60  # seconds for another process's transaction; they take milliseconds
 
 
@@ -35,25 +42,29 @@ class DiskCache:
             self._file = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last ones
-            self._file.execute(
-                "CREATE TABLE IF NOT EXISTS observations (task TEXT, actions TEXT, observation TEXT,"
-                " PRIMARY KEY (task, actions)) WITHOUT ROWID"
-            )
+            self._file.execute(SCHEMA)
+            self._file.text_factory = lambda text: text.decode(errors="replace")  # damaged bytes fail their digest
 
     def load(self, task: str) -> dict[Actions, Observation]:
-        """All that is known of ``task``."""
+        """All that is known of ``task``. A row that its digest does not prove is deleted, so it is played again."""
         with self._usable():
             rows = self._file.execute(
-                "SELECT actions, observation FROM observations WHERE task = ?", (task,)
+                "SELECT actions, observation, digest FROM observations WHERE task = ?", (task,)
             ).fetchall()
-            return {tuple(json.loads(actions)): _observation(text) for actions, text in rows}
+            damaged = [(task, actions) for actions, text, digest in rows if digest != _digest(task, actions, text)]
+            if damaged:
+                log.warning("%s: %d damaged rows of %s are played again", self._path, len(damaged), task[:60])
+                self._file.executemany("DELETE FROM observations WHERE task = ? AND actions = ?", damaged)
+            proved = {actions: text for actions, text, _ in rows if (task, actions) not in damaged}
+            return {tuple(json.loads(actions)): _observation(text) for actions, text in proved.items()}
 
     def add(self, task: str, new: Mapping[Actions, Observation]) -> None:
         """Add ``new``, whole or not at all; what another process has added meanwhile stays."""
-        rows = [(task, json.dumps(actions), json.dumps(astuple(now))) for actions, now in new.items()]
+        texts = [(json.dumps(actions), json.dumps(astuple(now))) for actions, now in new.items()]
+        rows = [(task, actions, text, _digest(task, actions, text)) for actions, text in texts]
         with self._usable():
             self._file.execute("BEGIN IMMEDIATE")
-            self._file.executemany("INSERT OR IGNORE INTO observations VALUES (?, ?, ?)", rows)
+            self._file.executemany("INSERT OR IGNORE INTO observations VALUES (?, ?, ?, ?)", rows)
             self._file.execute("COMMIT")
 
     @contextmanager
@@ -64,6 +75,11 @@ class DiskCache:
             raise EngineError(
                 f"{self._path} cannot be used ({error}); delete it, or set R3L_CACHE to a writable folder"
             ) from error
+
+
+def _digest(*parts: str) -> str:
+    """Of a row: what it is about belongs to it."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _observation(text: str) -> Observation:
@@ -77,5 +93,5 @@ def open_disk_cache(options: ScienceWorldOptions) -> DiskCache:
     from importlib.resources import files
 
     jar = Path(str(files("scienceworld"))) / "scienceworld.jar"
-    digest = hashlib.sha256(jar.read_bytes() + options.model_dump_json().encode())
+    digest = hashlib.sha256(jar.read_bytes() + options.model_dump_json().encode() + SCHEMA.encode())
     return DiskCache(cache_folder("scienceworld") / f"{digest.hexdigest()[:16]}.sqlite")

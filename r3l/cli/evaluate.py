@@ -159,8 +159,9 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 
 
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
-    from r3l.evaluation.evaluate import evaluate_run, run_of
+    from r3l.evaluation.evaluate import evaluate_run
     from r3l.runs.gpu_locks import reserved_gpus
+    from r3l.runs.manifest import run_of
     from r3l.workflow import resources
 
     gpus = 0 if agent else resources.requested_resources(resources.load(), "evaluate", run_of(run_dir)).gpu

@@ -35,14 +35,18 @@ def verify(
     results: Annotated[Path | None, typer.Option(help="All finished runs below this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the numbers of finished runs again from their raw lines; exit code 2 at the first that differs.
+    """Prove finished runs: numbers from raw lines, names, task ids, digests; exit code 2 at the first that differs.
 
     Example: `r3l verify results/nano/alfworld/nano/r3l/seed0`
     """
-    from r3l.evaluation import stored
+    from r3l.evaluation.verification import verify as verify_run
     from r3l.runs.places import find_runs
 
     checked = run_dirs or [path.parent for path in find_runs(results or STORED)]
     for run_dir in checked:
-        stored.verify(run_dir)
-    print_result({"verified": len(checked)}, as_json, f"{len(checked)} runs: every number follows from the raw lines")
+        verify_run(run_dir)
+    print_result(
+        {"verified": len(checked)},
+        as_json,
+        f"{len(checked)} runs: every number follows from the raw lines, and no file has changed",
+    )

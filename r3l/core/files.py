@@ -17,6 +17,7 @@ from typing import Any
 from r3l.core.errors import DataError, RunDirectoryError
 
 log = logging.getLogger(__name__)
+SUMS = "SHA256SUMS"  # in a folder: see r3l.core.digests
 BLOCK = 1 << 22  # bytes that are hashed at once; our choice
 
 
@@ -122,9 +123,9 @@ def _line(path: Path, row: Mapping[str, Any]) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file, or of a folder's files in name order."""
+    """Hex digest of a file, or of a folder's files in name order, but for the digests noted of it."""
     digest = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.is_file())
+    files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.is_file() and p.name != SUMS)
     for file in files:
         digest.update(file.name.encode() + b"\0")
         with file.open("rb") as content:

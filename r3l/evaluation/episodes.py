@@ -129,3 +129,17 @@ def episode_row(trajectory: Trajectory) -> Line:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def scores(episodes: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Success and reward by task group and over ``all``."""
+    names = sorted({e["group"] for e in episodes if e["group"]})
+    by_group = {name: [e for e in episodes if e["group"] == name] for name in names} | {"all": list(episodes)}
+    return {
+        name: {
+            "episodes": len(rows),
+            "success": sum(e["success"] for e in rows) / len(rows),
+            "reward": sum(e["reward"] for e in rows) / len(rows),
+        }
+        for name, rows in by_group.items()
+    }

@@ -7,43 +7,45 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, validate
-from r3l.core.errors import ConfigError
-from r3l.core.files import read_json, write_json_atomic, write_text_atomic
+from r3l.config import Run
+from r3l.core.errors import CheckpointError, ConfigError
+from r3l.core.files import SUMS, read_json, sha256_of, write_json_atomic, write_text_atomic
 from r3l.evaluation.agents import ServedAgent, open_served_session
-from r3l.evaluation.episodes import Played, play_all
+from r3l.evaluation.episodes import Played, play_all, scores
+from r3l.evaluation.verification import EPISODES, EVALUATION, verify
 from r3l.local.session import open_session
-from r3l.runs.manifest import describe_task_set
-from r3l.runs.run_dir import locked
+from r3l.runs.manifest import describe_task_set, run_of
+from r3l.runs.run_dir import RESULT, locked
 from r3l.runs.session import PlaySession
 
 PLAYED = "episodes.played.jsonl"  # in a run directory while its evaluation is under way
 
 
-def run_of(run_dir: Path) -> Run:
-    """The run that a directory holds, as its manifest has it."""
-    manifest = run_dir / "manifest.json"
-    return validate(Run, read_json(manifest)["run"], str(manifest))
-
-
 def checkpoint_of(run_dir: Path) -> str | None:
-    """Where a run's last checkpoint lies; None where a server had the model."""
-    checkpoint = read_json(run_dir / "result.json")["checkpoint"]
-    return None if checkpoint is None else str(run_dir / checkpoint)
+    """Where a run's last checkpoint lies; None where a server had the model. Raises CheckpointError for another one."""
+    result = read_json(run_dir / RESULT)
+    if result["checkpoint"] is None:
+        return None
+    checkpoint = run_dir / result["checkpoint"]
+    if not checkpoint.is_dir() or sha256_of(checkpoint) != result["checkpoint_sha256"]:
+        raise CheckpointError(
+            f"{checkpoint} is not the checkpoint that {run_dir / RESULT} names by its digest: it was damaged, changed "
+            "or deleted. Give the r3l train command of this run again: it goes on from the last good checkpoint"
+        )
+    return str(checkpoint)
 
 
 def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
-    """Evaluate a finished run; writes episodes.jsonl, then evaluation.json. Returns the latter.
+    """Evaluate a finished run; writes episodes.jsonl, then evaluation.json, and signs them. Returns the latter.
 
     ``agent``: a server that samples in place of the checkpoint in the directory. Its conditions are named.
     """
     with locked(run_dir):
-        result = read_json(run_dir / "result.json")
+        result = read_json(run_dir / RESULT)
         run = run_of(run_dir)
         name = task_set or run.env_settings.test_task_set
         described = describe_task_set(run.env, name)
@@ -69,8 +71,10 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             **_of_agent(conditions, played),
         }
         lines = "".join(json.dumps(e, sort_keys=True) + "\n" for e in played.episodes)
-        write_text_atomic(run_dir / "episodes.jsonl", lines)
-        write_json_atomic(run_dir / "evaluation.json", evaluation)
+        (run_dir / SUMS).unlink(missing_ok=True)
+        write_text_atomic(run_dir / EPISODES, lines)
+        write_json_atomic(run_dir / EVALUATION, evaluation)
+        verify(run_dir)
         (run_dir / PLAYED).unlink()
         return evaluation
 
@@ -90,17 +94,3 @@ def _of_agent(conditions: dict[str, Any], played: Played) -> dict[str, Any]:
         return {}
     tokens = {"generated": played.generated, "prompt": played.counts.pop("prompt", 0)}
     return {"agent": conditions, "tokens": tokens, "requests": dict(sorted(played.counts.items()))}
-
-
-def scores(episodes: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Success and reward by task group and over ``all``."""
-    names = sorted({e["group"] for e in episodes if e["group"]})
-    by_group = {name: [e for e in episodes if e["group"] == name] for name in names} | {"all": list(episodes)}
-    return {
-        name: {
-            "episodes": len(rows),
-            "success": sum(e["success"] for e in rows) / len(rows),
-            "reward": sum(e["reward"] for e in rows) / len(rows),
-        }
-        for name, rows in by_group.items()
-    }

@@ -1,24 +1,18 @@
-"""Stored runs: what is kept of a finished run, and the proof that its numbers are those of its raw lines."""
+"""Stored runs: what is kept of a finished run."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from r3l.core.errors import DataError
-from r3l.core.files import read_json, read_jsonl
-from r3l.evaluation.evaluate import scores
+from r3l.core.files import read_json
+from r3l.evaluation.verification import LINES, WHOLE, sign, verify
 from r3l.runs import trajectory_log
-from r3l.runs.metrics import totals
-from r3l.runs.result import final_scores
 
-WHOLE = ("manifest.json", "result.json", "evaluation.json")
-LINES = ("metrics.jsonl", "episodes.jsonl")  # kept compressed
 READ = "seed0"  # the runs whose trajectories are kept
 
 
@@ -39,6 +33,7 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         _copy(source, temporary)
+        sign(temporary)
         shutil.rmtree(target, ignore_errors=True)
         temporary.rename(target)
         written.append(target)
@@ -68,35 +63,3 @@ def _copy(source: Path, target: Path) -> None:
         lines = source / name
         if lines.is_file():  # zero-shot has no metrics
             (target / f"{name}.gz").write_bytes(gzip.compress(lines.read_bytes(), mtime=0))
-
-
-def verify(run_dir: Path) -> None:
-    """Compute a run's scores, stops, budget and final means again from its raw lines.
-
-    Raises DataError naming the first file and key that differs.
-    """
-    evaluation, result = read_json(run_dir / "evaluation.json"), read_json(run_dir / "result.json")
-    manifest = read_json(run_dir / "manifest.json")
-    episodes, metrics = read_jsonl(run_dir / "episodes.jsonl"), read_jsonl(run_dir / "metrics.jsonl")
-    stops = Counter(e["stop_reason"] for e in episodes)
-    _same(run_dir / "evaluation.json", "fingerprint", evaluation["fingerprint"], manifest["fingerprint"])
-    _same(run_dir / "result.json", "fingerprint", result["fingerprint"], manifest["fingerprint"])
-    _same(run_dir / "evaluation.json", "episodes", evaluation["episodes"], len(episodes))
-    _same(run_dir / "evaluation.json", "groups", evaluation["groups"], scores(episodes))
-    _same(run_dir / "evaluation.json", "stops", evaluation["stops"], dict(stops))
-    _same(run_dir / "result.json", "steps", result["steps"], len(metrics))
-    _same(run_dir / "result.json", "budget", result["budget"], dict(totals(metrics)))
-    _same(run_dir / "result.json", "final", result["final"], final_scores(metrics))
-
-
-def _same(path: Path, key: str, stated: Any, computed: Any) -> None:
-    if stated != computed:
-        raise DataError(
-            f"{path}: {key!r} is {_short(stated)}, but the run's raw lines give {_short(computed)}; one of the files "
-            "was changed: restore it (git checkout), or evaluate the run again"
-        )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 200 else text[:200] + "..."

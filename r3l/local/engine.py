@@ -33,7 +33,7 @@ from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.recorder import recording
 from r3l.runs.refusal import keeping_batch
-from r3l.runs.result import result
+from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import METRICS, forget_after, locked
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,9 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     """
     began = time.monotonic()
     with locked(run_dir):
-        start = checkpoint.latest(run_dir / "checkpoints")
+        if done := finished_result(run, run_dir):
+            return done
+        start = checkpoint.last_good(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         with open_session(run, str(start) if start else start_of(run), trains=True) as session:
             write_json_atomic(run_dir / "manifest.json", manifest(run))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, read_jsonl
+from r3l.evaluation.verification import check_signed
 
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
@@ -81,12 +82,8 @@ def _load(path: Path) -> Record:
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}; delete it and evaluate the run again")
     folder = path.parent
+    check_signed(folder)
     episodes = read_jsonl(folder / "episodes.jsonl")
-    if len(episodes) != evaluation["episodes"]:
-        raise DataError(
-            f"{folder / 'episodes.jsonl'} has {len(episodes)} episodes, {path} counts {evaluation['episodes']}; "
-            "evaluate the run again"
-        )
     result = read_json(folder / "result.json")
     outdated = missing_in(read_json(folder / "manifest.json"))
     return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"), outdated)

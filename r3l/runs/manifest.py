@@ -7,11 +7,14 @@ import platform
 import subprocess
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, environment_of
+from r3l.config import Run, environment_of, validate
 from r3l.config.corrections import corrections_of
+from r3l.core.files import read_json
 from r3l.core.paths import ROOT, is_checkout
+from r3l.runs.run_dir import MANIFEST
 
 PACKAGES = (
     "torch",
@@ -39,6 +42,12 @@ def manifest(run: Run) -> dict[str, Any]:
         "hardware": hardware(),
         "commit": commit(),
     }
+
+
+def run_of(run_dir: Path) -> Run:
+    """The run that a directory holds, as its manifest has it."""
+    path = run_dir / MANIFEST
+    return validate(Run, read_json(path)["run"], str(path))
 
 
 def describe_task_set(env: str, task_set: str) -> dict[str, Any]:

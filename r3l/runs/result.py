@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run
-from r3l.core.files import read_jsonl, sha256_of
-from r3l.runs.run_dir import METRICS
+from r3l.core.errors import DataError
+from r3l.core.files import read_json, read_jsonl, sha256_of
+from r3l.runs.run_dir import METRICS, RESULT
 
 FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 
@@ -37,6 +38,17 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
         "budget": dict(sorted(totals.items())),
         "final": final_scores(metrics),
     }
+
+
+def finished_result(run: Run, run_dir: Path) -> dict[str, Any] | None:
+    """The result of ``run`` where it is there and so is the very checkpoint that it names; else None: there is work."""
+    try:
+        content: dict[str, Any] = read_json(run_dir / RESULT)
+    except DataError:  # missing, or damaged and written again
+        return None
+    whole = content.get("fingerprint") == run.fingerprint() and content.get("checkpoint")
+    checkpoint = run_dir / str(content.get("checkpoint"))
+    return content if whole and checkpoint.is_dir() and sha256_of(checkpoint) == content["checkpoint_sha256"] else None
 
 
 def final_scores(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:

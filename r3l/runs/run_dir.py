@@ -13,6 +13,7 @@ from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atom
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"  # a line a step
+RESULT = "result.json"
 FAILED = "failed.json"  # the error that ended the last command there
 LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
 

@@ -24,7 +24,7 @@ from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.recorder import Record, recording
-from r3l.runs.result import result
+from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, forget_after, locked, recorded_fingerprint
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
@@ -80,6 +80,8 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     if not backend.finished():
         backend.check(environment)
     with locked(run_dir):
+        if done := finished_result(run, run_dir):
+            return done
         check_owner(run, run_dir)
         write_json_atomic(run_dir / MANIFEST, manifest(run))
         make_whole(run, run_dir, job, backend)
@@ -96,7 +98,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
 
 def check_owner(run: Run, run_dir: Path) -> None:
     """Another run's directory stays as it is. Raises CheckpointError for one."""
-    if start := checkpoint.latest(run_dir / "checkpoints"):
+    if start := checkpoint.last_good(run_dir / "checkpoints"):
         checkpoint.read_state(start, run.fingerprint())
     recorded = recorded_fingerprint(run_dir) if (run_dir / FOLDER).is_dir() else None
     if recorded not in (None, run.fingerprint()):

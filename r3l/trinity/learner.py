@@ -52,7 +52,7 @@ class Learner:
         torch.set_num_threads(run.threads)
         torch.use_deterministic_algorithms(True)
         self.run, self.folder = run, run_dir / "checkpoints"
-        start = checkpoint.latest(self.folder)
+        start = checkpoint.last_good(self.folder)
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         device = torch.device("cpu")
         model, self.tokenizer = checkpoint.load_model(str(start) if start else run.model, device)

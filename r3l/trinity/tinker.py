@@ -42,7 +42,7 @@ class Tinker:
 
     def steps_done(self) -> int:
         """Steps that the newest checkpoint has seen."""
-        start = checkpoint.latest(self.checkpoints)
+        start = checkpoint.last_good(self.checkpoints)
         return int(checkpoint.read_state(start, self.run.fingerprint())["step"]) if start else 0
 
     def finished(self) -> bool:
@@ -78,4 +78,4 @@ class Tinker:
 
     def collect(self) -> Path:
         """The last checkpoint, which is there already; of a run without steps the start model."""
-        return checkpoint.latest(self.checkpoints) or self.learner.save()
+        return checkpoint.last_good(self.checkpoints) or self.learner.save()

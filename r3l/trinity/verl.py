@@ -16,6 +16,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from r3l.config import ClusterConfig, Run
+from r3l.core.digests import write_digests
 from r3l.core.errors import ConfigError
 from r3l.core.files import write_json_atomic
 from r3l.local import checkpoint
@@ -115,6 +116,7 @@ class Verl:
             exported = self._saved()[self.run.train.steps] / EXPORTED
             state = {"step": self.run.train.steps, "fingerprint": self.run.fingerprint(), "totals": {}}
             write_json_atomic(exported / checkpoint.STATE, state)
+            write_digests(exported)
             final.parent.mkdir(exist_ok=True)
             os.replace(exported, final)
         for folder in self._saved().values():

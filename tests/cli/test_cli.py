@@ -43,7 +43,7 @@ from r3l.workflow import plan
         (["compare", "grpo", "--env", "chess"], "no env 'chess'"),
         (["status", "--table", "pie"], "there is no table 'pie'"),
         (["store", "--results", "/nonexistent"], "make table1"),
-        (["verify", "no/such/run"], "no/such/run/evaluation.json is missing"),
+        (["verify", "no/such/run"], "no/such/run/manifest.json is missing"),
         (["export", "no/such/run", "--to", "tensorboard"], "no/such/run/manifest.json is missing"),
         (["task-set", "check", "--tier", "huge"], "no tier 'huge'"),
         (["task-set", "build", "nowhere"], "nowhere"),

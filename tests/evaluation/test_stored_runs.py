@@ -7,9 +7,13 @@ import shutil
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.core.files import read_jsonl
+from r3l.core.files import SUMS, read_jsonl, rewrite_jsonl
 from r3l.core.paths import STORED
 from r3l.evaluation import stored
+from r3l.evaluation.episodes import scores
+from r3l.evaluation.verification import check_signed, sign, verify
+from r3l.report import records
+from r3l.runs import trajectory_log
 from r3l.runs.places import find_runs
 
 PATHS = [*find_runs(STORED), *find_runs(STORED / "smol" / "cpu")]
@@ -22,14 +26,22 @@ def copy(tmp_path):
     target = tmp_path / "results" / source.relative_to(STORED)
     shutil.copytree(source, target)
     for packed in target.glob("*.gz"):
-        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
-        packed.unlink()
+        if packed.name != trajectory_log.FILE:
+            packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+            packed.unlink()
+    sign(target)
     return target
+
+
+def edit(path, **changes):
+    """Other values in a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=["/".join(p.parts[-5:-1]) for p in PATHS])
 def test_every_stored_number_follows_from_its_raw_lines(path):
-    stored.verify(path.parent)
+    check_signed(path.parent)
+    verify(path.parent)
 
 
 def test_one_changed_episode_is_found(copy):
@@ -37,8 +49,72 @@ def test_one_changed_episode_is_found(copy):
     first = json.loads(lines[0])
     first["success"] = not first["success"]
     (copy / "episodes.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    for reader in (verify, check_signed, lambda folder: records.load([folder / "evaluation.json"])):
+        with pytest.raises(DataError, match=r"episodes\.jsonl changed after the run was evaluated"):
+            reader(copy)
+    (copy / SUMS).unlink()
     with pytest.raises(DataError, match=r"evaluation\.json: 'groups' is .* but the run's raw lines give"):
-        stored.verify(copy)
+        verify(copy)
+
+
+def test_a_run_without_digests_is_signed_by_verify(copy):
+    (copy / SUMS).unlink()
+    with pytest.raises(DataError, match=rf"has no {SUMS}, .*: r3l verify .* makes it"):
+        records.load([copy / "evaluation.json"])
+    verify(copy)
+    assert len(records.load([copy / "evaluation.json"])) == 1
+
+
+def test_a_file_beside_the_signed_ones_is_not_read(copy):
+    """Plain lines are read where a compressed file is too."""
+    packed = copy / "metrics.jsonl.gz"
+    packed.write_bytes(gzip.compress((copy / "metrics.jsonl").read_bytes()))
+    with pytest.raises(DataError, match=r"metrics\.jsonl\.gz changed"):
+        check_signed(copy)
+
+
+def rename(copy):
+    for name in ("evaluation.json", "result.json"):
+        edit(copy / name, method="grpo", cell="nano/alfworld/nano/grpo", method_label="GRPO")
+    run = json.loads((copy / "manifest.json").read_text())["run"]
+    edit(copy / "manifest.json", run=run | {"method": "grpo", "method_label": "GRPO"})
+
+
+def other_task(copy):
+    text = (copy / "episodes.jsonl").read_text()
+    (copy / "episodes.jsonl").write_text(text.replace(json.loads(text.splitlines()[7])["task"], "house-of-cards"))
+
+
+def other_trajectories(copy):
+    path = copy / trajectory_log.FILE
+    rewrite_jsonl(path, [row | {"method": "ours"} for row in read_jsonl(path)])
+
+
+def unknown_trajectory(copy):
+    path = copy / trajectory_log.FILE
+    rewrite_jsonl(path, [row | {"task": "house-of-cards"} for row in read_jsonl(path)])
+
+
+FORGERIES = {
+    "evaluation.json: 'seed' is 3, but manifest.json has 0": lambda copy: edit(copy / "evaluation.json", seed=3),
+    "result.json: 'model' is 'large', but": lambda copy: edit(copy / "result.json", model="large"),
+    "manifest.json: 'fingerprint' is .* its configuration gives": rename,
+    "evaluation.json: 'checkpoint' is ": lambda copy: edit(copy / "result.json", checkpoint_sha256="0"),
+    "evaluation.json: 'task_set nano/test' is '0'": lambda copy: edit(
+        copy / "evaluation.json", task_set={"name": "nano/test", "sha256": "0"}
+    ),
+    "episodes.jsonl: 'task, member, group' is .'house-of-cards'": other_task,
+    "trajectories.jsonl.gz: 'method' is 'ours', but manifest.json has": other_trajectories,
+    "trajectories.jsonl.gz: there is no task 'house-of-cards'": unknown_trajectory,
+}
+
+
+@pytest.mark.parametrize("words", FORGERIES)
+def test_what_belongs_to_another_run_is_found(copy, words):
+    (copy / SUMS).unlink()
+    FORGERIES[words](copy)
+    with pytest.raises(DataError, match=words):
+        verify(copy)
 
 
 def test_storing_compresses_keeps_and_refuses_another_outcome(copy, tmp_path):
@@ -60,8 +136,9 @@ def test_storing_compresses_keeps_and_refuses_another_outcome(copy, tmp_path):
     rows[0]["reward"] = 1.0 - rows[0]["reward"]
     (copy / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     evaluation = json.loads((copy / "evaluation.json").read_text())
-    evaluation["groups"] = stored.scores(rows)
+    evaluation["groups"] = scores(rows)
     (copy / "evaluation.json").write_text(json.dumps(evaluation))
+    sign(copy)
     with pytest.raises(DataError, match="same fingerprint"):
         stored.store([copy], results, out)
 
@@ -70,5 +147,8 @@ def test_a_torn_archive_is_found(copy, tmp_path):
     (written,) = stored.store([copy], tmp_path / "results", tmp_path / "stored")
     packed = written / "episodes.jsonl.gz"
     packed.write_bytes(packed.read_bytes()[:50])
+    with pytest.raises(DataError, match="episodes.jsonl.gz changed"):
+        verify(written)
+    sign(written)
     with pytest.raises(DataError, match="'episodes' is .* but the run's raw lines give 0"):
-        stored.verify(written)
+        verify(written)

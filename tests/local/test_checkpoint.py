@@ -1,11 +1,16 @@
 """Loading models: a tokenizer must read text as it did when its model was built."""
 
+import hashlib
+import shutil
+
 import pytest
 import torch
 from tokenizers import Tokenizer
 
+from r3l.core.digests import SUMS, altered, write_digests
+from r3l.core.errors import CheckpointError
 from r3l.core.paths import STORED_MODELS
-from r3l.local.checkpoint import load_model
+from r3l.local.checkpoint import last_good, load_model
 from r3l.sft.nano_model import build_model, build_tokenizer
 
 TEXTS = ["pick b0992 for $29.04", "go to drawer 12", "<think>find mug</think><action>click[b0992]</action>"]
@@ -28,3 +33,53 @@ def test_stored_tokenizers_read_as_their_files_say(name):
     written = Tokenizer.from_file(str(STORED_MODELS / name / "tokenizer.json"))
     for text in TEXTS:
         assert loaded.encode(text, add_special_tokens=False) == written.encode(text, add_special_tokens=False).ids
+
+
+def flip(path, at=-1):
+    """One bit of a file's last byte, or of another one."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """Two folders with a file each, and their digests."""
+    for step in ("step-000005", "step-000010"):
+        (tmp_path / step).mkdir()
+        (tmp_path / step / "model.safetensors").write_bytes(step.encode())
+        write_digests(tmp_path / step)
+    return tmp_path
+
+
+@pytest.mark.parametrize("damage", ["flip", "delete", "no digests"])
+def test_the_last_good_checkpoint_is_used_and_the_bad_one_named(checkpoints, damage, caplog):
+    newest = checkpoints / "step-000010"
+    assert last_good(checkpoints) == newest
+    if damage == "flip":
+        flip(newest / "model.safetensors")
+    else:
+        (newest / ("model.safetensors" if damage == "delete" else SUMS)).unlink()
+    assert last_good(checkpoints) == checkpoints / "step-000005"
+    assert "step-000010: " in caplog.text and (checkpoints / "damaged-step-000010").is_dir()
+    flip(checkpoints / "step-000005" / "model.safetensors")
+    for _ in range(2):  # nothing is renamed then: the answer stays
+        with pytest.raises(CheckpointError, match="every checkpoint .* .step-000005: model.safetensors"):
+            last_good(checkpoints)
+    assert last_good(checkpoints / "nothing") is None
+
+
+def test_digests_are_those_of_sha256sum(checkpoints):
+    folder = checkpoints / "step-000005"
+    digest = hashlib.sha256(b"step-000005").hexdigest()
+    assert (folder / SUMS).read_text() == f"{digest}  model.safetensors\n"
+    assert altered(folder) == [] and altered(folder, ["more.json"]) == ["more.json"]
+
+
+def test_one_flipped_bit_of_a_start_model_is_found(tmp_path):
+    folder = tmp_path / "nano"
+    shutil.copytree(STORED_MODELS / "nano", folder)
+    load_model(str(folder), torch.device("cpu"))
+    flip(folder / "model.safetensors", at=-1000)
+    with pytest.raises(CheckpointError, match=r"is damaged: model.safetensors is not that of sft.json"):
+        load_model(str(folder), torch.device("cpu"))

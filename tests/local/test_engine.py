@@ -12,6 +12,7 @@ import pytest
 from program import Program
 
 from r3l.config import resolve
+from r3l.core.digests import write_digests
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.core.files import read_jsonl
 from r3l.evaluation.evaluate import evaluate_run
@@ -114,6 +115,19 @@ def test_a_repeated_step_leaves_its_trajectories_once(uninterrupted, tmp_path):
     assert {row["step"] for row in read_jsonl(tmp_path / trajectory_log.FILE)} == {1, STEPS // 2, STEPS}
 
 
+def test_one_flipped_bit_of_the_weights_is_found(uninterrupted, tmp_path, caplog):
+    """By an evaluation, which refuses; by training, which makes them again from the checkpoint before."""
+    shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
+    weights = tmp_path / "checkpoints" / f"step-{STEPS:06d}" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + bytes([weights.read_bytes()[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match=rf"step-{STEPS:06d} is not the checkpoint that .*result.json names"):
+        evaluate_run(tmp_path)
+    train(stoppable(), tmp_path)
+    assert f"step-{STEPS:06d}: model.safetensors" in caplog.text
+    for name in ("result.json", trajectory_log.FILE):
+        assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
+
+
 def test_trajectories_are_those_of_the_step(finished):
     """The first task of every step is there, with N/2 bases that were reflected on; each response ends with a token."""
     run_dir, _ = finished
@@ -187,6 +201,7 @@ def test_a_lagging_sampler_survives_a_resume(tmp_path):
     for state in halves.glob("checkpoints/*/trainer.json"):  # as if the longer run had been stopped after step 3
         content = json.loads(state.read_text())
         state.write_text(json.dumps(content | {"fingerprint": run(4).fingerprint()}))
+        write_digests(state.parent)
     resumed = train(run(4), halves)
     assert resumed == json.loads((tmp_path / "whole" / "result.json").read_text())
     ratios = [row.get("clip_fraction", 0) for row in read_jsonl(tmp_path / "whole" / "metrics.jsonl")]

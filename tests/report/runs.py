@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from r3l.evaluation.verification import sign
 from r3l.report.table import Table
 
 
@@ -75,6 +76,7 @@ def write_run(
     _write(folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in metrics))
     _write(folder / "result.json", json.dumps(common | {"budget": budget if metrics else {}}))
     _write(folder / "evaluation.json", json.dumps(evaluation))
+    sign(folder)
     return folder / "evaluation.json"
 
 
@@ -88,6 +90,12 @@ def _step(k: int, method: str, seed: int) -> dict[str, float]:
         row |= {"retry/success": k, "retry/improved": k // 2, "tokens/generated": 6000}
         row |= {"rollouts": 116, "stop/success": solved + k}
     return row
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Change a file of a run, and sign the run again."""
+    _write(path, text)
+    sign(path.parent)
 
 
 def _write(path: Path, text: str) -> None:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from report.runs import write_run
+from report.runs import rewrite, write_run
 
 from r3l.report import budget, records
 from r3l.runs.places import find_runs
@@ -19,7 +19,7 @@ def test_budget_by_hand(tmp_path):
         content = json.loads(result.read_text())
         more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/base_turns": 20, "trained/sft": 10}
         content["budget"] = spent | (more | {"tokens/trained": 40} if method == "r3l" else {})
-        result.write_text(json.dumps(content))
+        rewrite(result, json.dumps(content))
     budget_rows = budget.budget_rows(records.load(find_runs(tmp_path)))
     rows = {row["method"]: row for row in budget_rows}
     assert (rows["grpo"]["relative_generated"], rows["r3l"]["relative_generated"]) == (1.0, 1.5)

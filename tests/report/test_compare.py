@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from report.runs import write_run
+from report.runs import rewrite, write_run
 
 from r3l.core.errors import DataError
 from r3l.report import compare as comparison
@@ -76,7 +76,7 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     manifest = json.loads((grpo.parent / "manifest.json").read_text())
     manifest["run"]["train"]["steps"] = 5
     manifest["run"]["prompts"] = "full"
-    (grpo.parent / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(grpo.parent / "manifest.json", json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == ["prompts is 'compact' here and 'full' there", "train.steps is 10 here and 5 there"]
 
@@ -85,7 +85,7 @@ def test_a_run_from_before_a_setting_existed_is_compared_with_a_warning(tmp_path
     mine, _ = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
     manifest = json.loads((mine.parent / "manifest.json").read_text())
     prompts = manifest["run"].pop("prompts")
-    (mine.parent / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(mine.parent / "manifest.json", json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == [f"prompts is None here and {prompts!r} there"]
 
@@ -95,7 +95,7 @@ def test_settings_that_change_no_result_are_no_warning(tmp_path):
     manifest = json.loads((mine.parent / "manifest.json").read_text())
     manifest["run"]["train"] |= {"save_every": 7, "gradient_checkpointing": False}
     manifest["run"]["sampling"] |= {"decoding": "compiled"}
-    (mine.parent / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(mine.parent / "manifest.json", json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == ["sampling.decoding is 'compiled' here and None there"]
 
@@ -104,7 +104,7 @@ def test_a_server_as_the_agent_is_named(tmp_path):
     mine = write_run(tmp_path, "mine", 0, [1], [1])
     write_run(tmp_path, "grpo", 0, [1], [0])
     evaluation = json.loads(mine.read_text()) | {"agent": {"model": "m", "dialog": "messages"}}
-    mine.write_text(json.dumps(evaluation))
+    rewrite(mine, json.dumps(evaluation))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == [
         "test episodes were sampled by a server (m, messages) here and by the local policy there"

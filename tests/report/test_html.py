@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from report import explored
-from report.runs import write_run, write_three_seeds
+from report.runs import rewrite, write_run, write_three_seeds
 from typer.testing import CliRunner
 
 from r3l.cli import app
@@ -66,7 +66,7 @@ def report_path(three_seeds, tmp_path):
         "hardware": {"gpu": None},
         "commit": "abc",
     }
-    (three_seeds / RUN / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(three_seeds / RUN / "manifest.json", json.dumps(manifest))
     (tmp_path / "curves.png").write_bytes(PIXEL)
     runs = records.load(find_runs(three_seeds))
     return report.write(runs, [tmp_path / "curves.png"], 3, tmp_path / "report.html")
@@ -114,7 +114,7 @@ def test_endings_and_reflections_are_counted_once(tmp_path):
     result = json.loads((path.parent / "result.json").read_text())
     counts = {"critique/by_model": 20, "critique/invalid/length": 3, "critique/not_json": 2}
     counts |= {"reflection/valid": 8, "reflection/invalid/no_json": 2, "dropped/groups": 4, "stop/success": 0}
-    (path.parent / "result.json").write_text(json.dumps(result | {"budget": result["budget"] | counts}))
+    rewrite(path.parent / "result.json", json.dumps(result | {"budget": result["budget"] | counts}))
     test, training, reflections, dropped = html_tables.endings(records.load([path]))
     shown = dict(zip(reflections.names, next(reflections.cells()), strict=True))
     assert shown["critiques read"].title == "15 of 30" and shown["critiques read"].text == "50.0%"

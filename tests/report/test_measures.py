@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from report.runs import write_run
+from report.runs import rewrite, write_run
 
 from r3l.core.errors import ConfigError
 from r3l.report import measures, published, records
@@ -22,11 +22,11 @@ def a_run(root, seed, budget, method="r3l", tasks=4, **place):
         ("result.json", json.loads((path.parent / "result.json").read_text()) | {"budget": budget}),
         ("manifest.json", {"run": {"train": {"tasks_per_step": tasks}}}),
     ):
-        (path.parent / name).write_text(json.dumps(content))
+        rewrite(path.parent / name, json.dumps(content))
     lines = [
         json.dumps({"step": k, "train/success": 0, "seconds/collect": k, "seconds/train": 2}) for k in range(1, 11)
     ]
-    (path.parent / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    rewrite(path.parent / "metrics.jsonl", "\n".join(lines) + "\n")
     return path
 
 
@@ -64,7 +64,7 @@ def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
     path = write_run(tmp_path, "r3l", 0, [1], [0], steps=steps)
     result = json.loads((path.parent / "result.json").read_text())
     budget = {"rollouts": 120, "retry/count": 20, "retry/success": 10, "stop/success": 50}
-    (path.parent / "result.json").write_text(json.dumps(result | {"budget": budget}))
+    rewrite(path.parent / "result.json", json.dumps(result | {"budget": budget}))
     by_measure = rows(tmp_path, ["train_success", "train_success_last"])
     assert by_measure["r3l", "train_success"]["mean"] == pytest.approx(0.4)  # 40 of 100
     assert by_measure["r3l", "train_success_last"]["mean"] == pytest.approx(0.6)  # 30 of 50

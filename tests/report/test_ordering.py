@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from report.runs import write_run
+from report.runs import rewrite, write_run
 
 from r3l.core.errors import DataError
 from r3l.report import ordering, published, records
@@ -21,7 +21,7 @@ def runs(root, wins, env="alfworld"):
             bits = [1] * solved + [0] * (10 - solved)
             path = write_run(root, method, seed, bits[:5], bits[5:], env=env)
             content = json.loads(path.read_text()) | {"method_label": LABELS[method]}
-            path.write_text(json.dumps(content))
+            rewrite(path, json.dumps(content))
     return records.load(find_runs(root))
 
 

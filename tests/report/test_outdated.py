@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from report.runs import write_run
+from report.runs import rewrite, write_run
 
 from r3l.config import resolve
 from r3l.config.corrections import CORRECTIONS, corrections_of
@@ -22,7 +22,7 @@ def runs(tmp_path):
         path = write_run(tmp_path, "rltf_sd", seed, [1], [1]).parent / "manifest.json"
         content = json.loads(path.read_text())
         content["run"]["method_code"] = "r3l.baselines.rltf:RLTF"
-        path.write_text(json.dumps(content if corrections is None else content | {"corrections": corrections}))
+        rewrite(path, json.dumps(content if corrections is None else content | {"corrections": corrections}))
     return records.load(find_runs(tmp_path))
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.config import resolve
+from r3l.core.digests import write_digests
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.files import append_jsonl, read_jsonl
 from r3l.core.paths import ROOT
@@ -223,6 +224,7 @@ def test_another_runs_directory_is_refused_and_stays_as_it_is(elsewhere):
     state = run_dir / "checkpoints" / "step-000004" / "trainer.json"
     state.parent.mkdir(parents=True)
     state.write_text(json.dumps({"step": 4, "fingerprint": "other", "totals": {}}))
+    write_digests(state.parent)
     (run_dir / "manifest.json").write_text("{}")
     append_jsonl(run_dir / "metrics.jsonl", {"step": 1})
     with pytest.raises(CheckpointError, match="another configuration"):

@@ -122,7 +122,7 @@ def test_it_goes_on_from_its_newest_checkpoint(learner, tmp_path):
         learner.forward([Datum(ids, weights)], backward=True)
         learner.step(1e-3)
     saved = learner.save()
-    assert saved.name == "step-000002" and checkpoint.latest(tmp_path / "checkpoints") == saved
+    assert saved.name == "step-000002" and checkpoint.last_good(tmp_path / "checkpoints") == saved
     again = Learner(learner.run, tmp_path)
     assert again.steps_done == 2
     for one in (learner, again):

@@ -1,5 +1,6 @@
 """Observations are kept between processes, by task and actions, and never taken from another simulator."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,20 +41,39 @@ def test_a_second_process_needs_no_simulator(disk, tmp_path):
 
 
 def test_a_replay_that_differs_from_what_was_kept_is_an_error(disk, tmp_path):
+    """Another simulator has filled the cache."""
     task = task_sets.tasks("nano/test")[0]
     bare = ScienceWorldEngine()
-    engine = CachedEngine(ObservationCache(lambda: bare, disk=disk))
-    engine.reset(task)
-    engine.step("look around")
-    engine.close()
-    with sqlite3.connect(tmp_path / "cache.sqlite") as file:
-        file.execute("""UPDATE observations SET observation = '["another world", [], 0.0, false, false, 0.0]'""")
+    key = json.dumps([task.id, dict(task.payload)], sort_keys=True)
+    disk.add(key, {(): Observation("another world"), ("look around",): Observation("another world")})
     again = CachedEngine(ObservationCache(lambda: bare, disk=DiskCache(tmp_path / "cache.sqlite")))
     again.reset(task)
     again.step("look around")
     with pytest.raises(ReplayMismatch, match="another world"):
         again.step("inventory")  # new, so the simulator comes there by replay
     bare.close()
+
+
+CHANGES = {
+    "reward": "UPDATE observations SET observation = replace(observation, '0.0', '1.0')",
+    "actions": "UPDATE observations SET actions = '[\"look in\"]' WHERE actions != '[]'",
+    "digest": "UPDATE observations SET digest = '' ",
+    "broken text": "UPDATE observations SET observation = CAST(x'ff00' || observation AS TEXT)",
+    "no JSON": "UPDATE observations SET observation = 'x'",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_altered_row_is_never_believed_and_is_replaced(disk, tmp_path, change, caplog):
+    known = {(): Observation("a room"), ("look",): Observation("a mug", ("take",), 0.0)}
+    disk.add("task", known)
+    with sqlite3.connect(tmp_path / "cache.sqlite") as file:
+        file.execute(CHANGES[change])
+    again = DiskCache(tmp_path / "cache.sqlite")
+    assert again.load("task").items() <= known.items()
+    assert "damaged rows" in caplog.text
+    again.add("task", known)  # as whoever plays it again does
+    assert again.load("task") == known
 
 
 @given(

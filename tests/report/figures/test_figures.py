@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
-from report.runs import write_run
+from report.runs import rewrite, write_run
 
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.core.files import read_json
@@ -206,7 +206,7 @@ def test_stops_are_shares_of_episodes(tmp_path):
     episodes = path.parent / "episodes.jsonl"
     rows = [json.loads(line) for line in episodes.read_text().splitlines()]
     rows[1]["stop_reason"] = "struck by lightning"
-    episodes.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rewrite(episodes, "".join(json.dumps(row) + "\n" for row in rows))
     figure, _ = drawn("stops", tmp_path)
     widths = {patch.get_facecolor(): patch.get_width() for patch in figure.axes[0].patches if patch.get_width()}
     assert sorted(widths.values()) == [0.25, 0.25, 0.5]
@@ -268,7 +268,7 @@ def test_scores_of_environments_with_other_groups_and_a_constant_answer(three_se
     content = json.loads(path.read_text())
     content["groups"] = {"all": content["groups"]["all"]}
     content["task_set"] |= {"constant_answer_baseline": {"answer": "infeasible", "success": {"all": 0.25}}}
-    path.write_text(json.dumps(content))
+    rewrite(path, json.dumps(content))
     figure, text = drawn("table1", three_seeds)
     shown = [ax.get_title(loc="left") for ax in figure.axes if ax.axison]
     assert shown == ["ALFWorld, easy", "ALFWorld, hard", "ALFWorld, all", "Shortest path, all"]

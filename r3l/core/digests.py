@@ -1,0 +1,40 @@
+"""Digests of a folder's files, in the format of sha256sum: ``sha256sum --check SHA256SUMS`` reads them too."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from r3l.core.files import SUMS, write_text_atomic
+
+
+def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Note what the files ``names`` of ``folder`` hold now; by default all of them."""
+    chosen = (
+        (path.name for path in folder.iterdir() if path.is_file() and path.name != SUMS) if names is None else names
+    )
+    write_text_atomic(folder / SUMS, "".join(f"{_digest(folder / name)}  {name}\n" for name in sorted(chosen)))
+
+
+def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
+    """What does not hold what was noted: files that differ or are gone, and those of ``expected`` without a note.
+
+    ``[SHA256SUMS]`` where there are no notes, or no readable ones. [] where all is well.
+    """
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        noted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    except (OSError, ValueError):
+        return [SUMS]
+    if not noted:
+        return [SUMS]
+    wrong = {name for name, digest in noted.items() if _digest(folder / name) != digest}
+    return sorted(wrong | set(expected) - set(noted))
+
+
+def _digest(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,143 @@
+"""The proof of a finished run: its numbers follow from its raw lines, its files agree, and none has changed since.
+
+``verify`` computes everything again. What passes is signed (``SHA256SUMS``), so that readers of many runs only need to
+compare digests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from r3l.config import Run, environment_of
+from r3l.core.digests import altered, write_digests
+from r3l.core.errors import DataError
+from r3l.core.files import SUMS, read_json, read_jsonl
+from r3l.evaluation.episodes import scores
+from r3l.runs import trajectory_log
+from r3l.runs.manifest import run_of
+from r3l.runs.metrics import totals
+from r3l.runs.result import final_scores
+from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
+
+log = logging.getLogger(__name__)
+EVALUATION, EPISODES = "evaluation.json", "episodes.jsonl"
+WHOLE = (MANIFEST, RESULT, EVALUATION)
+LINES = (METRICS, EPISODES)  # compressed where runs are stored
+
+
+def sign(run_dir: Path) -> None:
+    """Note the digests of a run's files as they are."""
+    write_digests(run_dir, _files(run_dir))
+
+
+def check_signed(run_dir: Path) -> None:
+    """Raises DataError where a run's files are not those that were signed."""
+    wrong = altered(run_dir, _files(run_dir))
+    if wrong == [SUMS]:
+        raise DataError(f"{run_dir} has no {SUMS}, by which its files are proved: r3l verify {run_dir} makes it")
+    if wrong:
+        raise DataError(
+            f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a copy (git "
+            f"checkout of a stored run), or evaluate the run again: r3l evaluate {run_dir}"
+        )
+
+
+def _files(run_dir: Path) -> list[str]:
+    names = (*WHOLE, *LINES, *(f"{name}.gz" for name in LINES), trajectory_log.FILE)
+    return [name for name in names if (run_dir / name).is_file()]
+
+
+def verify(run_dir: Path) -> None:
+    """Compute a run's scores, stops, budget and final means again from its raw lines, and hold its files together.
+
+    Raises DataError naming the first file and key that differs. A run without digests is signed.
+    """
+    if (run_dir / SUMS).is_file():
+        check_signed(run_dir)
+    run = run_of(run_dir)
+    _verify_names(run, run_dir)
+    _verify_numbers(run_dir)
+    _verify_episodes(run, run_dir)
+    _verify_trajectories(run, run_dir)
+    if not (run_dir / SUMS).is_file():
+        sign(run_dir)
+
+
+def _verify_names(run: Run, run_dir: Path) -> None:
+    """All files are of one run, and that has the fingerprint that they state."""
+    manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
+    result = read_json(run_dir / RESULT)
+    own = run.fingerprint(manifest.get("corrections", []))
+    _same(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
+    stated = {"cell": run.cell, "model": Path(run.model).name, "fingerprint": own}
+    stated |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
+    for path, content in ((run_dir / EVALUATION, evaluation), (run_dir / RESULT, result)):
+        for key, value in stated.items():
+            _same(path, key, content[key], value, f"{MANIFEST} has")
+    _same(run_dir / RESULT, "profile", result["profile"], run.profile, f"{MANIFEST} has")
+    weights = {"step": result["steps"], "sha256": result["checkpoint_sha256"]}
+    _same(run_dir / EVALUATION, "checkpoint", evaluation["checkpoint"], weights, f"{RESULT} has")
+    for described in (*manifest["task_set"].values(), evaluation["task_set"]):
+        committed = environment_of(run.env).task_set_hash(described["name"])
+        _same(run_dir / EVALUATION, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
+
+
+def _verify_numbers(run_dir: Path) -> None:
+    evaluation, result = read_json(run_dir / EVALUATION), read_json(run_dir / RESULT)
+    episodes, metrics = read_jsonl(run_dir / EPISODES), read_jsonl(run_dir / METRICS)
+    stops = Counter(e["stop_reason"] for e in episodes)
+    _same(run_dir / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
+    _same(run_dir / EVALUATION, "groups", evaluation["groups"], scores(episodes))
+    _same(run_dir / EVALUATION, "stops", evaluation["stops"], dict(stops))
+    _same(run_dir / RESULT, "steps", result["steps"], len(metrics))
+    _same(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
+    _same(run_dir / RESULT, "final", result["final"], final_scores(metrics))
+
+
+def _verify_episodes(run: Run, run_dir: Path) -> None:
+    """They are of every task of the task set, in its order."""
+    name = read_json(run_dir / EVALUATION)["task_set"]["name"]
+    try:
+        tasks = _tasks(run.env, name)
+    except DataError as error:  # published games that are not on this machine, say
+        log.warning("%s: task ids are not checked: %s", run_dir, error)
+        return
+    wanted = [(task, k, group) for task, group in tasks for k in range(run.evaluation.episodes_per_task)]
+    played = [(e["task"], e["member"], e["group"]) for e in read_jsonl(run_dir / EPISODES)]
+    _same(run_dir / EPISODES, "number of lines", len(played), len(wanted), f"task set {name} has")
+    for ours, theirs in zip(played, wanted, strict=True):
+        _same(run_dir / EPISODES, "task, member, group", ours, theirs, f"task set {name} has")
+
+
+def _verify_trajectories(run: Run, run_dir: Path) -> None:
+    path = run_dir / trajectory_log.FILE
+    lines = read_jsonl(path)
+    known = {task for task, _ in _tasks(run.env, run.env_settings.train_task_set)} if lines else set()
+    steps = range(1, run.train.steps + 1)
+    for line in lines:
+        _same(path, "method", line["method"], run.method, f"{MANIFEST} has")
+        if line["task"] not in known or line["step"] not in steps:
+            raise DataError(f"{path}: there is no task {line['task']!r} or no step {line['step']} in this run")
+
+
+@cache
+def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...]:
+    """(id, group) of a task set's tasks; making them anew takes a while."""
+    return tuple((task.id, task.group) for task in environment_of(env).tasks(task_set))
+
+
+def _same(path: Path, key: str, stated: Any, other: Any, what: str = "the run's raw lines give") -> None:
+    if stated != other:
+        raise DataError(
+            f"{path}: {key!r} is {_short(stated)}, but {what} {_short(other)}; one of the files was changed: restore "
+            "it (git checkout), or evaluate the run again"
+        )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 200 else text[:200] + "..."
