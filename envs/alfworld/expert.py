@@ -49,7 +49,7 @@ class AlfworldExpert(ScriptedExpert):
 
     def observe(self, action: str, text: str) -> None:
         """Take in the observation ``text`` that followed ``action``."""
-        words = action.split()
+        words = action.split() or [""]
         if action.startswith("go to ") and text.startswith("You arrive"):
             self.here = action.removeprefix("go to ")
         elif words[0] == "take" and text.startswith("You pick up"):

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from r3l.core.environment import Message, Observation, StopReason
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.tagged_text.released import ReleasedWords, action_in
+from r3l.envs.tagged_text.tags import between
 
 RECENT = 4  # actions shown in a later turn (audit 3.2)
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.IGNORECASE)
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
-_ACTION = re.compile(r"<action>.*?</action>", re.DOTALL)
 
 
 class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
@@ -52,7 +51,7 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         if error is StopReason.INADMISSIBLE:
             text, *_ = self.words.texts("first_rollout", "action", used="observation")
             return text.fill({"action": action})
-        thoughts, actions = len(_THOUGHT.findall(response)), len(_ACTION.findall(response))
+        thoughts, actions = (len(list(between(response, tag))) for tag in ("think", "action"))
         for count, name in ((thoughts, "len(think_matches)"), (actions, "len(action_matches)")):
             if count > 1:
                 (text,) = self.words.texts("parse_response", name, used="return")

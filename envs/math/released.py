@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+from r3l.envs.tagged_text.tags import first_between
+
 _ANSWER_LINE = re.compile(r"Answer:\s*(.+)", re.IGNORECASE)
 
 
@@ -22,10 +22,12 @@ def answer_in(response: str) -> str | None:
     None without either, and without thinking in its tags. Nothing between answer tags is an answer.
     """
     text = response.strip()
-    if not _THOUGHT.search(text):
+    if first_between(text, "think") is None:
         return None
-    answer = _ANSWER.search(text) or _ANSWER_LINE.search(text)
-    return answer[1].strip() if answer else None
+    answer = first_between(text, "answer", any_case=True)
+    if answer is None and (line := _ANSWER_LINE.search(text)):
+        answer = line[1]
+    return None if answer is None else answer.strip()
 
 
 def check(gold: str, answer: str) -> bool:

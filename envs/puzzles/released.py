@@ -30,7 +30,7 @@ def answer_in(response: str) -> str | None:
 
     None without one, and wherever a brace closes that none opened.
     """
-    answer: str | None = None
+    answer: slice | None = None
     opened: list[int] = []
     for brace in _BRACE.finditer(response):
         if brace[0] == "{":
@@ -40,10 +40,11 @@ def answer_in(response: str) -> str | None:
         else:
             start = opened.pop()
             if response.endswith("\\boxed", 0, start):
-                answer = response[start + 1 : brace.start()]
-    if answer is None and (bare := _BARE_BOX.search(response)):
-        return bare[1]
-    return answer
+                answer = slice(start + 1, brace.start())
+    if answer is not None:
+        return response[answer]
+    bare = _BARE_BOX.search(response)
+    return bare[1] if bare else None
 
 
 def moves(answer: str) -> list[str]:

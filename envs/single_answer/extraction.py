@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from r3l.envs.tagged_text.tags import between
+
 Rule = Literal["strict", "flexible"]
 
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _ANNOUNCED = (
     re.compile(r"####\s*(.+)"),
     re.compile(r"(?:final\s+)?answer\s*(?:is|:|=)+\s*(.+)", re.IGNORECASE),
@@ -21,14 +22,15 @@ _NUMBER = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?%?")
 _THINKING = "<think>"
 _END_OF_THINKING = "</think>"
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"(?<!\\)[{}]")  # a backslash before it makes it a character
 
 
 def extract(response: str, rule: Rule) -> str | None:
     """The answer that ``response`` gives, without its box; None where the rule finds none."""
     text = _after_thinking(response, rule)
     answer = boxed(text)
-    if answer is None and (tagged := _ANSWER.findall(text)):
-        answer = boxed(tagged[-1]) or tagged[-1]
+    if answer is None and (tagged := list(between(text, "answer", any_case=True))):
+        answer = boxed(text[tagged[-1]]) or text[tagged[-1]]
     if answer is None and rule == "flexible":
         answer = _announced(text)
     return (answer or "").strip() or None
@@ -44,13 +46,22 @@ def _after_thinking(response: str, rule: Rule) -> str:
 
 def boxed(text: str) -> str | None:
     """What stands in the last box with balanced braces; None without one."""
-    for start in reversed(list(_BOXED.finditer(text))):
-        depth = 1
-        for end in range(start.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[end], 0) if text[end - 1] != "\\" else 0
-            if depth == 0:
-                return text[start.end() : end]
-    return None
+    closed_at = _pairs(text)
+    starts = (box.end() for box in _BOXED.finditer(text) if box.end() in closed_at)
+    last = max(starts, default=None)
+    return None if last is None else text[last : closed_at[last]]
+
+
+def _pairs(text: str) -> dict[int, int]:
+    """Where the brace ends that is opened before a place; braces that have no other are left out."""
+    opened: list[int] = []
+    closed_at: dict[int, int] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.end())
+        elif opened:
+            closed_at[opened.pop()] = brace.start()
+    return closed_at
 
 
 def _announced(text: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from r3l.core.environment import Message, Observation, StopReason, Style
@@ -10,8 +9,7 @@ from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.options import ResponseFormat
-
-_ACTION = re.compile(r"<action>\s*(.*?)\s*</action>", re.DOTALL)
+from r3l.envs.tagged_text.tags import first_between
 
 
 class ReleasedWords(TaggedDialogue):
@@ -63,5 +61,4 @@ class ReleasedWords(TaggedDialogue):
 
 def action_in(response: str) -> str:
     """The first action of a response, as the release names it in its feedback."""
-    found = _ACTION.search(response)
-    return found[1] if found else ""
+    return (first_between(response, "action") or "").strip()

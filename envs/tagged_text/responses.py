@@ -6,14 +6,12 @@ has two (``one_pair`` on ALFWorld, ``first_pair`` elsewhere), to which an empty 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+
+from r3l.envs.tagged_text.tags import between, first_between
 
 REPEATS = 3  # identical actions in a row that end an episode (audit 3.1)
 
-_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
-_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
-_THINK_THEN_ACTION = re.compile(r"<think>.*?</think>.*?<action>(.*?)</action>", re.DOTALL)
 _TAGS = ("<think>", "</think>", "<action>", "</action>")
 
 Reader = Callable[[str], str | None]
@@ -26,14 +24,15 @@ def each_tag_once(response: str) -> str | None:
 
 def one_pair(response: str) -> str | None:
     """Of a response with exactly one thought and one action, in any order; a lone tag beside them does not count."""
-    actions = _ACTION.findall(response)
-    return str(actions[0]).strip() if len(actions) == len(_THINK.findall(response)) == 1 else None
+    thoughts, actions = list(between(response, "think")), list(between(response, "action"))
+    return response[actions[0]].strip() if len(thoughts) == len(actions) == 1 else None
 
 
 def first_pair(response: str) -> str | None:
     """The first action after the end of a thought, whatever else there is."""
-    match = _THINK_THEN_ACTION.search(response)
-    return match[1].strip() if match else None
+    thought = next(between(response, "think"), None)
+    action = None if thought is None else first_between(response[thought.stop :], "action")
+    return None if action is None else action.strip()
 
 
 def not_empty(read: Reader) -> Reader:

@@ -20,7 +20,10 @@ was will with
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 _BREAK = regex.compile(r"(?w)\b")
 # A word begins with a connector (``_``) or a letter, digit or pictogram: marks and apostrophes before it are dropped.
-_WORD = regex.compile(r"\p{Pc}*[\p{Alphabetic}\p{Nd}\p{Extended_Pictographic}--\p{M}].*", regex.V1 | regex.DOTALL)
+# Looked for where a run of connectors begins, not within it: a search for ``_____`` would take quadratic time.
+_WORD = regex.compile(
+    r"(?<!\p{Pc})\p{Pc}*+[\p{Alphabetic}\p{Nd}\p{Extended_Pictographic}--\p{M}].*", regex.V1 | regex.DOTALL
+)
 _POSSESSIVE = ("'s", "’s", "＇s", "'S", "’S", "＇S")
 _STEMMER = PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS)
 

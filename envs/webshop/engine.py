@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +23,6 @@ from r3l.envs.webshop.options import WebshopOptions
 from r3l.envs.webshop.pages import Page, String
 from r3l.envs.webshop.reward import score
 
-_ACTION = re.compile(r"(.+)\[(.+)\]")
 SEARCH_ACTION = "search[keywords]"  # how the admissible list says that there is a search bar
 
 
@@ -80,7 +78,7 @@ class WebshopEngine:
     def step(self, action: str) -> Observation:
         """Apply ``search[keywords]`` or ``click[target]``; anything else, or what is not there, changes nothing."""
         session = self._current()
-        name, argument = _parse(action)
+        name, argument = read_action(action)
         released = self.options.refused == "released"
         if released and not self._passes(name.strip(), argument.strip()):
             return self._observe(0.0 - self.options.penalty)
@@ -209,7 +207,12 @@ def create(options: WebshopOptions) -> WebshopEngine:
     return WebshopEngine(options)
 
 
-def _parse(action: str) -> tuple[str, str]:
-    """The action's name and its argument in lower case; two empty strings where it is none."""
-    match = _ACTION.match(action)
-    return (match[1], match[2].lower()) if match else ("", "")
+def read_action(action: str) -> tuple[str, str]:
+    """The action's name and its argument in lower case; two empty strings where it is none.
+
+    ``name[argument]`` on the first line, where the argument begins at the last bracket that leaves it one.
+    """
+    line = action.partition("\n")[0]
+    end = line.rfind("]")
+    start = line.rfind("[", 1, max(end - 1, 0))
+    return (line[:start], line[start + 1 : end].lower()) if start > 0 else ("", "")

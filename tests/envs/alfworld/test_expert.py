@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from r3l.core.environment import StopReason, Transcript
 from r3l.core.worker import RecordedEnvironment
 from r3l.envs.alfworld.demonstrations import DEMONSTRATOR
+from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.expert import DEVICES, kind_of
 from r3l.envs.alfworld.goals import FAMILIES, parse_goal
@@ -61,3 +63,12 @@ def test_an_invalid_action_is_inadmissible_and_ends_the_episode(erring):
 def test_goal_needs_a_device_that_exists():
     goal = parse_goal("put a hot mug in shelf")
     assert DEVICES[goal.state] == "microwave" and kind_of("mug 2") == "mug"
+
+
+@pytest.mark.parametrize("response", ["", " ", "\n\n"])
+def test_a_response_without_words_is_criticised_like_any_other(response):
+    """It has no action, so it stands in the transcript itself."""
+    task = generate(House("pick_and_place_simple", 3, 7, 8))
+    first = f"In a room, you see a desk 1. Your task is to: {task.payload['goal_text']}."
+    transcript = Transcript(task, first, ((response, ""),), False, StopReason.FORMAT)
+    assert AlfworldDialogue("compact").critique(transcript).turn == 0

@@ -1,0 +1,42 @@
+"""What a model writes is read in time linear in its length, and no text raises an error."""
+
+import random
+import time
+
+import pytest
+from readers import ATOMS, READERS, reader, repeated
+
+SHORT, LONG = 5_000, 20_000  # characters
+GROWTH = 10.0  # of the time, where the text is four times as long: 4 is linear, 16 is quadratic
+INSTANT = 0.02  # seconds: no growth is measured below
+PAIRS = 20
+
+
+def texts(length):
+    """Every atom many times, and one atom many times before or after another."""
+    yield from repeated(length)
+    rng = random.Random(0)
+    for _ in range(PAIRS):
+        one, other = rng.sample(ATOMS, 2)
+        yield (one * length)[: length // 2] + (other * length)[: length // 2]
+        yield ((one + other) * length)[:length]
+
+
+def seconds(read, text):
+    """Processor time, the least of three where it matters."""
+    least = float("inf")
+    for _ in range(3):
+        began = time.process_time()
+        read(text)
+        least = min(least, time.process_time() - began)
+        if least < INSTANT:
+            break
+    return least
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_time_grows_with_the_length(name):
+    read = reader(name)
+    for short, long in zip(texts(SHORT), texts(LONG), strict=True):
+        took = seconds(read, long)
+        assert took < INSTANT or took < GROWTH * seconds(read, short), (name, long[:40], took)
