@@ -13,14 +13,15 @@ import yaml
 
 from r3l.config.corrections import corrections_of
 from r3l.config.environment import EnvTierConfig, environment_of
-from r3l.config.feedback import in_words_of_fingerprints
+from r3l.config.feedback import feedback_source, in_words_of_fingerprints
 from r3l.config.files import Strict
 from r3l.config.model import find_model, stored_model
-from r3l.config.tier import ComputeDtype, Device, Engine, EvaluationConfig, SamplingConfig, TrainConfig
+from r3l.config.tier import ComputeDtype, Device, Engine, EvaluationConfig, JudgeConfig, SamplingConfig, TrainConfig
 from r3l.core import paths
 from r3l.core.cache import cache_folder
 from r3l.core.environment import Style
 from r3l.core.errors import ConfigError
+from r3l.core.feedback import FeedbackSource
 from r3l.core.paths import STORED_MODELS
 from r3l.core.policy import Samples
 
@@ -29,6 +30,7 @@ SCHEMA_VERSION = 2  # raise when a change of code makes all old results incompar
 UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
     "train": ("save_every", "gradient_checkpointing"),
     "env_settings": ("model", "set", "further_test_task_sets"),
+    "judge": ("concurrency", "deadline"),
 }
 
 UNHASHED_VALUES = {  # options that are younger than stored runs, at the value which those ran with
@@ -56,6 +58,7 @@ class Run(Strict):
     train: TrainConfig
     sampling: SamplingConfig
     evaluation: EvaluationConfig
+    judge: JudgeConfig = JudgeConfig()
     workers: int
     threads: int
     device: Device
@@ -87,6 +90,8 @@ class Run(Strict):
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     """A dumped run, of a manifest say, less the keys that change no result."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
+    if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
+        values.pop("judge", None)
     values["method_settings"] = in_words_of_fingerprints(values.get("method_settings", {}))
     for section, keys in UNHASHED.items():
         for key in keys:

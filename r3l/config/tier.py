@@ -9,7 +9,7 @@ from pydantic import Field
 from r3l.config.files import Strict
 from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
-from r3l.core.policy import Samples
+from r3l.core.policy import JudgePrompts, Samples
 
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
 ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
@@ -80,6 +80,20 @@ class EvaluationConfig(Strict):
     batch: int = option(REQUIRED, "episodes that advance together", ge=1)
 
 
+class JudgeConfig(Strict):
+    """The model that writes feedback where a method's `feedback` is judge; R3L_JUDGE has its address."""
+
+    model: str = option("", "what its server calls it", "our choice: whoever uses a judge names it")
+    prompts: JudgePrompts = option(
+        JudgePrompts.INSTRUCTIONS,
+        "instructions: whole ones and a log; as_policy: what the policy would read",
+        "our choice: a judge was not taught compact prompts",
+    )
+    temperature: float = option(1.0, "of its sampling", "RLTF released code: 1.0", ge=0)
+    concurrency: int = option(16, "requests at once", "our choice: as r3l evaluate --server", ge=1)
+    deadline: float = option(600.0, "seconds of one request", "our choice: as r3l evaluate --server", gt=0)
+
+
 Engine = Literal["local", "trinity", "server"]  # server: r3l evaluate --server; it plays and trains nothing
 
 
@@ -99,6 +113,7 @@ class TierConfig(Strict):
     train: TrainConfig
     sampling: SamplingConfig
     evaluation: EvaluationConfig
+    judge: JudgeConfig = JudgeConfig()
     workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0)
     threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1)
     device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")

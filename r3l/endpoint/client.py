@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -49,12 +49,22 @@ class DialogTooLongError(ServerError):
     """The server has no room for this dialog and a response."""
 
 
+class Settable(NamedTuple):
+    """What a user sets address, model, deadline and dialogs at once by, for messages."""
+
+    url: str = "--server"
+    model: str = "--model"
+    deadline: str = "--deadline"
+    concurrency: str = "--batch"
+
+
 @dataclass(frozen=True)
 class EndpointOptions:
     """Where a model is served and how it is asked.
 
     ``url``: the server's base, with or without ``/v1``. ``concurrency``: dialogs at once. ``deadline``: seconds of one
     request. ``fields``: what every request carries besides; a null leaves out what it would carry otherwise.
+    ``settable``: for messages.
     """
 
     url: str
@@ -62,6 +72,7 @@ class EndpointOptions:
     concurrency: int = 16
     deadline: float = 600.0
     fields: Mapping[str, Any] = field(default_factory=dict)
+    settable: Settable = Settable()
 
     @property
     def base(self) -> str:
@@ -118,7 +129,7 @@ class Endpoint:
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
     async def _ask(self, kind: type[AnswerT], path: str, content: Mapping[str, Any] | None) -> AnswerT:
-        where = self.options.shown + path
+        where, settable = self.options.shown + path, self.options.settable
         retrying = AsyncRetrying(
             stop=_enough,
             wait=self._pause,
@@ -132,17 +143,18 @@ class Endpoint:
             raise self._refusal(where, error.response) from None
         except TimeoutError:
             raise ServerError(
-                f"{where} gave no answer within {self.options.deadline:g} s, {LATE_ATTEMPTS} times; raise --deadline, "
-                "lower --batch, or look after the server. What is finished is kept: the same command goes on"
+                f"{where} gave no answer within {self.options.deadline:g} s, {LATE_ATTEMPTS} times; raise "
+                f"{settable.deadline}, lower {settable.concurrency}, or look after the server. What is finished is "
+                "kept: the same command goes on"
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise ServerError(
                 f"{where} cannot be reached ({type(error).__name__}: {self._safe(str(error))}); start the server, or "
-                "correct --server. What is finished is kept: the same command goes on"
+                f"correct {settable.url}. What is finished is kept: the same command goes on"
             ) from None
         except UnusableAnswer as error:
             raise ServerError(
-                f"{where} answered no completion ({self._safe(str(error))}); is --server the address of an "
+                f"{where} answered no completion ({self._safe(str(error))}); is {settable.url} the address of an "
                 "OpenAI-compatible server? What is finished is kept: the same command goes on"
             ) from None
         self._has_answered = True
@@ -222,5 +234,5 @@ async def only_model(options: EndpointOptions, pauses: wait_base | None = None) 
         names = await endpoint.models()
     if len(names) != 1:
         served = ", ".join(names) or "no model it tells of"
-        raise ServerError(f"{options.shown} serves {served}; choose with --model NAME")
+        raise ServerError(f"{options.shown} serves {served}; choose with {options.settable.model} NAME")
     return names[0]

@@ -29,6 +29,7 @@ from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import step_metrics, trajectory_log
 from r3l.runs.context import progress
+from r3l.runs.judge import judging
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.recorder import recording
@@ -202,13 +203,18 @@ def collect(session: Session, method: Method, tasks: Sequence[Task], number: int
     for extra in range(method.max_rounds):
         batch = tasks_of_step(tasks, run.seed, number, count, extra)[: count - len(accepted)]
         ctx.counters["sampling_rounds"] += 1
-        for groups in session.concurrently(lambda task: method.explore(task, ctx), batch):
+        for groups in session.wait(_explored(session, method, ctx, batch)):
             (accepted if method.keep(groups) else refused).append(groups)
         if len(accepted) >= count:
             break
     metrics = {key: value for key, value in session.policy.take_counts().items() if key.startswith("seconds/")}
     metrics |= {"seconds/collect": time.perf_counter() - began, "dropped/workers": session.pool.lost - lost_before}
     return Collected(number, accepted, refused, ctx, metrics)
+
+
+async def _explored(session: Session, method: Method, ctx: RolloutContext, tasks: Sequence[Task]) -> list[list[Group]]:
+    async with judging(session.run, ctx):
+        return await session.gather(lambda task: method.explore(task, ctx), tasks)
 
 
 def _reference(session: Session, method: Method) -> Any | None:

@@ -15,6 +15,7 @@ from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
+from r3l.runs.judge import judge_options
 from r3l.runs.session import PlaySession, open_play_session
 
 
@@ -47,7 +48,12 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
 
 @contextmanager
 def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session]:
-    """Load ``model`` and start the workers; closes them at the end."""
+    """Load ``model`` and start the workers; closes them at the end.
+
+    Raises ConfigError where it ``trains`` under a judge that is not named.
+    """
+    if trains:
+        judge_options(run)
     torch.set_num_threads(run.threads)
     device = device_of(run.device)
     torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU

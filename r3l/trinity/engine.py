@@ -20,6 +20,7 @@ from r3l.core.files import read_jsonl, rewrite_jsonl, write_json_atomic, write_t
 from r3l.local import checkpoint
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
+from r3l.runs.judge import judge_options
 from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
@@ -69,9 +70,10 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
 
     After ``minutes``, or told to stop, it ends as Preempted; the newest checkpoint is what the next call goes on from.
 
-    Raises ConfigError where Trinity's environment or the model's GPUs are missing, EngineError with the end of the
+    Raises ConfigError where Trinity's environment, GPUs or a judge are missing, EngineError with the end of the
     right log where Trinity fails.
     """
+    judge_options(run)
     environment, folder = Environment.find(), run_dir / FOLDER
     planned = gpu_cluster(run)
     config = trinity_config(run, Place(folder, folder / "tasks", "verl" if planned else "tinker"))

@@ -27,6 +27,7 @@ from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind
 from r3l.runs.context import progress, rollout_context
+from r3l.runs.judge import judging
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
@@ -87,7 +88,8 @@ class MethodWorkflow(Workflow):
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
         ctx.progress = progress(setting.run, step)
         lost = setting.pool.lost
-        groups = await setting.method.explore(task, ctx)
+        async with judging(setting.run, ctx):
+            groups = await setting.method.explore(task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
         groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
