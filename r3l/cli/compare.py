@@ -38,6 +38,7 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import records
     from r3l.report.table.terminal import to_terminal
+    from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import find_runs
     from r3l.workflow import plan
 
@@ -48,6 +49,8 @@ def compare(
     opponents = _opponents(method, against)
     plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
+        for path, run in runs.items():  # before snakemake deletes what it makes anew
+            set_aside_changed(results / path, run)
         targets = [str(results / path / "evaluation.json") for path in runs]
         changes = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, changes, ["--cores", cores]))

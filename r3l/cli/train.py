@@ -56,11 +56,13 @@ def train(
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
     from r3l.config import variant
+    from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import move_aside
 
     row = variant(method).changed(profile=profile, engine=None if engine == tier_engine(tier) else engine)
     run = resolve_run(tier, env, row, seed, model, overrides, steps)
     where = run_dir or RESULTS / run.cell / f"seed{seed}"
+    set_aside_changed(where, run)
     if set_aside:
         move_aside(where, run.fingerprint())
     result = _train(run, where, logger or (), minutes)

@@ -14,6 +14,7 @@ from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import explain, find_class, load, validate
 from r3l.config.method import MethodConfig, load_method
 from r3l.config.model import ClusterConfig, find_model
+from r3l.config.own_code import own_code
 from r3l.config.profile import PROFILES, ProfileName
 from r3l.config.run import Run
 from r3l.config.tier import TierConfig
@@ -47,7 +48,8 @@ def resolve(
     run = validate(Run, values, f"{tier}/{env}/{row.name}")
     environment_of(env).check(run.env_settings.options)
     complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
-    run = run.model_copy(update={"method_settings": dict(complete)})
+    code = own_code(env, row.method)
+    run = run.model_copy(update={"method_settings": dict(complete), "own_code": code})
     _check_samples(run)
     return run
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import Field
 
 from r3l.config.corrections import corrections_of
 from r3l.config.environment import EnvTierConfig, environment_of
@@ -63,6 +64,7 @@ class Run(Strict):
     threads: int
     device: Device
     compute_dtype: ComputeDtype
+    own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's own files (r3l.config.own_code)")
 
     @property
     def cell(self) -> str:
@@ -72,7 +74,8 @@ class Run(Strict):
     def fingerprint(self, corrections: Sequence[str] | None = None) -> str:
         """Hash of everything that determines the result: never a path, a date, or a worker count.
 
-        A stored model enters with the hash of its weights and task sets with theirs: rebuilt, they are other runs.
+        A stored model enters with the hash of its weights, task sets and a user's own code with theirs: rebuilt or
+        edited, they are other runs.
         ``corrections``: those that the code had, by default all that concern this run (r3l.config.corrections).
         """
         values = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
@@ -92,6 +95,8 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
         values.pop("judge", None)
+    if not values.get("own_code"):  # there is none: as in runs from before it was hashed
+        values.pop("own_code", None)
     values["method_settings"] = in_words_of_fingerprints(values.get("method_settings", {}))
     for section, keys in UNHASHED.items():
         for key in keys:

@@ -18,6 +18,7 @@ from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.evaluation.episodes import Played, play_all, scores
 from r3l.evaluation.verification import EPISODES, EVALUATION, verify
 from r3l.local.session import open_session
+from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
 from r3l.runs.run_dir import RESULT, locked
 from r3l.runs.session import PlaySession
@@ -47,6 +48,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
     with locked(run_dir):
         result = read_json(run_dir / RESULT)
         run = run_of(run_dir)
+        check_environment(run, run_dir)
         name = task_set or run.env_settings.test_task_set
         described = describe_task_set(run.env, name)
         evaluated = {

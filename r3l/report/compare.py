@@ -6,11 +6,12 @@ one call; the probability of improvement is Mann-Whitney's, as rliable has it (A
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from r3l.config import hashed
+from r3l.config import hashed, variant
 from r3l.config.corrections import MEANINGS
+from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import DataError
 from r3l.core.files import read_json
 from r3l.evaluation import statistics
@@ -109,7 +110,15 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
         for record in (ours, theirs)
         for name in record.outdated
     ]
-    return [text.replace(".value is", " is") for text in texts] + _player_warnings(ours, theirs) + old
+    edited = [text for record, run in ((ours, a), (theirs, b)) for text in _code_warnings(record, run)]
+    return [text.replace(".value is", " is") for text in texts] + _player_warnings(ours, theirs) + old + edited
+
+
+def _code_warnings(record: Record, run: Mapping[str, Any]) -> list[str]:
+    """Where the user's own code is no longer that of a run."""
+    recorded = run.get("own_code", {})
+    changed = changed_files(recorded, own_code(record["env"], variant(record["method"]).method)) if recorded else []
+    return [f"code changed since {record['method']} seed {record['seed']}: {', '.join(changed)}"] if changed else []
 
 
 def _player_warnings(ours: Record, theirs: Record) -> list[str]:

@@ -1,0 +1,74 @@
+"""The files of a user's own (R3L_METHODS, R3L_ENVS) that decide what a run does: they belong to its configuration."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from r3l.config.environment import EnvConfig
+from r3l.config.files import OWN, load, own_folders
+from r3l.config.method import MethodConfig
+
+OwnCode = dict[str, dict[str, str]]  # by kind (envs, methods): file below its folder -> its sha256
+Files = dict[str, Path]
+
+
+def own_code(env: str, method: str | None = None) -> OwnCode:
+    """Digests of the YAML files of an environment and a method, where they are a user's own, and of their code.
+
+    Code is the module that a file names and what that imports from the same folders; of a package all its files.
+    {} where both are this project's.
+    """
+    found: dict[str, Files] = {"envs": _files("envs", env, load("envs", env, EnvConfig).code), "methods": {}}
+    while method is not None:
+        config = load("methods", method, MethodConfig)
+        found["methods"] |= _files("methods", method, config.code or "")
+        method = config.extends
+    return {kind: {name: _digest(files[name]) for name in sorted(files)} for kind, files in found.items() if files}
+
+
+def changed_files(recorded: OwnCode, present: OwnCode) -> list[str]:
+    """The names of files that differ, or that only one of the two has."""
+    a, b = ({(kind, *item) for kind, files in code.items() for item in files.items()} for code in (recorded, present))
+    return sorted({name for _, name, _ in a ^ b})
+
+
+def _files(kind: str, name: str, code: str) -> Files:
+    yamls = (folder / f"{name}.yaml" for folder in own_folders(kind))
+    files = {path.name: path for path in yamls if path.is_file()}
+    _follow(code.partition(":")[0], files)
+    return files
+
+
+def _follow(module: str, files: Files) -> None:
+    """Add what ``module`` is made of, and what it imports."""
+    for name, path in _of_module(module.partition(".")[0]).items():
+        if name not in files:
+            files[name] = path
+            for imported in _imports(path) if path.suffix == ".py" else ():
+                _follow(imported, files)
+
+
+def _of_module(top: str) -> Files:
+    """Its file, or all files of a package, in the first folder that has it."""
+    for folder in (folder for kind in OWN for folder in own_folders(kind) if top):
+        if (folder / top / "__init__.py").is_file():
+            paths = (path for path in (folder / top).rglob("*") if path.is_file() and path.suffix != ".pyc")
+            return {str(path.relative_to(folder)): path for path in paths}
+        if (folder / f"{top}.py").is_file():
+            return {f"{top}.py": folder / f"{top}.py"}
+    return {}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,42 @@
+"""A run of code that has been edited since is another run: it is set aside, never gone on with or overwritten."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from r3l.config import Run, validate
+from r3l.config.own_code import changed_files, own_code
+from r3l.core.errors import ConfigError
+from r3l.core.files import read_json
+from r3l.runs.run_dir import MANIFEST, locked, move_aside
+
+log = logging.getLogger(__name__)
+
+
+def changed_since(run_dir: Path, run: Run) -> list[str]:
+    """The files of one's own in which ``run`` differs from the one in ``run_dir``; [] where more does, or nothing."""
+    manifest = run_dir / MANIFEST
+    if not manifest.is_file():
+        return []
+    recorded = validate(Run, read_json(manifest)["run"], str(manifest))
+    only_code = run.model_copy(update={"own_code": recorded.own_code}).fingerprint() == recorded.fingerprint()
+    return changed_files(recorded.own_code, run.own_code) if only_code else []
+
+
+def set_aside_changed(run_dir: Path, run: Run) -> None:
+    """Rename ``run_dir`` where it holds a run of other code, and say so."""
+    if changed := changed_since(run_dir, run):
+        with locked(run_dir):
+            aside = move_aside(run_dir, run.fingerprint())
+        log.warning("code changed since this run: %s; the run of before is kept in %s", ", ".join(changed), aside)
+
+
+def check_environment(run: Run, run_dir: Path) -> None:
+    """Raises ConfigError where the environment's code is no longer that of the run in ``run_dir``."""
+    recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
+    if changed := changed_files(recorded, own_code(run.env)):
+        raise ConfigError(
+            f"{run_dir}: code changed since this run: {', '.join(changed)}. Scores would be of another environment: "
+            "put the files back, or give the r3l train command again, which sets this run aside"
+        )

@@ -1,0 +1,126 @@
+"""Edited code is a new run: a user's own files belong to the fingerprint; the run of before is set aside."""
+
+import json
+import shutil
+
+import pytest
+from program import run as program
+
+from r3l.config import resolve
+from r3l.config.own_code import changed_files, own_code
+from r3l.core.errors import ConfigError
+from r3l.core.paths import ROOT
+from r3l.evaluation.evaluate import evaluate_run
+from r3l.runs.changed_code import changed_since, set_aside_changed
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The examples in a folder of one's own, beside code that they do not use; `shortest` extended by `mine`."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    for path in (ROOT / "examples").glob("*.*"):
+        shutil.copy(path, folder)
+    (folder / "unused.py").write_text("")
+    (folder / "helper.py").write_text("import deeper\n")
+    (folder / "deeper.py").write_text("")
+    (folder / "shortest.py").write_text("import helper\n" + (folder / "shortest.py").read_text())
+    (folder / "mine.yaml").write_text("method: mine\nlabel: Mine\nextends: shortest\nsources: {}\n")
+    monkeypatch.setenv("R3L_METHODS", str(folder))
+    monkeypatch.setenv("R3L_ENVS", str(folder))
+    return folder
+
+
+def run(method="mine", env="guess"):
+    return resolve("nano", env, method, 0, model="nano_puzzles", overrides=["train.steps=1", "workers=0"])
+
+
+def test_the_projects_own_code_is_not_hashed():
+    assert own_code("alfworld", "r3l") == resolve("nano", "alfworld", "r3l", 0).own_code == {}
+
+
+def test_what_is_read_and_imported_is_hashed(mine):
+    code = own_code("guess", "mine")
+    assert set(code["envs"]) == {"guess.py", "guess.yaml"}
+    assert set(code["methods"]) == {"mine.yaml", "shortest.yaml", "shortest.py", "helper.py", "deeper.py"}
+    assert set(own_code("math", "shortest")) == {"methods"} and set(own_code("guess", "r3l")) == {"envs"}
+
+
+def test_of_a_package_every_file_is_hashed(mine):
+    (mine / "room").mkdir()
+    (mine / "room" / "__init__.py").write_text("import unused\n")
+    (mine / "room" / "words.txt").write_text("hello")
+    (mine / "room" / "below").mkdir()
+    (mine / "room" / "below" / "__init__.py").write_text("")
+    (mine / "deeper.py").write_text("from room import something\n")
+    hashed = set(own_code("math", "mine")["methods"])
+    assert {"room/words.txt", "room/__init__.py", "room/below/__init__.py", "unused.py"} <= hashed
+
+
+@pytest.mark.parametrize("file", ["deeper.py", "mine.yaml", "guess.py"])
+def test_an_edit_is_another_run(mine, file):
+    before = run()
+    assert run().fingerprint() == before.fingerprint()
+    (mine / "unused.py").write_text("x = 1\n")
+    assert run().fingerprint() == before.fingerprint()
+    (mine / file).write_text((mine / file).read_text() + "\n# edited\n")
+    assert run().fingerprint() != before.fingerprint()
+    assert changed_files(before.own_code, run().own_code) == [file]
+
+
+def manifest(run_dir, run):
+    run_dir.mkdir(parents=True)
+    content = {"run": run.model_dump(mode="json"), "fingerprint": run.fingerprint()}
+    (run_dir / "manifest.json").write_text(json.dumps(content))
+
+
+def test_the_run_of_before_is_set_aside_and_said(mine, tmp_path, caplog):
+    where, before = tmp_path / "results" / "seed0", run()
+    manifest(where, before)
+    set_aside_changed(where, run())
+    assert where.is_dir() and not caplog.text
+    (mine / "helper.py").unlink()
+    (mine / "shortest.py").write_text((mine / "shortest.py").read_text().replace("import helper\n", ""))
+    set_aside_changed(where, run())
+    aside = where.with_name(f"seed0.{before.fingerprint()}")
+    assert not where.exists() and (aside / "manifest.json").is_file()
+    assert (
+        f"code changed since this run: deeper.py, helper.py, shortest.py; the run of before is kept in {aside}"
+        in caplog.text
+    )
+
+
+def test_another_configuration_is_not_called_edited_code(mine, tmp_path):
+    manifest(tmp_path / "run", run("grpo"))
+    assert changed_since(tmp_path / "run", run()) == [] and changed_since(tmp_path, run()) == []
+
+
+def test_an_edited_environment_is_not_evaluated(mine, tmp_path):
+    manifest(tmp_path / "run", run())
+    (tmp_path / "run" / "result.json").write_text("{}")
+    (mine / "guess.py").write_text((mine / "guess.py").read_text() + "\n# edited\n")
+    with pytest.raises(ConfigError, match=r"code changed since this run: guess\.py"):
+        evaluate_run(tmp_path / "run")
+
+
+def test_train_and_compare_say_that_code_changed(mine, tmp_path, monkeypatch, capsys, caplog):
+    """On templated mathematics, with one step of one task."""
+    monkeypatch.chdir(tmp_path)
+    options = ("--env", "math", "--method", "shortest", "--set", "train.tasks_per_step=1", "--set", "workers=0")
+
+    def r3l(*arguments):
+        code, out, err = program(monkeypatch, capsys, *arguments)
+        assert code == 0, err
+        return out
+
+    r3l("train", *options, "--steps", 1)
+    where = tmp_path / "results/nano/math/nano_math/shortest/seed0"
+    r3l("evaluate", where)
+    (mine / "shortest.py").write_text((mine / "shortest.py").read_text() + "\n# edited\n")
+    against = ("--against", "grpo", "--seeds", "0", "--env", "math", "--offline")
+    assert "code changed since shortest seed 0: shortest.py" in " ".join(r3l("compare", "shortest", *against).split())
+    r3l("train", *options, "--steps", 1)
+    assert "code changed since this run: shortest.py" in caplog.text
+    assert not (where / "evaluation.json").exists()
+    (aside,) = where.parent.glob("seed0.*")
+    assert (aside / "evaluation.json").is_file()
