@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from r3l.core.errors import DataError
-from r3l.core.files import write_atomic
+from r3l.core.files import bounded_lines, write_atomic
 from r3l.core.task import Task
 from r3l.envs.alfworld.translate import packaged_text
 
@@ -30,6 +30,7 @@ GRAMMAR_FILE = "shared_grammar.twl2"
 _GAMES_FOLDER = "json_2.1.1"
 _GAME_FILE = "game.tw-pddl"
 _PACKED = ".jsonl.xz"
+UNPACKED = 1 << 30  # bytes of a pack of games at most; our choice, four times what the official games take
 _UNKNOWN = "UNKNOWN GOAL"
 _SENTENCE = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)\."')
 _DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or point ALFWORLD_DATA at the games."
@@ -216,8 +217,8 @@ def _compact(problem: str) -> str:
 
 def _rows(source: Path) -> Iterator[_Game]:
     try:
-        with lzma.open(source, "rt", encoding="utf-8") as stream:
-            for number, line in enumerate(stream, start=1):
+        with lzma.open(source) as stream:
+            for number, line in enumerate(bounded_lines(stream, UNPACKED, source), start=1):
                 yield _row(json.loads(line), source, number)
     except FileNotFoundError as error:
         raise DataError(f"{source} does not exist. Make it with r3l.envs.alfworld.games.pack. {_DOWNLOAD}") from error

@@ -21,7 +21,7 @@ from typing import Any
 
 from r3l.core.cache import cache_folder
 from r3l.core.errors import DataError, EngineError
-from r3l.core.files import write_atomic
+from r3l.core.files import most, unpacked, write_atomic
 
 # The releases whose private interfaces this package was proved against, byte for byte.
 EXPECTED_VERSIONS: Mapping[str, str] = {
@@ -203,7 +203,7 @@ def _read(path: Path) -> Problem | None:
     digest, packed = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
     if hashlib.sha256(packed).digest() != digest:
         return None
-    return Problem(**json.loads(zlib.decompress(packed)))
+    return Problem(**json.loads(unpacked(packed, zlib.decompressobj(), most(len(packed)), path)))
 
 
 def _write(path: Path, problem: Problem) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError, DataError, check_known
-from r3l.core.files import read_json
+from r3l.core.files import bounded_lines, most, read_json
 from r3l.envs.math.cleaning import CleaningReport, clean
 from r3l.envs.math.published import ORIGINS, Fields, Origin
 from r3l.envs.math.rows import rows_of
@@ -140,9 +140,11 @@ def read_set(name: str, source: Path | None) -> list[Problem]:
     folder = _folder(source)
     if folder and (files := sorted(folder.glob(origin.file))):
         return _read_files(name, files)
-    if (PACKAGED / f"{name}.jsonl.gz").is_file():
-        with gzip.open(PACKAGED / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
-            return [record(name, *json.loads(line)) for line in file]
+    packaged = PACKAGED / f"{name}.jsonl.gz"
+    if packaged.is_file():
+        with gzip.open(packaged) as file:
+            lines = bounded_lines(file, most(packaged.stat().st_size), packaged)
+            return [record(name, *json.loads(line)) for line in lines]
     if folder:
         raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/math.md says where to get it")
     return _read_files(name, _download(name, origin))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.files import most, unpacked
 from r3l.envs.webshop import nouns
 from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
 from r3l.envs.webshop.index import Index, IndexWriter, Term, file_names
@@ -161,7 +162,7 @@ def _nouns(database: sqlite3.Connection, goals: Sequence[Goal], products: int) -
     names = {goal.name for goal in goals}
     if products <= _ALL_NOUNS:
         bodies = database.execute("SELECT body FROM products").fetchall()
-        names |= {Product.from_json(zlib.decompress(body)).name for (body,) in bodies}
+        names |= {_product(body).name for (body,) in bodies}
     return ((name, json.dumps(nouns.nouns(name))) for name in sorted(names))
 
 
@@ -221,7 +222,7 @@ class Catalogue:
     def _product(self, number: int) -> Product:
         row = self._one("SELECT body FROM products WHERE number = ?", number)
         assert row is not None, number
-        return Product.from_json(zlib.decompress(row[0]))
+        return _product(row[0])
 
     def _nouns(self, name: str) -> tuple[str, ...]:
         row = self._one("SELECT nouns FROM nouns WHERE name = ?", name)
@@ -269,3 +270,7 @@ def size_on_disk(folder: Path) -> dict[str, int]:
 @lru_cache(maxsize=8)
 def _opened(folder: Path) -> Catalogue:
     return Catalogue(folder)
+
+
+def _product(packed: bytes) -> Product:
+    return Product.from_json(unpacked(packed, zlib.decompressobj(), most(len(packed)), "a product of the catalogue"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import logging
 import os
@@ -12,12 +13,14 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from r3l.core.errors import DataError, RunDirectoryError
 
 log = logging.getLogger(__name__)
 SUMS = "SHA256SUMS"  # in a folder: see r3l.core.digests
+RATIO = 200  # of unpacked to packed bytes; our choice (the most of 681 stored files is 32)
+FLOOR = 1 << 20  # bytes that anything may unpack to
 BLOCK = 1 << 22  # bytes that are hashed at once; our choice
 
 
@@ -58,7 +61,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; is this a finished run directory?") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON ({error}); delete it and run the command again") from error
 
 
@@ -67,16 +70,16 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
     [] where there is none. A torn last line is skipped with a warning, any other is a DataError.
     """
-    lines, torn = _lines(_packed(path))
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
+    damage: Exception | None = None
+    for line in _lines(_packed(path)):
+        if damage is not None:
+            raise DataError(f"{path}, line {len(rows) + 1}: not valid JSON ({damage})") from damage
         try:
             rows.append(json.loads(line))
-        except ValueError as error:
-            if number < len(lines):
-                raise DataError(f"{path}, line {number}: not valid JSON ({error})") from error
-            torn = True
-    if torn:
+        except (ValueError, RecursionError) as error:
+            damage = error
+    if damage is not None:
         log.warning("%s: the last line is torn (the writer was killed); skipped", path)
     return rows
 
@@ -86,23 +89,70 @@ def _packed(path: Path) -> Path:
     return packed if packed.is_file() and not path.is_file() else path
 
 
-def _lines(path: Path) -> tuple[list[bytes], bool]:
-    """The lines of a file, and whether its last gzip member breaks off (that member is left out)."""
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file. The last one is empty where its gzip member breaks off."""
     content = path.read_bytes() if path.is_file() else b""
     if path.suffix != ".gz":
-        return content.splitlines(), False
-    lines: list[bytes] = []
+        yield from io.BytesIO(content)
+        return
+    count, left = 0, most(len(content))
     while content:
         member = zlib.decompressobj(wbits=31)  # 31: with gzip's header
         try:
-            text = member.decompress(content)
+            text = unpacked(content, member, left, path)
         except zlib.error as error:
-            raise DataError(f"{path} is damaged after line {len(lines)} ({error}); delete it") from error
+            raise DataError(f"{path} is damaged after line {count} ({error}); delete it") from error
         if not member.eof:
-            return lines, True
-        lines += text.splitlines()
+            yield b""
+            return
+        for line in io.BytesIO(text):
+            count += 1
+            yield line
+        left -= len(text)
         content = member.unused_data
-    return lines, False
+
+
+class Decompressor(Protocol):
+    """Of zlib or lzma."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end has been reached."""
+        ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        """At most so many bytes."""
+        ...
+
+
+def most(packed: int) -> int:
+    """Bytes that a file or text of ``packed`` bytes may unpack to."""
+    return FLOOR + RATIO * packed
+
+
+def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object) -> bytes:
+    """What ``packed`` begins with, as far as it goes. Raises DataError before it takes more than ``limit`` bytes.
+
+    The decompressor's own errors are its caller's.
+    """
+    content = decompressor.decompress(packed, limit + 1)
+    if len(content) > limit:
+        raise _bomb(name, limit)
+    return content
+
+
+def bounded_lines(stream: io.BufferedIOBase, limit: int, name: object) -> Iterator[bytes]:
+    """The lines of a decompressing ``stream``. Raises DataError before they take more than ``limit`` bytes in all."""
+    left = limit
+    while line := stream.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise _bomb(name, limit)
+        yield line
+
+
+def _bomb(name: object, limit: int) -> DataError:
+    return DataError(f"{name} unpacks to more than {limit / 2**20:.0f} MiB, which no whole file does; get it anew")
 
 
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:

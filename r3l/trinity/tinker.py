@@ -66,7 +66,7 @@ class Tinker:
         """Our server and a Ray of one node; ``config`` gets the server's address."""
         with Server(self.learner, locate(self.run.model)) as server:
             config["model"]["tinker"]["base_url"] = server.url
-            variables = {"TINKER_API_KEY": "tml-local", "TINKER_BASE_URL": server.url}
+            variables = {"TINKER_API_KEY": server.key, "TINKER_BASE_URL": server.url}
             with environment.ray(folder, LOOPBACK, SIZES, variables) as ray:
                 yield ray
 

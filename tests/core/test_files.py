@@ -1,12 +1,15 @@
 """Files that a killed writer leaves: lines appended, torn, rewritten."""
 
 import gzip
+import io
 import json
+import tracemalloc
+import zlib
 
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.core.files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.core.files import FLOOR, RATIO, append_jsonl, bounded_lines, most, read_jsonl, rewrite_jsonl, unpacked
 
 ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
 
@@ -43,3 +46,45 @@ def test_a_damaged_file_is_an_error_that_names_it(path):
     path.write_bytes(content)
     with pytest.raises(DataError, match=path.name):
         read_jsonl(path)
+
+
+@pytest.mark.parametrize("line", [b"\n", b'{"a": "' + b"x" * 1000 + b'"}\n', b'{"a": 1}' + b" " * 50_000_000])
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, line):
+    """50 MB in 50 or 100 kB, as one line or as many; nothing near it is ever held."""
+    bomb = tmp_path / "rows.jsonl.gz"
+    bomb.write_bytes(gzip.compress(line * (50_000_000 // len(line) or 1)))
+    assert most(bomb.stat().st_size) < 25_000_000
+    tracemalloc.start()
+    with pytest.raises(
+        DataError, match=r"rows.jsonl.gz unpacks to more than [12]\d MiB, which no whole file does; get it anew"
+    ):
+        read_jsonl(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    tracemalloc.stop()
+
+
+def test_many_small_members_have_one_limit(tmp_path):
+    bomb = tmp_path / "rows.jsonl.gz"
+    bomb.write_bytes(gzip.compress(b'{"a": "' + b"x" * 1_000_000 + b'"}\n') * 50)
+    with pytest.raises(DataError, match="unpacks to more than"):
+        read_jsonl(bomb)
+
+
+def test_what_unpacks_to_the_limit_is_read():
+    packed = zlib.compress(b"a\n" * 1000)
+    assert most(10) == FLOOR + 10 * RATIO
+    assert unpacked(packed, zlib.decompressobj(), 2000, "x") == b"a\n" * 1000
+    assert len(list(bounded_lines(io.BytesIO(b"a\n" * 1000), 2000, "x"))) == 1000
+    for read in (
+        lambda: unpacked(packed, zlib.decompressobj(), 1999, "x"),
+        lambda: list(bounded_lines(io.BytesIO(b"abc"), 2, "x")),
+    ):
+        with pytest.raises(DataError, match="x unpacks to more than 0 MiB"):
+            read()
+
+
+def test_a_line_too_deep_for_json_is_damage(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"[" * 100_000 + b'\n{"a": 1}\n')
+    with pytest.raises(DataError, match=r"rows.jsonl, line 1: not valid JSON"):
+        read_jsonl(file)

@@ -1,5 +1,6 @@
 """The Tinker protocol over HTTP, without the SDK: what is asked, what is answered, and how errors travel."""
 
+import http.client
 import json
 import threading
 import urllib.error
@@ -25,7 +26,7 @@ def server(tmp_path):
 
 def call(server, verb, body=None):
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{server.url}/api/v1/{verb}", data)
+    request = urllib.request.Request(f"{server.url}/api/v1/{verb}", data, {"X-API-Key": server.key})
     with urllib.request.urlopen(request, timeout=60) as response:
         return json.loads(response.read())
 
@@ -109,3 +110,59 @@ def test_an_error_is_the_answer_and_the_next_call_works(server):
     with pytest.raises(urllib.error.HTTPError, match="410"):
         call(server, "retrieve_future", {"request_id": "999"})
     assert np.isfinite(result(server, "asample", sampling(2))["sequences"][0]["logprobs"]).all()
+
+
+def answered(server, verb="get_info", body=b"{}", **headers):
+    """Status and content of a raw request, with the right headers but for ``headers``."""
+    host = server.url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=60)
+    connection.putrequest("POST", f"/api/v1/{verb}", skip_host=True)
+    right = {"Host": host, "X-API-Key": server.key, "Content-Length": str(len(body))}
+    for name, value in (right | {name.replace("_", "-"): value for name, value in headers.items()}).items():
+        connection.putheader(name, value)
+    connection.endheaders(body)
+    response = connection.getresponse()
+    content = json.loads(response.read())
+    connection.close()
+    return response.status, content
+
+
+def test_only_who_has_the_key_of_the_run_is_answered(server):
+    assert answered(server)[0] == 200
+    for key in ("", "tml-local", server.key[:-1], "\xe9"):
+        assert answered(server, X_API_Key=key) == (401, {"detail": "X-API-Key is not the key of this run"})
+    for host in ("evil.example", "127.0.0.1", "localhost:1"):
+        assert answered(server, Host=host) == (403, {"detail": "Host is not the address of this server"})
+    with Server(server.learner, "start") as other:
+        assert other.key != server.key
+
+
+def test_lengths_are_checked_before_a_byte_is_read(server):
+    assert answered(server, Content_Length="999999999999")[0] == 413
+    for length in ("-1", "many", "1" * 5000, "1e3"):
+        assert answered(server, Content_Length=length) == (400, {"detail": "Content-Length is no length"})
+    assert answered(server, Transfer_Encoding="chunked")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "detail"),
+    [
+        ("get_info", b"{", "the body: Invalid JSON"),
+        ("get_info", b"\xff\xfe", "the body: Invalid JSON"),
+        ("get_info", b"[" * 100_000, "the body: Invalid JSON"),
+        ("create_session", b"[1]", "the body: Input should be an object"),
+        ("retrieve_future", b"{}", "request_id: Field required"),
+        ("retrieve_future", b'{"request_id": {}}', "request_id: Input should be a valid string"),
+        ("create_sampling_session", b'{"model_path": 4}', "model_path: Input should be a valid string"),
+        ("asample", b"{}", "prompt: Field required"),
+        ("asample", json.dumps(sampling("x")).encode(), "sampling_params.seed: Input should be a valid integer"),
+        ("asample", json.dumps(sampling(None)).encode(), "the body: Value error, a response needs"),
+        ("forward", b'{"forward_input": {"data": [{}]}}', "forward_input.data.0.model_input: Field required"),
+        ("optim_step", b'{"adam_params": {"learning_rate": "big"}}', "adam_params.learning_rate: Input should be"),
+        ("load_weights", b"{}", "path: Field required"),
+    ],
+)
+def test_a_malformed_body_is_refused_and_says_where(server, verb, body, detail):
+    status, content = answered(server, verb, body)
+    assert status == 400 and content["detail"].startswith(detail)
+    assert answered(server)[0] == 200
