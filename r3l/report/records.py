@@ -15,6 +15,7 @@ from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.verification import check_signed
+from r3l.report.feedback import COLUMN, source_label, written_by
 
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
@@ -25,7 +26,8 @@ GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by nam
 class Record:
     """One run: ``evaluation`` and ``result`` as written, ``episodes`` and ``metrics`` line by line.
 
-    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger.
+    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger. ``feedback``: whose
+    it read (r3l.report.feedback).
     """
 
     path: Path
@@ -34,6 +36,7 @@ class Record:
     episodes: list[dict[str, Any]]
     metrics: list[dict[str, Any]]
     outdated: list[str]
+    feedback: str | None = None
 
     def __getitem__(self, key: str) -> Any:
         """A field of the evaluation."""
@@ -85,8 +88,9 @@ def _load(path: Path) -> Record:
     check_signed(folder)
     episodes = read_jsonl(folder / "episodes.jsonl")
     result = read_json(folder / "result.json")
-    outdated = missing_in(read_json(folder / "manifest.json"))
-    return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"), outdated)
+    manifest = read_json(folder / "manifest.json")
+    outdated, source = missing_in(manifest), source_label(manifest["run"])
+    return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"), outdated, source)
 
 
 def _task_set(record: Record) -> str:
@@ -108,6 +112,12 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
 def outdated(seeds: Sequence[Record]) -> dict[str, str | None]:
     """The column ``outdated`` of a row: the corrections that some of its runs lack, by commas; None: none."""
     return {"outdated": ", ".join(sorted({name for record in seeds for name in record.outdated})) or None}
+
+
+def feedback(seeds: Sequence[Record]) -> dict[str, str | None]:
+    """The column ``feedback`` of a row: who wrote what its runs learnt with; None: they read none."""
+    source = seeds[0].feedback if seeds else None
+    return {COLUMN: written_by(source, [record.result["budget"] for record in seeds])}
 
 
 def groups(records: Sequence[Record]) -> list[str]:
