@@ -54,6 +54,8 @@ wildcard_constraints:
     model="[^/]+",
     method="[^/]+",
     seed=r"\d+",
+    set="[^/]+",
+    split="[^/]+",
     table="|".join(JOBS.tables),
     figure="|".join(FIGURES),
 
@@ -123,11 +125,28 @@ rule evaluate:
         "{R3L} evaluate $(dirname {input})"
 
 
+rule evaluate_further:
+    # The same checkpoint on a question set that tables have a column of: GSM8K of what was trained on DAPO.
+    input:
+        f"{STATE}/result.json",
+    output:
+        f"{STATE}/{jobs.FURTHER}",
+    threads: JOBS.threads("evaluate")
+    resources:
+        **JOBS.requests("evaluate"),
+    params:
+        fingerprint=JOBS.fingerprint,
+        task_set=JOBS.further_task_set,
+    shell:
+        "{R3L} evaluate $(dirname {input}) --task-set {wildcards.set}/{wildcards.split}"
+
+
 rule table:
     # Every file of configs/tables is a target: results/table1.csv, results/table2.csv, results/alpha.csv ...
     # The csv is the long form, .tex and .md the layout of the paper.
     input:
         runs=lambda wildcards: JOBS.evaluations(wildcards.table),
+        further=lambda wildcards: JOBS.further_evaluations(wildcards.table),
         published=plan.published_files(),
     output:
         report("results/{table}.csv", category="Tables", labels={"table": "{table}"}),
@@ -137,7 +156,7 @@ rule table:
         seeds=len(JOBS.config.seeds),
         methods=lambda wildcards: JOBS.rows(wildcards.table),
     shell:
-        "{R3L} table {wildcards.table} {input.runs} --seeds-planned {params.seeds} --rows '{params.methods}' --out {output[0]} > /dev/null"
+        "{R3L} table {wildcards.table} {input.runs} {input.further} --seeds-planned {params.seeds} --rows '{params.methods}' --out {output[0]} > /dev/null"
 
 
 rule budget:

@@ -46,7 +46,8 @@ def compare(
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
     config = configured(tier=tier, methods=[method], envs=listed(env), seeds=numbers(seeds))
     runs = plan.grid(config, config.envs, [method])
-    opponents = _opponents(method, against)
+    table1 = configured(tier=tier, grid="full").rows(plan.tables()["table1"])
+    opponents = _opponents(method, table1 if against == "all" else against.split(","))
     plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
         for path, run in runs.items():  # before snakemake deletes what it makes anew
@@ -66,13 +67,10 @@ def compare(
             print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
 
 
-def _opponents(method: str, against: str) -> list[str]:
-    from r3l.workflow import plan
-
-    everyone = plan.tables()["table1"].methods if against == "all" else against.split(",")
-    others = [other for other in everyone if other != method]
+def _opponents(method: str, named: list[str]) -> list[str]:
+    others = [other for other in named if other != method]
     if not others:
-        raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
+        raise ConfigError(f"--against is {','.join(named)!r}; name a method other than {method!r}, or all")
     return others
 
 

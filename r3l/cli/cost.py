@@ -17,7 +17,7 @@ from r3l.cli.arguments import (
     numbers,
 )
 from r3l.cli.printing import print_shown
-from r3l.core.errors import ConfigError, check_known
+from r3l.core.errors import check_known
 
 
 def cost(
@@ -52,7 +52,10 @@ def cost(
     config = configured(tier=tier, **options)
     costs = expected_cost.costs(plan.runs(config, known[table]).values())
     if not costs:
-        raise ConfigError(f"table {table!r} has no runs at tier {tier!r}; name another one, such as table1 or table2")
+        about = "models as they are" if known[table].kind == "benchmarks" else "environments and models of other tiers"
+        why = f"Nothing to train at tier {tier}: table {table} is about {about}."
+        print_shown({"rows": [], "summary": why}, as_json, why)
+        return
     count = len(config.seeds)
     content = {"rows": expected_cost.cost_rows(costs, count), "summary": expected_cost.summary(costs, count)}
     print_shown(content, as_json, to_terminal(expected_cost.cost_table(costs, count, known[table].title)))

@@ -33,7 +33,9 @@ def evaluate(
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     tier: Annotated[str, typer.Option(help="With --env: whose test tasks, prompts and limits.")] = "nano",
-    task_set: Annotated[str | None, typer.Option(help="Another task set than the test task set.")] = None,
+    task_set: Annotated[
+        str | None, typer.Option(help="Another one than the test task set (a run: RUN_DIR/evaluations).")
+    ] = None,
     seed: Seed = 0,
     temperature: Annotated[float | None, typer.Option(min=0, help="Default: the tier's, the protocol's.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one response. Default: as above.")] = None,
@@ -162,13 +164,16 @@ def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent 
     from r3l.evaluation.evaluate import evaluate_run
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.manifest import run_of
+    from r3l.runs.places import evaluation_folder
     from r3l.workflow import resources
 
-    gpus = 0 if agent else resources.requested_resources(resources.load(), "evaluate", run_of(run_dir)).gpu
+    run = run_of(run_dir)
+    gpus = 0 if agent else resources.requested_resources(resources.load(), "evaluate", run).gpu
     with reserved_gpus(gpus):
         evaluation = evaluate_run(run_dir, task_set, agent)
+    where = evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set)
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
-    line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {run_dir}"
+    line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {where}"
     print_result(evaluation, as_json, line)
 
 

@@ -66,15 +66,20 @@ def _belonging(
 ) -> list[Record]:
     """The runs of a table: the given ones, else what belongs into it of all that lies under ``results``."""
     from r3l.report import records
-    from r3l.runs.places import find_runs
+    from r3l.runs.places import find_further, find_runs
 
     may_be_none = tier is not None or table.kind == "published"
-    runs = records.load(evaluations or find_runs(results, may_be_none))
+    found = evaluations or find_runs(results, may_be_none)
+    if table.question_sets and not evaluations:
+        found = [*found, *(further for path in found for further in find_further(path.parent))]
+    runs = records.load(found)
     runs = [record for record in runs if tier in (None, record["tier"])]
     if table.kind == "published":
         return runs
     if not evaluations:
-        runs = [record for record in runs if record["env"] in config.columns(table)]
+        columns = config.columns(table)
+        sets = {name for env in columns for name in config.question_sets(table, env).values()}
+        runs = [record for record in runs if record["env"] in {*columns, *sets}]
     if not runs and not may_be_none:
         raise DataError(f"no run under {results} belongs to {table.table} ({', '.join(config.columns(table))})")
     return runs

@@ -45,6 +45,9 @@ class EnvConfig(Strict):
     further_test_task_sets: dict[ProfileName, list[str]] = Field(
         {}, description="what a profile evaluates on the way beside the test task set"
     )
+    question_sets: dict[str, dict[str, str]] = Field(
+        {}, description="of a tier: task sets that a finished run is scored on besides, and their names in print"
+    )
     sources: dict[str, str]
 
 

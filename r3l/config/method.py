@@ -16,13 +16,15 @@ class MethodConfig(Strict):
 
     ``code`` is module:Class. ``extends`` names a method whose file this one changes. ``settings`` are those of the
     ``paper`` profile; ``profiles``, ``where`` and ``tiers`` change them. A dotted key changes the run
-    (``train.sync_interval``).
+    (``train.sync_interval``). ``needs_stage``: tables have it where an environment has a supervised stage, and nowhere
+    else.
     """
 
     method: str
     label: str
     extends: str | None = None
     code: str | None = None
+    needs_stage: bool = False
     settings: dict[str, Any] = {}
     profiles: dict[ProfileName, dict[str, Any]] = {}
     where: list[Where] = []

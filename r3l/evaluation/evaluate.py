@@ -16,10 +16,11 @@ from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.files import SUMS, read_json, sha256_of, write_json_atomic, write_text_atomic
 from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.evaluation.episodes import Played, play_all, scores
-from r3l.evaluation.verification import EPISODES, EVALUATION, verify
+from r3l.evaluation.verification import EPISODES, verify, verify_further
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
+from r3l.runs.places import EVALUATION, evaluation_folder
 from r3l.runs.run_dir import RESULT, locked
 from r3l.runs.session import PlaySession
 
@@ -43,14 +44,17 @@ def checkpoint_of(run_dir: Path) -> str | None:
 def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
     """Evaluate a finished run; writes episodes.jsonl, then evaluation.json, and signs them. Returns the latter.
 
+    They lie in ``run_dir``, of another task set than its test task set in a folder there (r3l.runs.places).
     ``agent``: a server that samples in place of the checkpoint in the directory. Its conditions are named.
     """
-    with locked(run_dir):
+    run = run_of(run_dir)
+    check_environment(run, run_dir)
+    test_task_set = run.env_settings.test_task_set
+    name = task_set or test_task_set
+    described = describe_task_set(run.env, name)
+    out = evaluation_folder(run_dir, name, test_task_set)
+    with locked(out):
         result = read_json(run_dir / RESULT)
-        run = run_of(run_dir)
-        check_environment(run, run_dir)
-        name = task_set or run.env_settings.test_task_set
-        described = describe_task_set(run.env, name)
         evaluated = {
             "checkpoint": result["checkpoint_sha256"],
             "task_set": described["sha256"],
@@ -58,7 +62,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             **(agent.identity if agent else {}),
         }
         with _session(run, run_dir, agent) as session:
-            played = play_all(session, session.package.tasks(name), run_dir / PLAYED, evaluated)
+            played = play_all(session, session.package.tasks(name), out / PLAYED, evaluated)
             conditions = session.conditions()
         evaluation = {
             **{k: result[k] for k in ("schema", "cell", "tier", "label", "env", "method", "method_label")},
@@ -73,11 +77,11 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             **_of_agent(conditions, played),
         }
         lines = "".join(json.dumps(e, sort_keys=True) + "\n" for e in played.episodes)
-        (run_dir / SUMS).unlink(missing_ok=True)
-        write_text_atomic(run_dir / EPISODES, lines)
-        write_json_atomic(run_dir / EVALUATION, evaluation)
-        verify(run_dir)
-        (run_dir / PLAYED).unlink()
+        (out / SUMS).unlink(missing_ok=True)
+        write_text_atomic(out / EPISODES, lines)
+        write_json_atomic(out / EVALUATION, evaluation)
+        verify(run_dir) if out == run_dir else verify_further(out, run_dir)
+        (out / PLAYED).unlink()
         return evaluation
 
 

@@ -20,11 +20,12 @@ from r3l.evaluation.episodes import scores
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import run_of
 from r3l.runs.metrics import totals
+from r3l.runs.places import EVALUATION, find_further
 from r3l.runs.result import final_scores
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
 
 log = logging.getLogger(__name__)
-EVALUATION, EPISODES = "evaluation.json", "episodes.jsonl"
+EPISODES = "episodes.jsonl"
 WHOLE = (MANIFEST, RESULT, EVALUATION)
 LINES = (METRICS, EPISODES)  # compressed where runs are stored
 
@@ -54,17 +55,35 @@ def _files(run_dir: Path) -> list[str]:
 def verify(run_dir: Path) -> None:
     """Compute a run's scores, stops, budget and final means again from its raw lines, and hold its files together.
 
-    Raises DataError naming the first file and key that differs. A run without digests is signed.
+    Its evaluations on further task sets are verified too. Raises DataError naming the first file and key that differs.
+    A run without digests is signed.
     """
     if (run_dir / SUMS).is_file():
         check_signed(run_dir)
     run = run_of(run_dir)
     _verify_names(run, run_dir)
-    _verify_numbers(run_dir)
+    _verify_scores(run_dir)
+    _verify_training(run_dir)
     _verify_episodes(run, run_dir)
     _verify_trajectories(run, run_dir)
     if not (run_dir / SUMS).is_file():
         sign(run_dir)
+    for further in find_further(run_dir):
+        verify_further(further.parent, run_dir)
+
+
+def verify_further(folder: Path, run_dir: Path) -> None:
+    """The same of an evaluation of the run on a further task set, which lies in ``folder``."""
+    if (folder / SUMS).is_file():
+        check_signed(folder)
+    run, evaluation = run_of(run_dir), read_json(folder / EVALUATION)
+    _verify_task_set(run, folder / EVALUATION, evaluation["task_set"])
+    weights = read_json(run_dir / RESULT)["checkpoint_sha256"]
+    _same(folder / EVALUATION, "checkpoint", evaluation["checkpoint"]["sha256"], weights, f"{RESULT} has")
+    _verify_scores(folder)
+    _verify_episodes(run, folder)
+    if not (folder / SUMS).is_file():
+        sign(folder)
 
 
 def _verify_names(run: Run, run_dir: Path) -> None:
@@ -82,17 +101,24 @@ def _verify_names(run: Run, run_dir: Path) -> None:
     weights = {"step": result["steps"], "sha256": result["checkpoint_sha256"]}
     _same(run_dir / EVALUATION, "checkpoint", evaluation["checkpoint"], weights, f"{RESULT} has")
     for described in (*manifest["task_set"].values(), evaluation["task_set"]):
-        committed = environment_of(run.env).task_set_hash(described["name"])
-        _same(run_dir / EVALUATION, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
+        _verify_task_set(run, run_dir / EVALUATION, described)
 
 
-def _verify_numbers(run_dir: Path) -> None:
-    evaluation, result = read_json(run_dir / EVALUATION), read_json(run_dir / RESULT)
-    episodes, metrics = read_jsonl(run_dir / EPISODES), read_jsonl(run_dir / METRICS)
+def _verify_task_set(run: Run, path: Path, described: dict[str, Any]) -> None:
+    committed = environment_of(run.env).task_set_hash(described["name"])
+    _same(path, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
+
+
+def _verify_scores(folder: Path) -> None:
+    evaluation, episodes = read_json(folder / EVALUATION), read_jsonl(folder / EPISODES)
     stops = Counter(e["stop_reason"] for e in episodes)
-    _same(run_dir / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
-    _same(run_dir / EVALUATION, "groups", evaluation["groups"], scores(episodes))
-    _same(run_dir / EVALUATION, "stops", evaluation["stops"], dict(stops))
+    _same(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
+    _same(folder / EVALUATION, "groups", evaluation["groups"], scores(episodes))
+    _same(folder / EVALUATION, "stops", evaluation["stops"], dict(stops))
+
+
+def _verify_training(run_dir: Path) -> None:
+    result, metrics = read_json(run_dir / RESULT), read_jsonl(run_dir / METRICS)
     _same(run_dir / RESULT, "steps", result["steps"], len(metrics))
     _same(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
     _same(run_dir / RESULT, "final", result["final"], final_scores(metrics))

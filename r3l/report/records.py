@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.verification import check_signed
-from r3l.report.feedback import COLUMN, source_label, written_by
+from r3l.report.labels import question_set
+from r3l.runs.places import run_dir_of
 
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
@@ -26,8 +27,8 @@ GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by nam
 class Record:
     """One run: ``evaluation`` and ``result`` as written, ``episodes`` and ``metrics`` line by line.
 
-    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger. ``feedback``: whose
-    it read (r3l.report.feedback).
+    Of an evaluation on a question set ``env`` is that set's name in print, so that it is a bench of its own.
+    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger.
     """
 
     path: Path
@@ -36,7 +37,6 @@ class Record:
     episodes: list[dict[str, Any]]
     metrics: list[dict[str, Any]]
     outdated: list[str]
-    feedback: str | None = None
 
     def __getitem__(self, key: str) -> Any:
         """A field of the evaluation."""
@@ -79,18 +79,24 @@ def load(paths: Iterable[Path]) -> list[Record]:
     return records
 
 
+def renamed(records: Iterable[Record], names: Mapping[str, str]) -> list[Record]:
+    """``records`` with the benchmarks of ``names`` (environment -> name in print) in ``env``."""
+    return [replace(r, evaluation=r.evaluation | {"env": names.get(r["env"], r["env"])}) for r in records]
+
+
 def _load(path: Path) -> Record:
-    evaluation = read_json(path)
+    evaluation, run_dir = read_json(path), run_dir_of(path)
     missing = [key for key in NEEDED if key not in evaluation]
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}; delete it and evaluate the run again")
     folder = path.parent
     check_signed(folder)
     episodes = read_jsonl(folder / "episodes.jsonl")
-    result = read_json(folder / "result.json")
-    manifest = read_json(folder / "manifest.json")
-    outdated, source = missing_in(manifest), source_label(manifest["run"])
-    return Record(path, evaluation, result, episodes, read_jsonl(folder / "metrics.jsonl"), outdated, source)
+    if folder != run_dir:
+        evaluation["env"] = question_set(evaluation["tier"], evaluation["env"], evaluation["task_set"]["name"])
+    result = read_json(run_dir / "result.json")
+    outdated = missing_in(read_json(run_dir / "manifest.json"))
+    return Record(path, evaluation, result, episodes, read_jsonl(run_dir / "metrics.jsonl"), outdated)
 
 
 def _task_set(record: Record) -> str:
@@ -112,12 +118,6 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
 def outdated(seeds: Sequence[Record]) -> dict[str, str | None]:
     """The column ``outdated`` of a row: the corrections that some of its runs lack, by commas; None: none."""
     return {"outdated": ", ".join(sorted({name for record in seeds for name in record.outdated})) or None}
-
-
-def feedback(seeds: Sequence[Record]) -> dict[str, str | None]:
-    """The column ``feedback`` of a row: who wrote what its runs learnt with; None: they read none."""
-    source = seeds[0].feedback if seeds else None
-    return {COLUMN: written_by(source, [record.result["budget"] for record in seeds])}
 
 
 def groups(records: Sequence[Record]) -> list[str]:

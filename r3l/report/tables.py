@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 
 from r3l.report import benchmarks, measures, printed, published, score_details, scores
 from r3l.report.published import Reference
-from r3l.report.records import Bench, Record
+from r3l.report.records import Bench, Record, renamed
 from r3l.report.rows import LongRow, write_csv, write_text
 from r3l.report.table import Table
 from r3l.report.table.terminal import to_terminal
@@ -59,6 +59,8 @@ def build(
     """
     beside = [row for name in config.published for row in published.of_table(name)]
     reference = Reference(beside, config.published_as)
+    records = renamed(records, config.benchmarks)
+    benches = [(tier, config.benchmarks.get(env, env), model) for tier, env, model in benches]
     if config.kind == "measures":
         rows = measures.measure_rows(records, methods, config.measures, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in config.measures]

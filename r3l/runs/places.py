@@ -6,7 +6,24 @@ from pathlib import Path
 
 from r3l.core.errors import DataError
 
-BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets
+BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets; in a run: its further task sets
+EVALUATION = "evaluation.json"
+
+
+def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
+    """Where the evaluation of a run on ``task_set`` lies: that on its test task set in the run's own folder."""
+    return run_dir if task_set == test_task_set else run_dir / BENCHMARKS / task_set
+
+
+def run_dir_of(evaluation: Path) -> Path:
+    """The run that an evaluation.json is about (see :func:`evaluation_folder`)."""
+    folders = evaluation.parents
+    return folders[3] if folders[2].name == BENCHMARKS else folders[0]
+
+
+def find_further(run_dir: Path) -> list[Path]:
+    """Every evaluation.json of a run on a further task set."""
+    return sorted(run_dir.glob(f"{BENCHMARKS}/*/*/{EVALUATION}"))
 
 
 def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:

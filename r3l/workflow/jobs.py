@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from r3l.config import Run
+from r3l.config import Run, environment_of
+from r3l.core.errors import ConfigError
 from r3l.core.paths import STORED
-from r3l.runs.places import find_benchmark_runs
+from r3l.runs.places import BENCHMARKS, EVALUATION, find_benchmark_runs
 from r3l.workflow import plan, resources, status
 from r3l.workflow.resources import JobKind, ResourceRequest
 from r3l.workflow.task_sets import task_set_files
 
 STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
+FURTHER = f"{BENCHMARKS}/{{set}}/{{split}}/{EVALUATION}"  # in it, of a further task set
 RUN_LABELS = {name: f"{{{name}}}" for name in ("method", "seed", "model", "tier")}  # in snakemake's own report
 ForJob = Callable[[Any], int | str | None]  # of the wildcards of a job
 
@@ -30,15 +32,25 @@ class Jobs:
         self.config = plan.load(content)
         self.tables = plan.tables()
         self.options = plan.options(self.config)
-        self._runs_of = {name: plan.runs(self.config, table) for name, table in self.tables.items()}
-        self._runs = {path: run for runs in self._runs_of.values() for path, run in runs.items()}
+        self._runs_of: dict[str, dict[str, Run]] = {}
+        self.runs("table1")  # what `all` needs: a wrong configuration ends here
         self._times = status.learnt_times(STORED.glob("*/*/*/*/seed*"))
         self._resources = resources.load()
         self._gres = profile.get("gpu_gres")
 
+    def runs(self, table: str) -> dict[str, Run]:
+        """The runs of ``table`` by their directories under results/, planned when they are first asked for."""
+        if table not in self._runs_of:
+            self._runs_of[table] = plan.runs(self.config, self.tables[table])
+        return self._runs_of[table]
+
     def run(self, wildcards: Any) -> Run:
-        """The run of a job."""
-        return self._runs[STATE.removeprefix("results/").format(**wildcards)]
+        """The run of a job. Raises ConfigError where no table has it."""
+        path = STATE.removeprefix("results/").format(**wildcards)
+        for table in {**self._runs_of, **self.tables}:  # those that are planned first
+            if path in self.runs(table):
+                return self.runs(table)[path]
+        raise ConfigError(f"no table of this configuration has results/{path}; r3l cell makes a run by its name")
 
     def model(self, wildcards: Any) -> str:
         """The start model of a run, as `r3l train` reads it."""
@@ -65,10 +77,18 @@ class Jobs:
         return {name: of_job(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
 
     def evaluations(self, table: str) -> list[str]:
-        """The evaluation files of the runs of ``table``; of one of question sets those that there are."""
+        """The evaluation files of the runs of ``table``; of one of kind benchmarks those that there are."""
         if self.tables[table].kind == "benchmarks":
             return [str(path) for path in find_benchmark_runs(Path("results"))]
-        return [f"results/{run}/evaluation.json" for run in self._runs_of[table]]
+        return [f"results/{run}/{EVALUATION}" for run in self.runs(table)]
+
+    def further_evaluations(self, table: str) -> list[str]:
+        """Those of its runs on question sets."""
+        return [f"results/{path}" for path in plan.further_evaluations(self.config, self.tables[table])]
+
+    def further_task_set(self, wildcards: Any) -> str:
+        """The hash of the task set that a run is further evaluated on."""
+        return environment_of(wildcards.env).task_set_hash(f"{wildcards.set}/{wildcards.split}")
 
     def rows(self, table: str) -> str:
         """The methods of ``table``, by commas."""

@@ -11,17 +11,18 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from r3l.config import EnvConfig, Run, Strict, names, resolve, validate
+from r3l.config import EnvConfig, Run, Strict, load_method, names, resolve, validate, variant
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError
 from r3l.core.paths import CONFIGS, PUBLISHED
+from r3l.runs.places import EVALUATION, evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
 NEEDED = {  # by the kind of a table
     "scores": ("baseline", "methods"),
     "measures": ("measures", "methods"),
     "benchmarks": ("published", "sets", "reason"),
-    "published": ("published", "reason"),
+    "published": ("published", "reason", "methods", "models"),
 }
 
 
@@ -45,27 +46,43 @@ class WorkflowConfig(Strict):
 
     def models_of(self, table: TableConfig) -> list[str | None]:
         """The start models of ``table``; None: the tier's or the environment's."""
+        if table.kind == "published":
+            return [model for model in [self.model, *self.models] if model in table.models]
         if self.model or not self.models:
             return [self.model]
         return [model for model in self.models if not table.models or model in table.models]
 
+    def question_sets(self, table: TableConfig, env: str) -> dict[str, str]:
+        """The task sets that runs of ``table`` in ``env`` are scored on besides, and their names in print."""
+        asked = env in table.question_sets
+        return load_config("envs", env, EnvConfig).question_sets.get(self.tier, {}) if asked else {}
+
     def rows(self, table: TableConfig) -> list[str]:
         """The methods of ``table``."""
-        if table.kind in ("benchmarks", "published"):
-            return []
-        if self.methods is not None:
+        if self.methods is not None and table.methods:
             return self.methods
-        return table.core if self.grid == "core" and table.core else table.methods
+        methods = table.core if self.grid == "core" and table.core else table.methods
+        return [method for method in methods if any(self.has_row(env, method) for env in self.columns(table))]
+
+    def has_row(self, env: str, method: str) -> bool:
+        """Whether a table of this tier has ``method`` in ``env``; always where the configuration names it."""
+        if method in (self.methods or []) or not load_method(variant(method).method).needs_stage:
+            return True
+        return load_config("envs", env, EnvConfig).tiers[self.tier].sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
-        """(tier, environment, model) of all runs of ``table``."""
+        """(tier, environment or question set, model) of all runs of ``table``."""
         cells = [
             resolve(self.tier, env, method, 0, model, list(self.set))
             for env in self.columns(table)
             for model in self.models_of(table)
             for method in self.rows(table)[:1]
         ]
-        return [(run.tier, run.env, Path(run.model).name) for run in cells]
+        return [
+            (run.tier, column, Path(run.model).name)
+            for run in cells
+            for column in (run.env, *self.question_sets(table, run.env).values())
+        ]
 
 
 class TableConfig(Strict):
@@ -76,12 +93,15 @@ class TableConfig(Strict):
     kind: Literal["scores", "measures", "benchmarks", "published"] = Field(
         "scores",
         description="scores: success on the test task set; measures: what training counted (r3l.report.measures); "
-        "benchmarks: models on question sets (r3l evaluate --set); published: what no runs of this tier can be",
+        "benchmarks: models on question sets (r3l evaluate --set); published: the published numbers and, where the "
+        "workflow has their `models`, our runs",
     )
     baseline: str = Field("", description="scores: the method that differences are paired with")
-    methods: list[str] = Field([], description="scores and measures: the rows")
+    methods: list[str] = Field([], description="the rows that are trained; all kinds but benchmarks")
     core: list[str] = Field([], description="the rows of grid=core")
     envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
+    benchmarks: dict[str, str] = Field({}, description="environment -> its name in `published`, if not its label")
+    question_sets: list[str] = Field([], description="environments whose runs are scored on their question sets too")
     models: list[str] = Field([], description="which of the workflow's `models` it is about; default: all")
     measures: list[str] = Field([], description="measures: which ones")
     published: list[str] = Field([], description="the tables of results/stored/published that stand beside ours")
@@ -89,7 +109,7 @@ class TableConfig(Strict):
         {}, description="method or variant: its name there, where that is not its label"
     )
     sets: dict[str, str] = Field({}, description="benchmarks: our name of a question set -> its name in print")
-    reason: str = Field("", description="benchmarks, published: why there are no runs")
+    reason: str = Field("", description="benchmarks, published: why a number has no run")
     sources: dict[str, str]
 
 
@@ -134,17 +154,27 @@ def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     return grid(config, config.columns(table), config.rows(table), config.models_of(table))
 
 
-def grid(
-    config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str], models: Sequence[str | None] = ()
-) -> dict[str, Run]:
-    """Every run of ``methods`` in ``envs`` with ``models`` (none: the configured one), with the rest of ``config``."""
-    planned = [
-        resolve(config.tier, env, method, seed, model, list(config.set))
-        for env in envs
-        for model in models or [config.model]
-        for method in methods
-        for seed in config.seeds
+def further_evaluations(config: WorkflowConfig, table: TableConfig) -> list[str]:
+    """The evaluations of ``table``'s runs on question sets, under results/."""
+    return [
+        str(evaluation_folder(Path(path), task_set, run.env_settings.test_task_set) / EVALUATION)
+        for path, run in runs(config, table).items()
+        for task_set in config.question_sets(table, run.env)
     ]
+
+
+def grid(
+    config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str], models: Sequence[str | None] | None = None
+) -> dict[str, Run]:
+    """Every run of ``methods`` in ``envs`` with ``models`` (default: that of ``config``), as ``config`` says."""
+    cells = [
+        resolve(config.tier, env, method, config.seeds[0], model, list(config.set))
+        for env in envs
+        for model in ([config.model] if models is None else models)
+        for method in methods
+        if config.has_row(env, method)
+    ]
+    planned = [cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds]
     return {f"{run.cell}/seed{run.seed}": run for run in planned}
 
 

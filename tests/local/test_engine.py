@@ -13,12 +13,14 @@ from program import Program
 
 from r3l.config import resolve
 from r3l.core.digests import write_digests
-from r3l.core.errors import CheckpointError, RunDirectoryError
-from r3l.core.files import read_jsonl
+from r3l.core.errors import CheckpointError, ConfigError, RunDirectoryError
+from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.evaluate import evaluate_run
+from r3l.evaluation.verification import verify_further
 from r3l.local.engine import train
 from r3l.runs import trajectory_log
 from r3l.runs.metrics import base_success
+from r3l.runs.places import run_dir_of
 from r3l.runs.preemption import Preempted
 from r3l.runs.run_dir import locked
 
@@ -182,9 +184,17 @@ def test_evaluation_covers_the_task_set_and_repeats_exactly(tmp_path):
 
 
 def test_another_task_set_is_evaluated_by_name(finished):
+    """In a folder of its own: the evaluation on the test task set stays what it is."""
     run_dir, _ = finished
     evaluation = evaluate_run(run_dir, task_set="one/train")
     assert (evaluation["episodes"], evaluation["task_set"]["name"]) == (1, "one/train")
+    path = run_dir / "evaluations/one/train/evaluation.json"
+    assert read_json(path) == evaluation and run_dir_of(path) == run_dir
+    assert len(read_jsonl(path.with_name("episodes.jsonl"))) == 1
+    assert run_dir_of(run_dir / "evaluation.json") == run_dir and not (run_dir / "evaluation.json").exists()
+    verify_further(path.parent, run_dir)
+    with pytest.raises(ConfigError, match="ALFWorld task set 'none' is unknown"):
+        evaluate_run(run_dir, task_set="none")
 
 
 def test_a_lagging_sampler_survives_a_resume(tmp_path):

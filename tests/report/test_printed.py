@@ -48,7 +48,7 @@ def test_no_cell_is_empty_and_nothing_is_invented(three_seeds, tmp_path):
     printed = build(three_seeds).printed
     ours = printed.section("nano tier, ours")
     assert ours["R3L"]["GSM8K"].text == ours["R3L"]["WebShop"].text == "0/3 seeds"
-    assert "0 seeds on WebShop, ScienceWorld: nobody has run it." in printed.notes
+    assert "0 seeds on WebShop, ScienceWorld, DAPO: nobody has run it." in printed.notes
     assert any(note.startswith("0 seeds on GSM8K") and "no such set" in note for note in printed.notes)
     assert all(cell.text for cells in printed.cells() for cell in cells)
     write_run(tmp_path / "one", "grpo", 0, [1, 0], [0, 0])
@@ -91,9 +91,8 @@ def test_tags_and_bars_do_not_break_markdown():
 
 def test_tables_of_other_models_show_the_published_numbers_and_no_seeds(tmp_path):
     for name, cells, planned, reason in (
-        ("llama", 63, 3, "neither this model"),
+        ("llama", 63, 3, "tier paper trains it"),
         ("zero_shot", 48, 1, "--prompt"),  # greedy: a seed changes nothing
-        ("in_domain", 20, 3, ""),
     ):
         table = build(tmp_path, name)
         assert len(table.rows) == cells

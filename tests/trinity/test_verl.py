@@ -74,7 +74,7 @@ def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
 
     evaluation = evaluate_run(run_dir, task_set="one/train")
     assert evaluation["checkpoint"] == {"step": 5, "sha256": result["checkpoint_sha256"]}
-    assert evaluation["episodes"] == len(read_jsonl(run_dir / "episodes.jsonl")) > 0
+    assert evaluation["episodes"] == len(read_jsonl(run_dir / "evaluations/one/train/episodes.jsonl")) > 0
 
     (machine / "environment/bin/trinity").write_text("#!/bin/sh\nexit 1\n")
     os.environ[VISIBLE] = ""  # monkeypatch puts it back

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import yaml
 from program import Program, run
 
 from r3l.core.errors import ConfigError
+from r3l.core.files import read_json
 from r3l.core.paths import ROOT
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
@@ -77,8 +79,18 @@ def test_every_table_is_a_target_in_three_forms(folder):
         "table": 1,
         "total": 4,
     }  # R3L alone, which Table 1 trains
-    _, text = snakemake(folder, "results/llama.tex", "results/zero_shot.csv", "results/in_domain.md")
-    assert jobs(text) == {"table": 3, "total": 3}  # nothing that this tier could train
+    _, text = snakemake(folder, "results/llama.tex", "results/zero_shot.csv")
+    assert jobs(text) == {"table": 2, "total": 2}  # nothing that this tier could train
+
+
+def test_the_paper_tier_trains_what_question_sets_and_in_domain_columns_need(folder):
+    grid = ("--configfile", ROOT / "configs/workflow_paper.yaml", "--config")
+    one = ("models=[qwen2.5-1.5b]", "seeds=[0]", "grid=core", "envs=[dapo]")
+    code, text = snakemake(folder, "results/table1.csv", "results/in_domain.csv", *grid, *one)
+    assert code == 0, text
+    # three methods on DAPO, each scored on five question sets; three on GSM8K and on MATH
+    expected = {"task_set": 3, "train": 9, "evaluate": 9, "evaluate_further": 15, "table": 2, "total": 38}
+    assert jobs(text) == expected
 
 
 def test_the_table_of_question_sets_is_made_of_the_evaluations_there_are(tmp_path, monkeypatch):
@@ -146,17 +158,35 @@ def test_the_start_model_is_built_only_on_request(folder):
 
 
 def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
-    """One real run: 200 problems by the start model."""
-    target = "results/nano/math/nano_math/zero_shot/seed0/evaluation.json"
-    run = (target, "--config", "methods=[zero_shot]", "envs=[math]")
-    code, text = snakemake(folder, *run, how=("--cores", "1"))
+    """One real run: 200 problems by the start model, and the 200 of a question set."""
+    run_dir = "results/nano/dapo/nano_math/zero_shot/seed0"
+    targets = (f"{run_dir}/evaluation.json", f"{run_dir}/evaluations/gsm8k_nano/test/evaluation.json")
+    run = (*targets, "--config", "methods=[zero_shot]", "envs=[dapo]")
+    code, text = snakemake(folder, *run, how=("--cores", "2"))
     assert code == 0, text
+    assert [read_json(folder / target)["episodes"] for target in targets] == [200, 200]
     for file in ("README.md", "CHANGELOG.md", "r3l/report/tables.py"):
         os.utime(ROOT / file)
     code, text = snakemake(folder, *run)
     assert code == 0 and jobs(text) == {}, text
     _, text = snakemake(folder, *run, 'set=["sampling.temperature=0.5"]')
-    assert jobs(text) == {"train": 1, "evaluate": 1, "total": 2}
+    assert jobs(text) == {"train": 1, "evaluate": 1, "evaluate_further": 1, "total": 3}
+
+
+@pytest.mark.slow  # eight programs
+def test_the_table_of_transfer_is_made_by_its_target(folder):
+    target = ("results/transfer.csv", "--config", "methods=[zero_shot]")
+    code, text = snakemake(folder, *target, how=("--cores", "2"))
+    assert code == 0, text
+    with (folder / "results/transfer.csv").open() as file:
+        rows = {
+            row["env"]: row for row in csv.DictReader(file) if (row["method"], row["group"]) == ("zero_shot", "all")
+        }
+    assert {name: (row["episodes"], row["mean"]) for name, row in rows.items()} == {
+        "dapo": ("200", "0.32"),
+        "GSM8K (templated)": ("200", "0.385"),
+        "Math500 (templated)": ("200", "0.335"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Look:
 METHODS = {
     # The reference, and methods that learn from rewards alone: solid lines; those that the paper lacks: dotted.
     "zero_shot": Look("#7F7F7F", SOLID, "d"),
-    "warm_start": Look("#A6761D", SOLID, "X"),
+    "warm_start": Look("#A6761D", DOTTED, "X"),
     "raft": Look("#000000", SOLID, "s"),
     "opmd": Look("#56B4E9", SOLID, "v"),
     "grpo": Look("#0072B2", SOLID, "o"),

@@ -1,0 +1,83 @@
+"""What the target of every table trains and evaluates in every tier, planned in this process."""
+
+import pytest
+
+from r3l.config import names, variant
+from r3l.core.errors import ConfigError
+from r3l.report import expected_cost, published
+from r3l.report.labels import env_label
+from r3l.workflow import plan
+from r3l.workflow.jobs import Jobs
+
+TABLES = plan.tables()
+CODELESS = {"LitBench", "WritingBench"}  # in RLTF's paper, not in its released code
+
+
+def configured(tier, table):
+    """One seed of the core rows with one of the table's models."""
+    content = plan.workflow_content(tier) | {"seeds": [0], "grid": "core"}
+    models = [model for model in content.get("models", []) if model in (table.models or [model])]
+    return plan.load(content | {"models": models[:1] or content.get("models", [])})
+
+
+@pytest.mark.parametrize("tier", ["nano", "smol", "paper", "rltf"])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_target_trains_every_row_in_every_column(name, tier):
+    """And `r3l cost` has an answer for all of it."""
+    table, config = TABLES[name], configured(tier, TABLES[name])
+    runs = plan.runs(config, table)
+    if config.models_of(table):
+        cells = {(env, method) for env in config.columns(table) for method in config.rows(table)}
+        assert {(run.env, run.method) for run in runs.values()} == {c for c in cells if config.has_row(*c)}
+    else:
+        assert (runs, table.kind, tier != "paper") == ({}, "published", True)
+    further = plan.further_evaluations(config, table)
+    sets = [config.question_sets(table, run.env) for run in runs.values()]
+    assert len(set(further)) == len(further) == sum(map(len, sets))
+    if tier in ("paper", "rltf"):
+        trained = [cost for cost in expected_cost.costs(runs.values()) if cost.steps]
+        assert all(cost.gpu_hours > 0 for cost in trained) and bool(trained) == bool(runs)
+
+
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.published and table.methods])
+def test_every_published_column_is_one_of_ours(name):
+    table, config = TABLES[name], configured("rltf" if name == "table_rltf" else "paper", TABLES[name])
+    envs = config.columns(table)
+    columns = {table.benchmarks.get(env, env_label(env)) for env in envs}
+    columns |= {printed for env in envs for printed in config.question_sets(table, env).values()}
+    numbers = [number for of in table.published for number in published.of_table(of)]
+    assert {number.benchmark for number in numbers} - CODELESS <= columns
+
+
+def test_nano_pays_for_question_sets_where_they_are_asked_for():
+    jobs = Jobs(plan.workflow_content(), {})
+    asked = {name for name in TABLES if jobs.further_evaluations(name)}
+    assert asked == {"transfer", "table_rltf"}
+    run = "results/nano/dapo/nano_math/grpo/seed0"
+    assert f"{run}/evaluation.json" in jobs.evaluations("transfer")
+    assert [path for path in jobs.further_evaluations("transfer") if path.startswith(run)] == [
+        f"{run}/evaluations/{name}/test/evaluation.json" for name in ("gsm8k_nano", "math500_nano")
+    ]
+
+
+def test_a_run_that_no_table_has_is_an_error():
+    jobs = Jobs(plan.workflow_content(), {})
+    cell = {"tier": "nano", "env": "alfworld", "model": "nano", "method": "r3l@alpha=5", "seed": 0}
+    assert jobs.run(cell).method_settings["alpha"] == 5.0  # of a table that nothing has asked for yet
+    with pytest.raises(ConfigError, match="no table of this configuration has results/nano/alfworld/nano/r3l/seed7"):
+        jobs.run(cell | {"method": "r3l", "seed": 7})
+
+
+def test_the_supervised_stage_alone_is_a_row_where_there_is_one():
+    table = TABLES["table1"]
+    smol = plan.load(plan.workflow_content("smol"))
+    assert [run.env for run in plan.runs(smol, table).values() if run.method == "warm_start"] == ["alfworld"]
+    assert smol.rows(table) == ["zero_shot", "warm_start", "grpo", "r3l"]
+    assert plan.load().rows(table) == ["zero_shot", "grpo", "r3l"]
+    named = plan.load(plan.workflow_content() | {"methods": ["warm_start"]})
+    assert named.rows(table) == ["warm_start"] and len(plan.runs(named, table)) == 3
+
+
+def test_every_method_is_a_row_of_a_table():
+    rows = {variant(method).method for table in TABLES.values() for method in table.methods}
+    assert rows == set(names("methods"))
