@@ -93,9 +93,11 @@ class WorkerProcess:
     def __init__(self, index: int, factory: EnvironmentFactory, options: Mapping[str, Any], deadline: float) -> None:
         self._index, self._factory, self._options, self._deadline = index, factory, options, deadline
         self._thread = ThreadPoolExecutor(max_workers=1)
+        self._answered, self._stillborn = False, 0  # the present process; those in a row that have answered nothing
         self._start()
 
     def _start(self) -> None:
+        self._answered = False
         context = multiprocessing.get_context("spawn")  # not fork: this process holds torch's threads
         self._pipe, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(self._factory, self._options, theirs), daemon=True)
@@ -103,10 +105,15 @@ class WorkerProcess:
         theirs.close()
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """One call on environment ``key``; raises what the engine raised, or WorkerLost."""
+        """One call on environment ``key``; raises what the engine raised, or WorkerLost.
+
+        EngineError where no process comes to answer at all: that is no matter of any one episode.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._wait, key, verb, argument)
 
     def _wait(self, *call: Any) -> Any:
+        if self._stillborn >= ATTEMPTS:
+            raise self._never_started()
         if self._pipe.closed:
             self._start()
         try:
@@ -114,18 +121,30 @@ class WorkerProcess:
             if not self._pipe.poll(self._deadline):
                 raise self._lost(f"did not answer within {self._deadline:g} s")
             result, error = self._pipe.recv()
+            self._answered, self._stillborn = True, 0
         except (EOFError, OSError):
             raise self._lost("died") from None
         if error is not None:
             raise error
         return result
 
-    def _lost(self, why: str) -> WorkerLost:
+    def _lost(self, why: str) -> EngineError:
         _kill(self.process)
         self.process.join(timeout=5)
         self._pipe.close()
+        self._stillborn += not self._answered
+        if self._stillborn >= ATTEMPTS:
+            return self._never_started()
         name, code = self._factory.name, self.process.exitcode
         return WorkerLost(f"environment worker {self._index} of {name!r} {why} (exit code {code})")
+
+    def _never_started(self) -> EngineError:
+        name = self._factory.name
+        return EngineError(
+            f"environment worker {self._index} of {name!r} ended {ATTEMPTS} times in a row before it answered anything "
+            f"(exit code {self.process.exitcode}); what it printed stands above. Try the environment by itself: "
+            f"r3l bench env {name}"
+        )
 
     def hang_up(self) -> None:
         """Close the pipe after the call that is under way, which ends the process."""

@@ -46,7 +46,7 @@ def _bench(row: LongRow) -> tuple[str, str, str]:
 
 
 def _row(bench: tuple[str, str, str], seeds: list[Record]) -> LongRow:
-    budgets = [record.result["budget"] for record in seeds]
+    budgets = [record.counts for record in seeds]
     mean = {key: sum(b.get(key, 0) for b in budgets) / len(seeds) for key in sorted(set().union(*budgets))}
     seconds = {key: sum(m.get(key, 0.0) for s in seeds for m in s.metrics) / len(seeds) for key in PHASES}
     return {

@@ -86,7 +86,7 @@ def endings(records: Sequence[Record]) -> list[Table]:
             "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no critic; "
             "workers: lost with what they played, which was played again.",
             records,
-            lambda record: members(record.result["budget"], "dropped"),
+            lambda record: members(record.counts, "dropped"),
             shares=False,
         ),
     ]

@@ -16,6 +16,7 @@ from r3l.core.errors import DataError
 from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.verification import check_signed
 from r3l.report.labels import question_set
+from r3l.runs.metrics import faults
 from r3l.runs.places import run_dir_of
 
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
@@ -46,6 +47,11 @@ class Record:
     def bench(self) -> Bench:
         """What may be compared: (tier, env, model)."""
         return self["tier"], self["env"], self["model"]
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """The budget of its training, and the faults on the way, which are in no result."""
+        return {**self.result["budget"], **faults(self.metrics)}
 
     def successes(self, group: str) -> list[float]:
         """1.0 or 0.0 for every episode of ``group``."""

@@ -20,6 +20,7 @@ class Kind(StrEnum):
 
     TOTAL = "total"  # a count, added up over a run
     TIME = "time"  # added up by readers only: a result holds no time, so that it repeats byte for byte
+    FAULT = "fault"  # as a time: after a fault, a result is what it would have been without
     STEP = "step"  # a mean, a share or a state of one step, never added up
 
 
@@ -54,7 +55,7 @@ GENERATED_TOKENS, TRAINED_TOKENS = "tokens/generated", "tokens/trained"
 COLLECT_SECONDS, TRAIN_SECONDS = "seconds/collect", "seconds/train"
 TRAIN_SUCCESS = "train/success"
 
-TOTAL, TIME, STEP = Kind.TOTAL, Kind.TIME, Kind.STEP
+TOTAL, TIME, FAULT, STEP = Kind.TOTAL, Kind.TIME, Kind.FAULT, Kind.STEP
 _DECLARED = (
     Metric("step", "-", STEP, "number of the update, from 1"),
     Metric("train/success", "share", STEP, "base rollouts that succeed"),
@@ -145,7 +146,7 @@ _DECLARED = (
     Metric("dropped/groups", "tasks", TOTAL, "refused by the method (DAPO's dynamic sampling)"),
     Metric("dropped/rejected", "rollouts", TOTAL, "below RAFT's threshold"),
     Metric("dropped/no_oracle_pivot", "retries", TOTAL, "not played for want of an oracle's pivot"),
-    Metric("dropped/workers", "processes", TOTAL, "environment workers that died and were replaced"),
+    Metric("dropped/workers", "processes", FAULT, "environment workers that died and were replaced"),
     Metric("seconds/collect", "s", TIME, "playing, reflecting, retrying; whole"),
     Metric("seconds/rollout", "s", TIME, "sampling base rollouts"),
     Metric("seconds/feedback", "s", TIME, "sampling reflections and critiques"),
@@ -210,6 +211,11 @@ def totals(rows: Iterable[Counts]) -> Counter[str]:
     return summed({name: value for name, value in row.items() if is_total(name)} for row in rows)
 
 
+def faults(rows: Iterable[Counts]) -> Counter[str]:
+    """What went wrong on the way and was mended, added up over steps."""
+    return summed({name: n for name, n in row.items() if (m := declared(name)) and m.kind is FAULT} for row in rows)
+
+
 def rates(counts: Counts) -> dict[str, float | None]:
     """Every rate of the counts of a step, or of the totals of a run; None where nothing was counted."""
     return {rate.name: rate.of(counts) for rate in RATES}
@@ -244,8 +250,9 @@ def page() -> str:
     head = """# Metrics
 
 Every key of `metrics.jsonl`, as `r3l/runs/metrics.py` declares it; `python -m r3l.runs.metrics` prints this page.
-A *total* is added up over a run into `result.json`; a *time* is not, so that a result repeats byte for byte; *step*: a
-mean, a share or a state of one step. `/*`: one metric for each member of the family.
+A *total* is added up over a run into `result.json`; a *time* and a *fault* (mended on the way) are not, so that a
+result repeats byte for byte; *step*: a mean, a share or a state of one step. `/*`: one metric for each member of the
+family.
 
 | metric | unit | kind | meaning |
 |---|---|---|---|

@@ -9,6 +9,7 @@ import time
 import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
+from r3l.core.concurrency import together
 from r3l.core.environment import Message, Observation, Parsed
 from r3l.core.errors import EngineError
 from r3l.core.pool import EnvironmentPool
@@ -257,22 +258,25 @@ def test_every_environment_of_a_lost_worker_recovers_when_its_turn_comes():
 
 
 @pytest.mark.filterwarnings("ignore:.*an episode is played again")
-def test_a_worker_that_dies_at_every_try_is_a_clear_error(monkeypatch):
-    async def die():
-        env = pool.open()
-        await env.reset(TASK)
-        await env.step("look")
+def test_a_worker_that_dies_at_every_start_is_started_three_times_in_all(monkeypatch, tmp_path):
+    """Not three times for each of the episodes that wait for it, which took minutes."""
 
     def work(package, options, pipe):
+        with (tmp_path / "starts").open("a") as file:
+            file.write("x")
         os._exit(7)
+
+    async def die():
+        await together(lambda env: env.reset(TASK), [pool.open() for _ in range(16)])
 
     monkeypatch.setattr("r3l.core.pool.work", work)
     fork = multiprocessing.get_context("fork")  # which takes the patched function along
     monkeypatch.setattr("r3l.core.pool.multiprocessing.get_context", lambda _: fork)
     pool = EnvironmentPool(find_environment("alfworld"), 1)
-    died = r"worker 0 of 'alfworld' died \(exit code 7\), 3 times in a row at reset '[\w-]+'$"
+    died = r"worker 0 of 'alfworld' ended 3 times in a row before it answered anything \(exit code 7\); .* bench env"
     with pytest.raises(EngineError, match=died):
         asyncio.run(die())
+    assert (tmp_path / "starts").read_text() == "xxx"
     pool.close()
 
 

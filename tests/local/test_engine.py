@@ -15,6 +15,7 @@ from r3l.config import resolve
 from r3l.core.digests import write_digests
 from r3l.core.errors import CheckpointError, ConfigError, RunDirectoryError
 from r3l.core.files import read_json, read_jsonl
+from r3l.core.pool import WorkerProcess
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import verify_further
 from r3l.local.engine import train
@@ -104,6 +105,36 @@ def test_slices_of_time_give_the_same_bytes(uninterrupted, tmp_path, caplog):
             train(stoppable(), tmp_path, minutes=seconds / 60)
     for name in ("result.json", trajectory_log.FILE):
         assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
+
+
+def killing(monkeypatch, calls):
+    """Kill the environment worker at these calls of it; how many there were, as the only item."""
+    counted, call = [0], WorkerProcess.call
+
+    async def disturbed(worker, *arguments):
+        counted[0] += 1
+        if counted[0] in calls:
+            worker.process.kill()
+        return await call(worker, *arguments)
+
+    monkeypatch.setattr(WorkerProcess, "call", disturbed)
+    return counted
+
+
+@pytest.mark.filterwarnings("ignore:.*an episode is played again")
+def test_a_lost_worker_leaves_no_trace(uninterrupted, tmp_path, monkeypatch):
+    """In training and in evaluation; what was lost is counted in metrics.jsonl alone."""
+    counted = killing(monkeypatch, {3, 50, 51, 120, 200})
+    train(stoppable(), tmp_path)
+    assert counted[0] > 200
+    for name in ("result.json", trajectory_log.FILE):
+        assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
+    assert sum(row["dropped/workers"] for row in read_jsonl(tmp_path / "metrics.jsonl")) >= 5
+    evaluate_run(tmp_path)
+    before = {name: (tmp_path / name).read_bytes() for name in ("evaluation.json", "episodes.jsonl")}
+    counted[0] = 0
+    evaluate_run(tmp_path)
+    assert counted[0] > 200 and before == {name: (tmp_path / name).read_bytes() for name in before}
 
 
 def test_a_repeated_step_leaves_its_trajectories_once(uninterrupted, tmp_path):
