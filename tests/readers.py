@@ -10,7 +10,9 @@ from functools import cache, partial
 from scripted import TASK as HOUSE
 
 from r3l.core.environment import Observation, Transcript
+from r3l.core.paths import ROOT
 from r3l.core.reflections import ReflectionRules, parse_reflection
+from r3l.core.render import ChatRenderer, load_tokenizer
 from r3l.core.task import Task
 from r3l.endpoint.answers import ChatAnswer
 from r3l.endpoint.policy import _lines
@@ -75,6 +77,17 @@ def _search(text: str) -> object:
     return terms(text)
 
 
+def _encoded() -> Read:
+    renderer = ChatRenderer(load_tokenizer(str(ROOT / "results/stored/models/nano")))
+
+    def encode(text: str) -> None:
+        ids = renderer.response(text)
+        assert not set(ids[:-1]) & set(renderer.tokenizer.all_special_ids)
+        renderer.text(ids)
+
+    return encode
+
+
 def _puzzle(name: str, of: str) -> Read:
     kind, task = puzzle(name), tasks(f"{name}_nano/test")[0]
     if of == "critique":  # of a whole response
@@ -107,6 +120,7 @@ READERS: dict[str, Callable[[], Read]] = {  # by name; made when first needed: s
     "critique, scienceworld": lambda: _critique("scienceworld", EGG, f"Find an egg.\n{HALL}"),
     "critique, math": lambda: _critique("math", problem("train", 0, 3), ""),
     "a server's answer": lambda: _served,
+    "tokens": _encoded,
     "lines of a server's answer": lambda: _lines_served,
 }
 
