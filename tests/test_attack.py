@@ -8,14 +8,19 @@ import json
 import os
 import random
 import secrets
+import shutil
 import time
 from collections import Counter
 
 import pytest
+import torch
 from readers import READERS, hostile, reader
 
-from r3l.core.errors import DataError
-from r3l.core.files import read_json, read_jsonl
+from r3l.core.errors import CheckpointError, DataError
+from r3l.core.files import SUMS, read_json, read_jsonl
+from r3l.core.paths import STORED, STORED_MODELS
+from r3l.evaluation.verification import check_signed
+from r3l.local.checkpoint import load_model
 
 pytestmark = pytest.mark.attack
 
@@ -24,6 +29,7 @@ TEXTS = int(os.environ.get("R3L_ATTACK_TEXTS") or 100_000)
 LENGTHS = (10, 100, 100, 100, 1_000, 1_000, 1_000, 10_000)  # characters; 10,000 is what a response of 4,096 tokens has
 SLOW = 0.05  # seconds of processor time
 FILES = 20_000
+CPU = torch.device("cpu")
 
 
 def seconds(read, text):
@@ -98,3 +104,47 @@ def test_hostile_files(tmp_path, capsys):
     with capsys.disabled():
         print(f"\nattack: seed {SEED}, {FILES} damaged files: {outcomes['refused']} refused, {outcomes['read']} read")
     assert outcomes.total() == FILES
+
+
+FLIPS = 200
+RUN = STORED / "nano/alfworld/nano/r3l/seed0"
+
+
+def ranges(folder, count):
+    """A byte of each of ``count`` equal ranges of the files of ``folder`` together, each file having three at least."""
+    for path in sorted(folder.iterdir()):
+        size = path.stat().st_size
+        of_file = max(3, round(count * size / sum(p.stat().st_size for p in folder.iterdir())))
+        for k in range(of_file):
+            start, end = size * k // of_file, size * (k + 1) // of_file
+            yield path, start, max(end, start + 1)
+
+
+def test_flipped_bits(tmp_path, capsys):
+    """One flipped bit in each byte range of each file of a run and of a start model is noticed.
+
+    Or harmless: nothing but the notes of the digests has changed, and they say the same.
+    """
+    rng, outcomes = random.Random(SEED), Counter()
+    for source, check in ((RUN, check_signed), (STORED_MODELS / "nano", lambda f: load_model(str(f), CPU))):
+        folder = tmp_path / source.name
+        shutil.copytree(source, folder)
+        check(folder)
+        for path, start, end in ranges(folder, FLIPS // 2):
+            whole = path.read_bytes()
+            changed = bytearray(whole)
+            changed[rng.randrange(start, min(end, len(whole)))] ^= 1 << rng.randrange(8)
+            path.write_bytes(changed)
+            try:
+                check(folder)
+                assert path.name == SUMS, (path, start, SEED)
+                outcomes["harmless"] += 1
+            except (DataError, CheckpointError):
+                outcomes["noticed"] += 1
+            path.write_bytes(whole)
+    with capsys.disabled():
+        print(
+            f"\nattack: seed {SEED}, {outcomes.total()} flipped bits: {outcomes['noticed']} noticed, "
+            f"{outcomes['harmless']} harmless"
+        )
+    assert outcomes.total() >= FLIPS

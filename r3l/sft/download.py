@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
+from r3l.core.digests import write_digests
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files import most, read_json, sha256_of, write_json_atomic
 from r3l.runs.manifest import versions
@@ -112,4 +113,5 @@ def _convert(gguf: Path, out: Path, config: ModelConfig, packaged: PackagedConfi
         "versions": versions(),
     }
     write_json_atomic(out / SOURCE, manifest)
+    write_digests(out)
     return manifest

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from r3l.core.digests import write_digests
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, sha256_of, write_json_atomic
 from r3l.local.checkpoint import load_model
@@ -65,7 +66,7 @@ def _of_first_phases(config: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def store(out: Path, model: StartModel, manifest: dict[str, Any]) -> None:
-    """Write weights, tokenizer and ``manifest``, which gets their hash and origin."""
+    """Write weights, tokenizer and ``manifest``, which gets their hash and origin, and the digests of all files."""
     out.mkdir(parents=True, exist_ok=True)
     model.network.save_pretrained(out, state_dict=model.master_weights.state_dict())
     model.tokenizer.save_pretrained(out)
@@ -78,3 +79,4 @@ def store(out: Path, model: StartModel, manifest: dict[str, Any]) -> None:
         "commit": commit(),
     }
     write_json_atomic(out / MANIFEST, manifest)
+    write_digests(out)
