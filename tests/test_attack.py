@@ -1,6 +1,6 @@
 """The standing attack, `pytest -m attack`: hostile texts through every reader, hostile bytes through every file reader.
 
-R3L_ATTACK_SEED repeats one (it is printed), R3L_ATTACK_TEXTS says how many texts.
+R3L_ATTACK_SEED repeats one (it is printed); R3L_ATTACK_TEXTS and R3L_ATTACK_MINUTES say how many texts and how long.
 """
 
 import gzip
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.attack
 
 SEED = int(os.environ.get("R3L_ATTACK_SEED") or secrets.randbelow(2**32))
 TEXTS = int(os.environ.get("R3L_ATTACK_TEXTS") or 100_000)
+MINUTES = float(os.environ.get("R3L_ATTACK_MINUTES") or 30)
 LENGTHS = (10, 100, 100, 100, 1_000, 1_000, 1_000, 10_000)  # characters; 10,000 is what a response of 4,096 tokens has
 SLOW = 0.05  # seconds of processor time
 FILES = 20_000
@@ -47,7 +48,9 @@ def seconds(read, text):
 def test_hostile_texts(capsys):
     errors, slow, slowest = Counter(), Counter(), (0.0, "", 0)
     began = time.monotonic()
-    for number in range(TEXTS):
+    texts = 0
+    while texts < TEXTS and time.monotonic() - began < 60 * MINUTES:
+        number, texts = texts, texts + 1
         text = hostile(SEED + number, random.Random(SEED + number).choice(LENGTHS))
         for name in READERS:
             try:
@@ -59,7 +62,7 @@ def test_hostile_texts(capsys):
             slow[f"{name}, seed {SEED + number}"] += took >= SLOW
     with capsys.disabled():
         print(
-            f"\nattack: seed {SEED}, {TEXTS} texts, {len(READERS)} readers, {TEXTS * len(READERS)} readings in "
+            f"\nattack: seed {SEED}, {texts} texts, {len(READERS)} readers, {texts * len(READERS)} readings in "
             f"{time.monotonic() - began:.0f} s: {errors.total()} exceptions, {slow.total()} slower than "
             f"{1000 * SLOW:.0f} ms; the slowest {1000 * slowest[0]:.1f} ms ({slowest[1]}, seed {slowest[2]})"
         )

@@ -15,6 +15,7 @@ from r3l import config
 from r3l.algorithm import R3L
 from r3l.config import OptimizerConfig, resolve
 from r3l.core import paths
+from r3l.core.digests import write_digests
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.paths import STORED_MODELS
 from r3l.core.pool import EnvironmentPool
@@ -100,6 +101,7 @@ def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_
     path = tmp_path / "cut" / "sft.json"
     left = json.loads(path.read_text())
     path.write_text(json.dumps({**left, "config": recipe_of_both.model_dump(mode="json")}))
+    write_digests(path.parent)
     recipe(phase(0, 1e-3), phase(16, 5e-4))
     resumed = build("tiny", tmp_path / "cut", workers=0)
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
