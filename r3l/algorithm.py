@@ -6,9 +6,9 @@ also declares that section's options.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -64,11 +64,24 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
         "which retries are imitated (A-10)",
         "paper: any improvement (released code: solved, and better; in agentic environments also shorter)",
     )
+    imitated_retry: Literal["verified", "resampled"] = option(
+        "verified",
+        "what is imitated of a retry that improved: itself, or another one from there, whatever comes of it (B-15)",
+        "paper: itself (released turn-level code: another one, as if it had been right)",
+    )
     sft_perfect_reflection: bool = option(
         False,
         "imitate reflections that find nothing to do (A-10)",
         "paper: not mentioned (released code: imitated)",
     )
+
+
+class Tried(NamedTuple):
+    """A retry and what led to it; ``imitated``: the guided trajectory to imitate, None where it did not improve."""
+
+    reflection: Reflection
+    played: Retry
+    imitated: Trajectory | None
 
 
 @dataclass
@@ -77,7 +90,7 @@ class Attempt:
 
     base: Trajectory
     reflections: list[Reflection] = field(default_factory=list)
-    retries: list[tuple[Reflection, Retry]] = field(default_factory=list)
+    retries: list[Tried] = field(default_factory=list)
     pivots: list[int] = field(default_factory=list)
     substitute: Trajectory | None = None
 
@@ -91,6 +104,12 @@ class R3L(TrainedMethod[R3LSettings]):
     def reflected(self) -> int:
         """Bases that are reflected on: with their retries they cost at most N rollouts."""
         return self.settings.group_size // (1 + self.settings.retries) if self.settings.retries else 0
+
+    @property
+    def max_rollouts(self) -> int:
+        """N, and where retries are resampled to be imitated one more for each."""
+        s = self.settings
+        return s.group_size + (self.reflected * s.retries if s.imitated_retry == "resampled" else 0)
 
     @property
     def max_samples(self) -> int:
@@ -145,15 +164,26 @@ class R3L(TrainedMethod[R3LSettings]):
         restart = Restart(pivot, guidance_text(parsed, s, ctx.dialogue.release), number, s.replay_duplicate_obs)
         played = await retry(ctx, base, restart, s)
         count_retry(ctx, pivot, oracle, played.guided.success)
-        attempt.retries.append((reflection, played))
+        imitated = played.guided if self._improved(attempt.base, played.guided) else None
+        if imitated and s.imitated_retry == "resampled":
+            again = replace(restart, attempt=(*(number or (0,)), 1), counted=False)
+            imitated = (await retry(ctx, base, again, s)).guided
+        attempt.retries.append(Tried(reflection, played, imitated))
         attempt.pivots.append(pivot if s.credit_from == "restart" else parsed.pivot)
-        for trajectory in (played.distilled, played.guided):
+        for trajectory in (played.distilled, played.guided, *([imitated] if imitated else [])):
             assign_pivotal_credit(trajectory, attempt.pivots[-1], s)
+
+    def _improved(self, base: Trajectory, guided: Trajectory) -> bool:
+        """Whether a retry is good enough to be imitated."""
+        better = guided.reward > base.reward
+        if self.settings.sft_trigger == "solved_improve_or_shorter":
+            better = better or len(guided.turns) < len(base.turns)
+        return better and (self.settings.sft_trigger == "improve" or guided.reward >= 1)
 
     def _contrasted(self, attempt: Attempt) -> list[Trajectory]:
         """The base and its retries, or what stands in their place: what the policy gradient contrasts."""
         distilled = self.settings.train_on == "distilled"
-        retries = [played.distilled if distilled else played.guided for _, played in attempt.retries]
+        retries = [played.distilled if distilled else played.guided for _, played, _ in attempt.retries]
         return [attempt.base, *retries, *([attempt.substitute] if attempt.substitute else [])]
 
     def _imitated(self, attempt: Attempt) -> list[Trajectory]:
@@ -162,13 +192,8 @@ class R3L(TrainedMethod[R3LSettings]):
         imitated = []
         if s.sft_perfect_reflection and base.reward >= 1:
             imitated += [reflection.trajectory for reflection in attempt.reflections if reflection.perfect]
-        for reflection, played in attempt.retries:
-            better = played.guided.reward > base.reward
-            if s.sft_trigger == "solved_improve_or_shorter":
-                better = better or len(played.guided.turns) < len(base.turns)
-            if s.sft_trigger != "improve":
-                better = better and played.guided.reward >= 1
-            imitated += [reflection.trajectory, played.guided] if better else []
+        for tried in attempt.retries:
+            imitated += [tried.reflection.trajectory, tried.imitated] if tried.imitated else []
         return imitated
 
     def advantages(self, group: Group) -> np.ndarray:

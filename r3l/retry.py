@@ -59,13 +59,15 @@ class PivotSettings(RetrySettings):
 class Restart:
     """Where a retry begins, and the guidance there. ``attempt`` tells several retries of one episode apart.
 
-    ``repeat_observation``: in mid-dialog the observation stands twice before the guidance (audit B-6).
+    ``repeat_observation``: in mid-dialog the observation stands twice before the guidance (audit B-6). ``counted``:
+    whether the metrics of retries have it.
     """
 
     turn: int
     guidance: str | None
     attempt: tuple[int, ...] = ()
     repeat_observation: bool = False
+    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,8 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
     await continue_episode(ctx, episode, now, Continuation(Phase.RETRY, settings.retry_rules, restart.attempt, guide))
     episode.close_dialogs()
     guided.trainable = range(restart.turn, len(guided.turns))
-    _count(ctx, source, guided)
+    if restart.counted:
+        _count(ctx, source, guided)
     return Retry(guided, _distilled(guided, settings.rescore_distilled))
 
 

@@ -169,6 +169,28 @@ def test_a_shorter_retry_of_a_success_is_imitated_where_that_is_the_rule(trigger
     assert len(explore("r3l", script, group_size=2, sft_trigger=trigger)[1]) == 2  # failed, then solved: both rules
 
 
+def test_the_release_imitates_another_retry_as_if_it_had_been_right():
+    """Audit B-15: a retry from turn 1 wins; the one sampled after it fails and has advantage 1 all the same."""
+    script = {"rollout": LOSE, "reflection": [review(1)], "retry": [*WIN, say("fly")]}
+    released = {"sft_mode": "reward1_singleton", "amplify_rule": "released_code", "amplify_all_equal": "as_rule"}
+    method, groups, counters = explore("r3l", script, group_size=2, imitated_retry="resampled", **released)
+    assert shape(groups) == [
+        ("policy", [("base", 0.0), ("distilled", 1.0)]),
+        ("policy", [("reflection", 0.0)]),
+        ("policy", [("guided_retry", 0.0)]),
+    ]
+    (imitated,) = groups[2].trajectories
+    assert (method.advantages(groups[2]).tolist(), imitated.trainable) == ([1.0], range(1, 2))
+    assert counters["rollouts"] == 3 == method.max_rollouts  # paid for, and no retry of the method
+    assert (counters["retry/count"], counters["retry/success"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("samples", "imitated"), [("turn", "resampled"), ("trajectory", "verified")])
+def test_the_released_profile_resamples_where_samples_are_turns(samples, imitated):
+    run = resolve("paper", "alfworld", "r3l@profile=released_code", 0, overrides=[f"samples={samples}"])
+    assert run.method_settings["imitated_retry"] == imitated
+
+
 def test_r3l_ablations_change_one_thing():
     _, groups, _ = rescue(credit=[])
     assert [t.trainable for t in groups[0].trajectories] == [None, None]
