@@ -22,10 +22,14 @@ class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
     """Every option of Reflect-GRPO."""
 
     group_size: int = option(
-        4, "rollouts that are never reflected on (audit 1.9)", "paper and released code: N/2", ge=0
+        4, "rollouts that are never reflected on (audit 1.9)", "paper and released code: N/2", ge=0, le=4096
     )
     reflected_rollouts: int = option(
-        4, "further rollouts; a failed one is reflected on and retried (A-17)", "paper and released code: N/2", ge=1
+        4,
+        "further rollouts; a failed one is reflected on and retried (A-17)",
+        "paper and released code: N/2",
+        ge=1,
+        le=4096,
     )
     retry: Literal["works", "released_noop"] = option(
         "works", "whether retries are played (B-2)", "paper (the released code fails in three environments)"

@@ -36,6 +36,7 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
         "retries of each base; N // (1 + retries) bases are reflected on",
         "paper: one; its appendix varies it in {0, 1, 2, 4} at N = 8",
         ge=0,
+        le=4096,
     )
     missing_retry: Literal["none", "resample_base"] = option(
         "none", "what takes the place of a retry that was not made (A-18)", "released code: nothing"

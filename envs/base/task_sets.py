@@ -14,13 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files import write_text_atomic
+from r3l.core.names import is_folder_name
 from r3l.core.paths import CONFIGS, ENVS
 from r3l.core.task import Task
+from r3l.core.yaml_files import read_yaml
 
 DEFINITIONS = CONFIGS / "task_sets"
 
@@ -45,13 +46,13 @@ def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -
     Raises ConfigError where it is unknown or malformed.
     """
     path = definition_path(env, name)
-    if not path.is_file():
+    if not is_folder_name(name) or not path.is_file():
         known = sorted(p.stem.removeprefix(f"{env}_") for p in DEFINITIONS.glob(f"{env}_*.yaml"))
         listed = ", ".join(f"{name}/SPLIT" for name in known)
         raise ConfigError(f"{env} task set {name!r} is unknown; in configs/task_sets: {listed}; beside them: {others}")
     try:
-        return kind.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
+        return kind.model_validate(read_yaml(path))
+    except ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 

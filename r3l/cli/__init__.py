@@ -27,6 +27,7 @@ from r3l.cli import (
     train,
     trinity_config,
 )
+from r3l.cli.arguments import check_arguments
 from r3l.core.errors import R3LError
 from r3l.runs.preemption import Preempted
 
@@ -78,11 +79,18 @@ bench_app.command("grader")(bench.bench_grader)
 
 
 def main() -> None:
-    """Entry point: typed errors become one paragraph and exit code 2; a stop signal 75; else a traceback and 1."""
+    """Entry point: typed errors, and files that the system refuses, become one paragraph and exit code 2; a stop
+    signal 75; else a traceback and 1."""
     try:
+        check_arguments(sys.argv[1:])
         app()
     except R3LError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename} cannot be used: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except Preempted as preempted:
         print(f"stopped by {preempted.signal_name}; the same command goes on from here", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,16 +59,51 @@ def configured(**options: Any) -> WorkflowConfig:
     return plan.load(values | {key: value for key, value in options.items() if value is not None})
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Parts of an option that holds several, by commas."""
-    return text.split(",") if text else None
+def listed(text: str | None, option: str) -> list[str] | None:
+    """Parts of an ``option`` that holds several, by commas.
+
+    Raises ConfigError where one is empty or stands there twice.
+    """
+    if text is None:
+        return None
+    parts = text.split(",")
+    if len(set(parts)) < len(parts) or not all(part.strip() for part in parts):
+        raise ConfigError(f"{option} is {text!r}; it must be different names by commas")
+    return parts
+
+
+def rows_named(text: str | None) -> list[str] | None:
+    """The methods or variants of ``--rows``, by commas. Raises ConfigError for one that there is not."""
+    from r3l.config import variant
+    from r3l.config.method import load_method
+
+    methods = listed(text, "--rows")
+    for method in methods or []:
+        load_method(variant(method).method)
+    return methods
 
 
 def numbers(text: str | None) -> list[int] | None:
-    """Whole numbers by commas. Raises ConfigError."""
-    if text is None:
+    """Seeds by commas. Raises ConfigError."""
+    parts = listed(text, "--seeds")
+    if parts is None:
         return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--seeds is {text!r}; it must be whole numbers by commas, such as 0,1,2") from error
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        raise ConfigError(f"--seeds is {text!r}; it must be whole numbers by commas, such as 0,1,2")
+    return [int(part) for part in parts]
+
+
+def check_cores(text: str) -> None:
+    """Raises ConfigError unless snakemake would take it as a number of cores."""
+    if text != "all" and not (text.isdecimal() and text.isascii() and int(text) > 0):
+        raise ConfigError(f"--cores is {text!r}; it must be a whole number of at least 1, or all")
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Raises ConfigError for an argument that is empty, or that a terminal could not show in one line."""
+    for k, argument in enumerate(arguments):
+        after = f" after {arguments[k - 1]}" if k else ""
+        if not argument.strip() or re.fullmatch(r"--[\w-]+=\s*", argument):
+            raise ConfigError(f"argument {k + 1}{after} is empty; give it a value, or leave the option out")
+        if not argument.isprintable():
+            raise ConfigError(f"argument {k + 1}{after} is {argument!r}; it must be text without control characters")

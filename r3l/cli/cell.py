@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import AsJson
+from r3l.cli.arguments import AsJson, check_cores
 from r3l.cli.printing import print_result
 from r3l.core.errors import ConfigError, DataError, check_known, unknown
 from r3l.core.paths import STORED_MODELS, checkout
@@ -40,6 +40,7 @@ def cell(
 
     Example: `r3l cell paper/webshop/qwen2.5-1.5b/grpo/2 --profile slurm --run -- --dry-run`
     """
+    check_cores(cores)
     named = parse(name)
     placement = ["--profile", _profile(profile)] if profile else ["--cores", cores]
     config = {"tier": named.tier, "envs": [named.env], "methods": [named.method], "seeds": [named.seed]}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, Tier, configured, listed, numbers
+from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, Tier, check_cores, configured, listed, numbers
 from r3l.cli.cell import line, make
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError
@@ -44,10 +44,11 @@ def compare(
 
     if results != RESULTS and not offline:
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
-    config = configured(tier=tier, methods=[method], envs=listed(env), seeds=numbers(seeds))
+    check_cores(cores)
+    config = configured(tier=tier, methods=[method], envs=listed(env, "--env"), seeds=numbers(seeds))
     runs = plan.grid(config, config.envs, [method])
     table1 = configured(tier=tier, grid="full").rows(plan.tables()["table1"])
-    opponents = _opponents(method, table1 if against == "all" else against.split(","))
+    opponents = _opponents(method, table1 if against == "all" else listed(against, "--against") or [])
     plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
         for path, run in runs.items():  # before snakemake deletes what it makes anew

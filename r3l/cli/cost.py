@@ -43,9 +43,9 @@ def cost(
     known = plan.tables()
     check_known("table", table, known)
     options = {
-        "envs": listed(env),
+        "envs": listed(env, "--env"),
         "model": model,
-        "methods": listed(method),
+        "methods": listed(method, "--method"),
         "seeds": numbers(seeds),
         "set": overrides,
     }

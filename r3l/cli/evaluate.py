@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Seed, resolve_run
+from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, resolve_run
 from r3l.cli.printing import console, pairs, print_result
 from r3l.config.variant import check_override
 from r3l.core.errors import ConfigError, DataError, check_known
+from r3l.core.names import folder_name
 from r3l.envs.base.package import BenchmarkOptions
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def evaluate(
     changes = _changes({TEST: task_set, TEMPERATURE: temperature, MAX_TOKENS: max_tokens}) + (override or [])
     if sets is not None and run_dir is None and (model or server):
         options = BenchmarkOptions(protocol, prompt, oracle, data)
-        questions = _Questions(env or "math", sets.split(","), options, limit, temperature, max_tokens)
+        questions = _Questions(env or "math", listed(sets, "--set") or [], options, limit, temperature, max_tokens)
         _put_questions(questions, asked, seed, out, as_json)
     elif run_dir is not None and sets is None:
         _refuse_unused(temperature, max_tokens, override, None if server else model, None if server else batch)
@@ -149,6 +150,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
         batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
         run = resolve_run(tier, env, row, seed, asked.model, batch, None)
         where = out or RESULTS / run.cell / f"seed{seed}"
+        run.fingerprint()  # an unknown task set is an error now, before there is a directory
         train(run, where)
         _evaluate_and_print(where, None, None, as_json)
         return
@@ -195,7 +197,8 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
         else:
             answerer = local_model(str(asked.model), sampling_temperature, length, asked.batch or CONCURRENCY)
         settings = "-".join(map(str, benchmark.settings.values()))  # standard-boxed
-        where = out or RESULTS / "evaluations" / env / answerer.name.replace("/", "--") / settings / f"seed{seed}"
+        called = folder_name("model", answerer.name.replace("/", "--"))
+        where = out or RESULTS / "evaluations" / env / called / settings / f"seed{seed}"
         scores = benchmarks.evaluate_sets(benchmark, answerer, questions.sets, where, seed, questions.limit)
     if as_json:
         print(json.dumps(scores, sort_keys=True))

@@ -54,7 +54,7 @@ def _differences(tier: str, env: str | None, count: bool, as_json: bool) -> None
     from r3l.report.table.terminal import to_terminal
     from r3l.workflow import plan
 
-    config = configured(tier=tier, envs=listed(env))
+    config = configured(tier=tier, envs=listed(env, "--env"))
     rows = differences.differences(tier, config.envs, config.rows(plan.tables()["table1"]))
     if count:
         print_result({"differences": len(rows)}, as_json, differences.summary(rows))

@@ -17,7 +17,7 @@ def report(
     results: Results = RESULTS,
     out: Annotated[Path, typer.Option(help="The HTML file.")] = RESULTS / "report.html",
     figures: Annotated[Path | None, typer.Option(help="Folder of PNG files to show. Default: RESULTS/figures.")] = None,
-    seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
+    seeds_planned: Annotated[int | None, typer.Option(min=1, help="Default: configs/workflow.yaml.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML file about all runs: tables, figures, settings, budgets, training trajectories.

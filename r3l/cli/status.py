@@ -39,7 +39,7 @@ def status(
 
     known = plan.tables()
     check_known("table", table, known)
-    config = configured(tier=tier, grid=grid, envs=listed(env), seeds=numbers(seeds))
+    config = configured(tier=tier, grid=grid, envs=listed(env, "--env"), seeds=numbers(seeds))
     runs = plan.runs(config, known[table])
     statuses = surveys.survey(runs, results, [path.parent for path in find_runs(STORED)])
     content = {"table": table, "runs": [status.as_json() for status in statuses]}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.arguments import RESULTS, AsJson, Results, rows_named
 from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
@@ -23,7 +23,7 @@ def table(
     out: Annotated[Path | None, typer.Option(help="Also write the table: NAME.csv, .tex and .md beside it.")] = None,
     rows: Annotated[str | None, typer.Option(help="Methods of the rows, by commas. Default: the table's.")] = None,
     tier: Annotated[str | None, typer.Option(help="Only this tier's runs; cells that nobody has run show too.")] = None,
-    seeds_planned: Annotated[int | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
+    seeds_planned: Annotated[int | None, typer.Option(min=1, help="Default: configs/workflow.yaml.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
@@ -54,7 +54,7 @@ def table(
     run = {record["method"] for record in runs}
     wanted = [m for m in spec.methods if m in run or m in config.rows(spec)]
     planned = len(config.seeds) if seeds_planned is None else seeds_planned
-    methods = rows.split(",") if rows else wanted
+    methods = rows_named(rows) or wanted
     built = tables.build(spec, runs, methods, planned, config.tier, benchmark_runs, benches)
     if out:
         built.write(out)
@@ -106,14 +106,15 @@ def figure(
     check_known("figure", name, figures.FIGURES)
     check_known("table", table or figures.FIGURES[name].table, specs)
     spec = specs[table or figures.FIGURES[name].table]
+    shown = rows_named(rows)
     runs = records.load(evaluations or find_runs(results))
     if not evaluations:  # of all that lies there, what belongs into this table
         config = plan.load()
-        wanted = rows.split(",") if rows else [*spec.methods, *config.rows(spec)]
+        wanted = shown or [*spec.methods, *config.rows(spec)]
         envs = config.columns(spec)
         runs = [record for record in runs if record["env"] in envs and record["method"] in wanted]
-    elif rows:
-        runs = [record for record in runs if record["method"] in rows.split(",")]
+    elif shown:
+        runs = [record for record in runs if record["method"] in shown]
     written = figures.draw(name, runs, out, spec)
     paths = [str(path) for path in written]
     print_result({"figure": name, "files": paths}, as_json, "\n".join(paths))

@@ -24,6 +24,7 @@ from r3l.cli.arguments import (
     tier_engine,
 )
 from r3l.cli.printing import pairs, print_report, print_result
+from r3l.core.errors import ConfigError, check_known
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -57,14 +58,17 @@ def train(
     """
     from r3l.config import variant
     from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.loggers import LOGGERS
     from r3l.runs.run_dir import move_aside
 
+    for name in logger or []:
+        check_known("logger", name, LOGGERS)
     row = variant(method).changed(profile=profile, engine=None if engine == tier_engine(tier) else engine)
     run = resolve_run(tier, env, row, seed, model, overrides, steps)
-    where = run_dir or RESULTS / run.cell / f"seed{seed}"
+    where, fingerprint = run_dir or RESULTS / run.cell / f"seed{seed}", run.fingerprint()
     set_aside_changed(where, run)
     if set_aside:
-        move_aside(where, run.fingerprint())
+        move_aside(where, fingerprint)
     result = _train(run, where, logger or (), minutes)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, line)
@@ -73,7 +77,6 @@ def train(
 def _train(run: Run, where: Path, loggers: Sequence[str], minutes: float | None) -> dict[str, Any]:
     """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
     from r3l.config import trains
-    from r3l.core.errors import ConfigError
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.workflow import resources
 

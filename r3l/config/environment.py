@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from r3l.config.files import Strict, find_class, load
 from r3l.config.profile import ProfileName
 from r3l.core.errors import ConfigError
+from r3l.core.names import path_name
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.registry import ENVIRONMENTS, find_environment
+
+TaskSetName = Annotated[str, AfterValidator(partial(path_name, "task set"))]  # NAME/SPLIT; read from folders
 
 
 class EnvTierConfig(Strict):
     """What an environment uses in one tier."""
 
-    train_task_set: str
-    test_task_set: str
-    further_test_task_sets: list[str] = Field(
+    train_task_set: TaskSetName
+    test_task_set: TaskSetName
+    further_test_task_sets: list[TaskSetName] = Field(
         [], description="evaluated on the way beside the test task set (Trinity); `further_test_task_sets` of a profile"
     )
-    max_turns: int = Field(ge=1)
+    max_turns: int = Field(ge=1, le=10_000)
     model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
     sft: str | None = Field(None, description="supervised stage before RL: a file of configs/sft")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")

@@ -6,16 +6,17 @@ import importlib
 import os
 import re
 import sys
+import traceback
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core import paths
 from r3l.core.errors import ConfigError, did_you_mean, unknown
-
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: seven times as fast, and a grid reads thousands
+from r3l.core.names import is_folder_name
+from r3l.core.yaml_files import read_yaml
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -62,22 +63,19 @@ def names(kind: str) -> list[str]:
 def _is_other_kind(path: Path, kind: str) -> bool:
     """Whether a file says that it is of the other kind: methods and environments may share a folder."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
-    except yaml.YAMLError:
+        values = read_yaml(path)
+    except ConfigError:
         return False  # whoever loads it says what is wrong
-    return isinstance(values, dict) and kind[:-1] not in values and any(other[:-1] in values for other in OWN)
+    return kind[:-1] not in values and any(other[:-1] in values for other in OWN)
 
 
 def load(kind: str, name: str, model: type[M]) -> M:
     """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`)."""
-    path = next((p for folder in folders(kind) if (p := folder / f"{name}.yaml").is_file()), None)
-    if path is None or Path(name).name != name or (own_folders(kind) and name not in names(kind)):
+    candidates = [folder / f"{name}.yaml" for folder in folders(kind)] if is_folder_name(name) else []
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None or (own_folders(kind) and name not in names(kind)):
         raise ConfigError(unknown(kind[:-1], name, names(kind)))
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
-    config = validate(model, values, str(path))
+    config = validate(model, read_yaml(path), str(path))
     if (called := getattr(config, kind[:-1])) != name:
         raise ConfigError(f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; make them one")
     return config
@@ -86,14 +84,29 @@ def load(kind: str, name: str, model: type[M]) -> M:
 def find_class(kind: str, code: str) -> Any:
     """The class that ``module:Class`` names, of this package or in the folders of the user's own ``kind``.
 
-    Raises ConfigError.
+    No other module is imported, whatever a file or a manifest says. Raises ConfigError.
     """
     module, _, name = code.partition(":")
-    sys.path += [str(folder) for folder in own_folders(kind) if str(folder) not in sys.path]
+    own = [str(folder) for folder in own_folders(kind)]
+    top = module.partition(".")[0]
+    if top != "r3l" and PathFinder.find_spec(top, own) is None:
+        where = f"r3l, or a file of {OWN[kind]} ({os.pathsep.join(own) or 'not set'})"
+        raise ConfigError(f"{kind[:-1]} code {code!r} is refused: its module must be of {where}")
+    sys.path += [folder for folder in own if folder not in sys.path]
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{kind[:-1]} code {code!r} cannot be found: {error}") from error
+        found = getattr(importlib.import_module(module), name, None)
+    except Exception as error:  # a file of the user's own may raise anything when it is run
+        raise ConfigError(f"{kind[:-1]} code {code!r} cannot be imported: {_said(error)}") from error
+    if not isinstance(found, type):
+        raise ConfigError(f"{kind[:-1]} code {code!r} cannot be found: module {module!r} has no class {name!r}")
+    return found
+
+
+def _said(error: Exception) -> str:
+    """What an import raised, in one line, with the place in the file."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if isinstance(error, (ImportError, SyntaxError)) else f" ({place.filename}, line {place.lineno})"
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
 
 
 def validate(model: type[M], values: Any, where: str) -> M:

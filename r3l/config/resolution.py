@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import explain, find_class, load, validate
 from r3l.config.method import MethodConfig, load_method
-from r3l.config.model import ClusterConfig, find_model
+from r3l.config.model import ClusterConfig, check_model, find_model
 from r3l.config.own_code import own_code
 from r3l.config.profile import PROFILES, ProfileName
 from r3l.config.run import Run
@@ -23,6 +23,9 @@ from r3l.config.where import Place
 from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError, unknown
 from r3l.core.method import Method
+
+CHOSEN_BY = "the tier, environment, method, profile and seed (--tier, --env, --method, --profile, --seed)"
+CHOSEN = {"tier", "label", "env", "method", "method_label", "method_code", "own_code", "profile", "seed"}
 
 
 def resolve(
@@ -41,6 +44,8 @@ def resolve(
     in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     row = variant(method) if isinstance(method, str) else method
     changes = _nested({}, [*row.overrides(), *(overrides or ())])
+    for key in CHOSEN & changes.keys():
+        raise ConfigError(f"key {key!r} is not for an override: it follows from {CHOSEN_BY}")
     values = _of_files(in_tier, in_env, _profile(row), model) | {"env": env, "seed": seed}
     changed = _merged(values, changes)
     place = Place(tier, _profile(row), in_env.environment or env, changed["model"], changed["samples"])
@@ -51,6 +56,8 @@ def resolve(
     code = own_code(env, row.method)
     run = run.model_copy(update={"method_settings": dict(complete), "own_code": code})
     _check_samples(run)
+    if run.engine != "server":  # a server calls its models as it likes
+        check_model(run.model)
     return run
 
 
@@ -143,6 +150,10 @@ def method_of(config: MethodConfig, settings: Mapping[str, Any]) -> Method:
 
 def _built(name: str, code: str, settings: Mapping[str, Any]) -> Method:
     factory = find_class("methods", code)
+    if not hasattr(factory, "Settings"):
+        raise ConfigError(
+            f"method {name!r}: its code {code!r} is no method; derive it from r3l.core.method:TrainedMethod"
+        )
     try:
         method: Method = factory(settings)
     except ValidationError as error:

@@ -9,22 +9,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field
 
 from r3l.config.corrections import corrections_of
 from r3l.config.environment import EnvTierConfig, environment_of
 from r3l.config.feedback import feedback_source, in_words_of_fingerprints
-from r3l.config.files import Strict
 from r3l.config.model import find_model, stored_model
-from r3l.config.tier import ComputeDtype, Device, Engine, EvaluationConfig, JudgeConfig, SamplingConfig, TrainConfig
+from r3l.config.profile import ProfileName
+from r3l.config.tier import TierSettings
 from r3l.core import paths
 from r3l.core.cache import cache_folder
-from r3l.core.environment import Style
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
+from r3l.core.names import folder_name, is_folder_name
 from r3l.core.paths import STORED_MODELS
-from r3l.core.policy import Samples
+from r3l.core.yaml_files import read_yaml
 
 SCHEMA_VERSION = 2  # raise when a change of code makes all old results incomparable (some: r3l.config.corrections)
 
@@ -39,7 +38,7 @@ UNHASHED_VALUES = {  # options that are younger than stored runs, at the value w
 }
 
 
-class Run(Strict):
+class Run(TierSettings):
     """One cell with its seed, fully resolved: what the manifest stores and the fingerprint hashes."""
 
     tier: str
@@ -47,29 +46,23 @@ class Run(Strict):
     env: str
     method: str
     method_label: str
-    profile: str
+    profile: ProfileName
     model: str
-    seed: int
-    prompts: Style
-    samples: Samples
-    engine: Engine
+    seed: int = Field(ge=0, lt=2**63)
     env_settings: EnvTierConfig
     method_code: str
     method_settings: dict[str, Any]  # all of them, defaults included
-    train: TrainConfig
-    sampling: SamplingConfig
-    evaluation: EvaluationConfig
-    judge: JudgeConfig = JudgeConfig()
-    workers: int
-    threads: int
-    device: Device
-    compute_dtype: ComputeDtype
     own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's own files (r3l.config.own_code)")
 
     @property
     def cell(self) -> str:
-        """``tier/env/model/method``, the run's place under results/; a variant may name a task set."""
-        return f"{self.tier}/{self.env}/{Path(self.model).name}/{self.method.replace('/', '-')}"
+        """``tier/env/model/method``, the run's place under results/; a variant may name a task set.
+
+        Raises ConfigError where one of them cannot be a folder.
+        """
+        parts = {"tier": self.tier, "environment": self.env, "model": Path(self.model).name}
+        parts["method"] = self.method.replace("/", "-")
+        return "/".join(folder_name(kind, name) for kind, name in parts.items())
 
     def fingerprint(self, corrections: Sequence[str] | None = None) -> str:
         """Hash of everything that determines the result: never a path, a date, or a worker count.
@@ -149,10 +142,9 @@ def start_of(run: Run) -> str:
 def recipe_of(name: str) -> dict[str, Any]:
     """configs/sft/<name>.yaml as it stands, without sources."""
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
-    if not path.is_file():
+    if not is_folder_name(name) or not path.is_file():
         raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")
-    recipe: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {key: value for key, value in recipe.items() if key != "sources"}
+    return {key: value for key, value in read_yaml(path).items() if key != "sources"}
 
 
 def weights_of(model: str) -> str | None:

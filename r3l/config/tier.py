@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from r3l.config.files import Strict
 from r3l.core.environment import Style
@@ -18,12 +18,12 @@ ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes 
 class OptimizerConfig(Strict):
     """The optimiser step, of RL and of the supervised stage."""
 
-    lr: float = option(REQUIRED, "learning rate of AdamW", gt=0)
+    lr: float = option(REQUIRED, "learning rate of AdamW, about what a step moves a weight by", gt=0, le=1)
     lr_warmup_steps: int = option(
         0, "steps over which the learning rate grows to lr", "released code: none but for DAPO (audit 0.4, 4.4)", ge=0
     )
     betas: tuple[float, float] = option((0.9, 0.999), "AdamW's moments", "released code (audit 0.4)")
-    weight_decay: float = option(0.01, "of AdamW", "released code (audit 0.4)", ge=0)
+    weight_decay: float = option(0.01, "of AdamW", "released code (audit 0.4)", ge=0, le=10)
     grad_clip: float = option(1.0, "largest norm of a step's gradient", "released code (audit 4.1)", gt=0)
     tokens_per_microbatch: int = option(
         8192, "padded tokens of one forward and backward pass", "our choice: fits 2 GB with a nano model", ge=1
@@ -32,12 +32,19 @@ class OptimizerConfig(Strict):
         False, "compute activations again instead of keeping them", "our choice: a nano model needs no such thing"
     )
 
+    @field_validator("betas")
+    @classmethod
+    def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError("each must be at least 0 and below 1")
+        return betas
+
 
 class TrainConfig(OptimizerConfig):
     """Training by RL."""
 
-    steps: int = option(REQUIRED, "optimiser steps", ge=0)
-    tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1)
+    steps: int = option(REQUIRED, "optimiser steps", ge=0, le=10_000_000)
+    tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1, le=100_000)
     save_every: int = option(5, "steps from checkpoint to checkpoint", "our choice: little is played again", ge=1)
     sync_interval: int = option(
         1, "S: the sampling weights are renewed every S updates", "paper and released code: 1 (audit 0.3, 4.1)", ge=1
@@ -54,11 +61,15 @@ class SamplingConfig(Strict):
     """Training rollouts."""
 
     temperature: float = option(
-        1.0, "of sampling, and of the policy that training optimises", "paper and released code: 1.0 (audit 4.1)", gt=0
+        1.0,
+        "of sampling, and of the policy that training optimises",
+        "paper and released code: 1.0 (audit 4.1)",
+        ge=0.01,
+        le=100,
     )
-    max_tokens: int = option(REQUIRED, "tokens of one response", ge=1)
-    feedback_max_tokens: int = option(REQUIRED, "tokens of one reflection or critique", ge=1)
-    max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1)
+    max_tokens: int = option(REQUIRED, "tokens of one response", ge=1, le=10_000_000)
+    feedback_max_tokens: int = option(REQUIRED, "tokens of one reflection or critique", ge=1, le=10_000_000)
+    max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1, le=10_000_000)
     tokens_per_batch: int | None = option(
         None,
         "tokens of the dialogs that are sampled together, padding counted; none: all together",
@@ -71,13 +82,19 @@ class SamplingConfig(Strict):
         "our choice: compiling takes minutes",
     )
 
+    @model_validator(mode="after")
+    def _check_room(self) -> SamplingConfig:
+        if self.max_tokens >= self.max_context:
+            raise ValueError(f"max_tokens, {self.max_tokens}, must be below max_context, {self.max_context}")
+        return self
+
 
 class EvaluationConfig(Strict):
     """The whole test task set, without reflection or guidance, from the last checkpoint (never a peak)."""
 
-    temperature: float = option(0.4, "of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0)
-    episodes_per_task: int = option(1, "rollouts of each test task", "released code: one (audit 3.1)", ge=1)
-    batch: int = option(REQUIRED, "episodes that advance together", ge=1)
+    temperature: float = option(0.4, "of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0, le=100)
+    episodes_per_task: int = option(1, "rollouts of each test task", "released code: one (audit 3.1)", ge=1, le=10_000)
+    batch: int = option(REQUIRED, "episodes that advance together", ge=1, le=100_000)
 
 
 class JudgeConfig(Strict):
@@ -97,13 +114,10 @@ class JudgeConfig(Strict):
 Engine = Literal["local", "trinity", "server"]  # server: r3l evaluate --server; it plays and trains nothing
 
 
-class TierConfig(Strict):
-    """configs/tiers/<name>.yaml."""
+class TierSettings(Strict):
+    """What a tier and a run both have."""
 
-    tier: str
-    label: str
     engine: Engine
-    model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     prompts: Style = Field(description="full, compact (both in our words) or released: docs/prompts.md")
     samples: Samples = option(
         "trajectory",
@@ -114,10 +128,18 @@ class TierConfig(Strict):
     sampling: SamplingConfig
     evaluation: EvaluationConfig
     judge: JudgeConfig = JudgeConfig()
-    workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0)
-    threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1)
+    workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0, le=1024)
+    threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1, le=1024)
     device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")
     compute_dtype: ComputeDtype = option(
         "float32", "of forward and backward passes on a GPU (r3l.local.precision)", "our choice: exact on any machine"
     )
+
+
+class TierConfig(TierSettings):
+    """configs/tiers/<name>.yaml."""
+
+    tier: str
+    label: str
+    model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     sources: dict[str, str]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from r3l.core.errors import ConfigError
+
+_OVERRIDE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*=.")
 
 
 class Variant(NamedTuple):
@@ -42,14 +45,16 @@ class Variant(NamedTuple):
 
 def variant(name: str) -> Variant:
     """``r3l@alpha=5,profile=fair`` -> (``r3l``, (``alpha=5``, ``profile=fair``)). Raises ConfigError."""
-    method, _, text = name.partition("@")
-    changes = tuple(change for change in text.split(",") if change)
+    method, at, text = name.partition("@")
+    changes = tuple(text.split(",")) if at else ()
     for change in changes:
         check_override(change)
+    if len({change.partition("=")[0] for change in changes}) < len(changes):
+        raise ConfigError(f"method {name!r} changes a setting twice; keep one")
     return Variant(method, changes)
 
 
 def check_override(text: str) -> None:
     """Raises ConfigError where ``text`` is no ``key=value``."""
-    if "=" not in text:
+    if not _OVERRIDE.match(text):
         raise ConfigError(f"override {text!r} must look like key=value, e.g. train.steps=3")

@@ -109,7 +109,7 @@ class MethodSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    group_size: int = option(8, "N: rollouts a task (A-14, A-17)", "paper: N = 8 (audit 4.4)", ge=1)
+    group_size: int = option(8, "N: rollouts a task (A-14, A-17)", "paper: N = 8 (audit 4.4)", ge=1, le=4096)
     kl: KLEstimator = option(
         "none",
         "KL to the start model (A-7, A-13)",

@@ -23,7 +23,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exp
 from tenacity.wait import wait_base
 
 from r3l.core.environment import Message
-from r3l.core.errors import R3LError
+from r3l.core.errors import ConfigError, R3LError
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnusableAnswer
@@ -37,6 +37,7 @@ LONGEST_PAUSE = 60.0  # seconds
 CONNECT = 10.0  # seconds
 QUIET = 5.0  # seconds from warning to warning: dialogs that wait for one server all have the same to say
 # In the text of a 400: vLLM, llama.cpp and OpenAI each have their own words.
+_ADDRESS = re.compile(r"https?://[^\s/]\S*")
 _NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -73,6 +74,10 @@ class EndpointOptions:
     deadline: float = 600.0
     fields: Mapping[str, Any] = field(default_factory=dict)
     settable: Settable = Settable()
+
+    def __post_init__(self) -> None:
+        if not _ADDRESS.fullmatch(self.url):
+            raise ConfigError(f"the server {self.url!r} must be an address such as http://localhost:8000")
 
     @property
     def base(self) -> str:

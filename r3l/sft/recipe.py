@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field
 
 from r3l.config import (
@@ -22,7 +21,9 @@ from r3l.config import (
 )
 from r3l.core.environment import Dialogue, Style
 from r3l.core.errors import ConfigError, unknown
+from r3l.core.names import is_folder_name
 from r3l.core.paths import CONFIGS, STORED_MODELS
+from r3l.core.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
 from r3l.sft.examples import ExampleKind
 
@@ -123,10 +124,10 @@ def load_config(name: str) -> SFTConfig:
     path = CONFIGS / "sft" / f"{name}.yaml"
     if own_folder(name):
         return own_recipe(name)
-    if not path.is_file():
+    if not is_folder_name(name) or not path.is_file():
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(unknown("recipe of configs/sft", name, known))
-    return validate(SFTConfig, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+    return validate(SFTConfig, read_yaml(path), str(path))
 
 
 def place_of(name: str, model: str | None = None) -> Path:
@@ -140,7 +141,8 @@ def place_of(name: str, model: str | None = None) -> Path:
 
 def own_folder(env: str) -> Path | None:
     """The folder of R3L_ENVS that has this environment."""
-    return next((folder for folder in own_folders("envs") if (folder / f"{env}.yaml").is_file()), None)
+    folders = own_folders("envs") if is_folder_name(env) else []
+    return next((folder for folder in folders if (folder / f"{env}.yaml").is_file()), None)
 
 
 def own_recipe(env: str) -> SFTConfig:

@@ -6,15 +6,15 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field
 
 from r3l.config import EnvConfig, Run, Strict, load_method, names, resolve, validate, variant
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError
 from r3l.core.paths import CONFIGS, PUBLISHED
+from r3l.core.yaml_files import read_yaml
 from r3l.runs.places import EVALUATION, evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
@@ -35,7 +35,7 @@ class WorkflowConfig(Strict):
     methods: list[str] | None = Field(None, description="rows in place of those that a table names")
     model: str | None = Field(None, description="start model of all runs, in place of the tier's")
     models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
-    seeds: list[int] = Field(min_length=1)
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
     sources: dict[str, str]
 
@@ -115,8 +115,8 @@ class TableConfig(Strict):
 
 def workflow_content(tier: str | None = None) -> dict[str, Any]:
     """configs/workflow.yaml as it stands, or that of a tier: its own file, else the same runs there."""
-    own = WORKFLOW.with_stem(f"{WORKFLOW.stem}_{tier}")
-    content: dict[str, Any] = yaml.safe_load((own if own.is_file() else WORKFLOW).read_text(encoding="utf-8"))
+    own = [path for path in WORKFLOW.parent.glob(f"{WORKFLOW.stem}_*.yaml") if path.stem == f"{WORKFLOW.stem}_{tier}"]
+    content = read_yaml(own[0] if own else WORKFLOW)
     return content | ({"tier": tier} if tier else {})
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field
 
 from r3l.config import Run, Strict, gpu_cluster, validate, variant
 from r3l.core.errors import ConfigError
 from r3l.core.paths import CONFIGS
+from r3l.core.yaml_files import read_yaml
 
 FILE = CONFIGS / "resources.yaml"
 PLACEHOLDERS = {  # in profiles/slurm/config.yaml: where to look up what belongs there
@@ -60,7 +60,7 @@ class ResourceConfig(Strict):
 
 def load() -> ResourceConfig:
     """The committed file."""
-    return validate(ResourceConfig, yaml.safe_load(FILE.read_text(encoding="utf-8")), "configs/resources.yaml")
+    return validate(ResourceConfig, read_yaml(FILE), "configs/resources.yaml")
 
 
 def requested_resources(config: ResourceConfig, kind: JobKind, run: Run) -> ResourceRequest:

@@ -8,6 +8,7 @@ from chat_server import completion, serving
 from tenacity import wait_none
 
 from r3l.core.environment import Message
+from r3l.core.errors import ConfigError
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
 from r3l.endpoint.answers import ChatAnswer
@@ -181,7 +182,7 @@ def test_nobody_there():
         pass
     with pytest.raises(ServerError, match=r"cannot be reached \(ConnectError.*start the server, or correct --server"):
         ask(url)
-    with pytest.raises(ServerError, match="cannot be reached"):
+    with pytest.raises(ConfigError, match="the server 'localhost:1' must be an address such as http://localhost"):
         ask("localhost:1")
 
 

@@ -116,9 +116,14 @@ def test_trinitys_processes_find_it(folder, monkeypatch):
         ("my game", "my game", "guess:Guess", "the name 'my game' must be letters, digits"),
         ("mine", "../mine", "guess:Guess", "mine.yaml: key 'env' is '../mine', but the file is called 'mine'"),
         ("mine", "mine", "guess:Guess", "env code 'guess:Guess': its name is 'guess', but the file is called 'mine'"),
-        ("mine", "mine", "guess:Gess", "env code 'guess:Gess' cannot be found: module 'guess' has no attribute 'Gess'"),
+        ("mine", "mine", "guess:Gess", "env code 'guess:Gess' cannot be found: module 'guess' has no class 'Gess'"),
         ("mine", "mine", "guess:Game", "env code 'guess:Game' is no EnvironmentPackage; derive it from"),
-        ("mine", "mine", "nowhere:Guess", "env code 'nowhere:Guess' cannot be found: No module named 'nowhere'"),
+        (
+            "mine",
+            "mine",
+            "nowhere:Guess",
+            "env code 'nowhere:Guess' is refused: its module must be of r3l, or a file of R3L_ENVS",
+        ),
     ],
 )
 def test_a_name_that_cannot_be_used_is_one_paragraph(folder, monkeypatch, capsys, file, name, code, words):

@@ -1,0 +1,69 @@
+"""Which code a configuration, a manifest or an override can name: this package's, and the user's own folders'."""
+
+import json
+import shutil
+import sys
+
+import pytest
+from program import run
+
+from r3l.config import Run, build_method, resolve
+from r3l.config.files import find_class
+from r3l.core.errors import ConfigError
+from r3l.core.paths import ROOT
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    for name in ("shortest.py", "shortest.yaml"):
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "code", ["os:system", "subprocess:Popen", "r3l.core.files:shutil", "", ":", "r3l", "..os:system"]
+)
+def test_other_modules_are_never_imported(code):
+    with pytest.raises(ConfigError, match="refused|cannot be"):
+        find_class("methods", code)
+
+
+def test_a_foreign_manifest_names_no_code(tmp_path):
+    values = resolve("nano", "alfworld", "grpo", 0).model_dump() | {"method_code": "os:system"}
+    values["method_settings"] = f"touch {tmp_path / 'made'}"
+    with pytest.raises(ValueError, match="method_settings"):
+        Run.model_validate(json.loads(json.dumps(values)))
+    with pytest.raises(
+        ConfigError, match="'os:system' is refused: its module must be of r3l, or a file of R3L_METHODS"
+    ):
+        build_method(Run.model_validate(values | {"method_settings": {}}))
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("key", ["method_code=os:system", "method=../../x", "tier=../x", "env=../x", "seed=-1"])
+def test_what_is_chosen_is_not_overridden(key):
+    with pytest.raises(ConfigError, match="is not for an override: it follows from the tier, environment, method"):
+        resolve("nano", "alfworld", "grpo", 0, overrides=[key])
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("class Shortest(:\n", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("from broken import Other\n", "ImportError: cannot import name 'Other' from partially initialized module"),
+        ("x = 1 / 0\n", "broken.py, line 1)"),
+        ("import no_such_package\n", "No module named 'no_such_package'"),
+        ("Shortest = 3\n", "module 'broken' has no class 'Shortest'"),
+    ],
+)
+def test_a_broken_file_of_ones_own_is_one_paragraph(mine, monkeypatch, capsys, source, words):
+    (mine / "broken.py").write_text(source)
+    config = (mine / "shortest.yaml").read_text().replace("method: shortest", "method: broken")
+    (mine / "broken.yaml").write_text(config.replace("shortest:Shortest", "broken:Shortest"))
+    (mine / "shortest.yaml").unlink()
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    code, _, err = run(monkeypatch, capsys, "train", "--method", "broken")
+    assert code == 2 and words in err and len(err.strip().splitlines()) == 1

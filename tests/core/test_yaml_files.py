@@ -1,0 +1,44 @@
+"""YAML files: data alone; what cannot be read says which file and why."""
+
+import pytest
+
+from r3l.core.errors import ConfigError
+from r3l.core.yaml_files import read_yaml
+
+
+def test_data_is_read(tmp_path):
+    (tmp_path / "a.yaml").write_text("a: 1\nb: {c: [1, 2], d: null}\nbase: &x {k: 1}\nother: {<<: *x, k: 2}\n")
+    assert read_yaml(tmp_path / "a.yaml") == {
+        "a": 1,
+        "b": {"c": [1, 2], "d": None},
+        "base": {"k": 1},
+        "other": {"k": 2},  # a merge is no second key
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a: 1\nb: 2\na: 3\n", "key 'a' stands there twice"),
+        (b"a: {b: 1, c: 2, b: 3}", "key 'b' stands there twice"),
+        (b"a: [", "not valid YAML"),
+        (b"\xff\xfe", "not valid YAML"),
+        (b"a: " + b"[" * 100_000, "has 100003 bytes; no configuration has more than 16384"),
+        (b"a: !!python/object/apply:os.system ['touch made']", "could not determine a constructor"),
+        (b"", "names and values"),
+        (b"- 1\n- 2", "names and values"),
+        (b"1: 2", "names and values"),
+    ],
+)
+def test_all_else_is_refused(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=message) as refused:
+        read_yaml(tmp_path / "a.yaml")
+    assert str(refused.value).startswith(str(tmp_path / "a.yaml")) and "\n" not in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_yaml(tmp_path)
