@@ -36,7 +36,7 @@ CELL = "nano/alfworld/nano/r3l"
 
 
 def bad_commands() -> Iterator[tuple[str, ...]]:
-    """Some 400, those of the first verb first; none of them needs a network or a model to be refused."""
+    """Some 500, those of the first verb first; none of them needs a network or a model to be refused."""
     for value in NO_SETTING:
         yield "train", "--set", value
     for value in NO_VARIANT:

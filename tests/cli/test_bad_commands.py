@@ -60,10 +60,10 @@ def test_one_in_sixteen_of_the_bad_commands(refusal):
 
 def test_a_good_command_is_no_refusal(refusal):
     assert "it was accepted" in refusal(("train", "--steps", "1"))
-    assert "exit None" in refusal(("envs",))
+    assert "exit 0" in refusal(("envs",))
 
 
 @pytest.mark.slow
 def test_every_bad_command(refusal):
-    assert len(COMMANDS) >= 400
+    assert len(COMMANDS) >= 500
     assert wrong_of(COMMANDS, refusal) == {}
