@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from r3l.config import EnvConfig, Run, Strict, load_method, names, resolve, validate, variant
+from r3l.config import EnvConfig, Run, Strict, TierConfig, load_method, names, resolve, validate, variant
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError
 from r3l.core.paths import CONFIGS, PUBLISHED
@@ -132,6 +132,7 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
         dict(workflow_content() if content is None else content),
         "configs/workflow.yaml (with --config)",
     )
+    load_config("tiers", config.tier, TierConfig)  # an unknown one is an error now
     for key in ("envs", "methods", "models", "seeds"):
         values = getattr(config, key) or []
         if len(set(values)) < len(values):
