@@ -13,7 +13,13 @@ from docs.pages import DOCS, text
 from docs.test_commands import check
 
 PAGE = DOCS / "what_works_where.md"
-OTHER_COMMANDS = ("make ", "snakemake ", "lm_eval ", "pip ")  # the first two are checked by docs.test_commands
+OTHER_COMMANDS = (
+    "make ",
+    "snakemake ",
+    "lm_eval ",
+    "pip ",
+    ".venv/bin/python -m pytest ",
+)  # the first two are checked by docs.test_commands
 
 
 class Row(NamedTuple):
