@@ -55,8 +55,10 @@ def test_one_package_is_several_environments():
 
 @pytest.mark.parametrize("name", PUZZLES)
 def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
-    """Its task sets are of its puzzle; lines and tokens of the nano tier have room for every worked solution."""
-    run, tokenizer = resolve("nano", name, "grpo", 0), AutoTokenizer.from_pretrained(STORED_MODELS / "nano_puzzles")
+    """Its task sets are of its puzzle, its start model was taught it, and every worked solution has room at nano."""
+    run = resolve("nano", name, "grpo", 0)
+    tokenizer = AutoTokenizer.from_pretrained(STORED_MODELS / run.model)
+    assert f"{name}_nano" in load_config(run.model).task_sets
     assert resolve("smol", name, "grpo", 0).env_settings.train_task_set == f"{name}_rltf/train"
     for task in environment_of(name).tasks(run.env_settings.test_task_set):
         lines = solution(task)
