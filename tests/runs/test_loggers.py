@@ -53,7 +53,7 @@ def test_trackio_keeps_every_step(run_dir):
 
 
 def test_an_unknown_sink_and_a_missing_package_are_named(run_dir, monkeypatch):
-    with pytest.raises(ConfigError, match="no logger 'excel'; known: tensorboard, wandb, trackio"):
+    with pytest.raises(ConfigError, match="no logger 'excel'; known: tensorboard, trackio, wandb"):
         loggers.export(run_dir, ["excel"])
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match="pip install wandb"):
