@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from r3l.report.feedback import COLUMN as FEEDBACK
+from r3l.report.feedback import NOTE as FEEDBACK_NOTE
 from r3l.report.printed import METHOD, Sections, in_sections
-from r3l.report.records import Record, by_method, outdated
+from r3l.report.records import Record, by_method, feedback, outdated
 from r3l.report.rows import LongRow, outdated_notes
 from r3l.report.table import Cell, Column, Table
 from r3l.runs.metrics import rates
@@ -18,6 +20,7 @@ SUMS = {  # column: keys of result.json's budget
     "reflection_tokens": ("tokens/reflection",),
     "critique_tokens": ("tokens/critique",),
     "retry_tokens": ("tokens/retry",),
+    "judge_tokens": ("tokens/judge",),
     "generated_tokens": ("tokens/generated",),
     "trained_tokens": ("tokens/trained",),
     "retries": ("retry/count",),
@@ -53,6 +56,7 @@ def _row(bench: tuple[str, str, str], seeds: list[Record]) -> LongRow:
         **dict(zip(("tier", "env", "model"), bench, strict=True)),
         "method": seeds[0]["method"],
         "label": seeds[0]["method_label"],
+        **feedback(seeds),
         "seeds": len(seeds),
         **{name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()},
         **{name: None if value is None else round(value, 4) for name, value in rates(mean).items()},
@@ -68,6 +72,7 @@ COLUMNS = {  # in print: column
     "reflect": "reflection_tokens",
     "critique": "critique_tokens",
     "retry": "retry_tokens",
+    "judge": "judge_tokens",
     "x": "relative_generated",
     "trained": "trained_tokens",
     "masked": "masked",
@@ -76,7 +81,8 @@ COLUMNS = {  # in print: column
     "train s": "seconds_train",
 }
 NOTE = (
-    "Tokens: generated while rolling out, reflecting, criticising, retrying; x: all of them against the cheapest; "
+    "Tokens: generated while rolling out, reflecting, criticising, retrying; judge: written by a judge; x: all but the "
+    "judge's against the cheapest; "
     "masked: sampled tokens without gradient; imitated: share of trained tokens; seconds as measured (runs side by "
     "side share the machine)."
 )
@@ -87,8 +93,12 @@ def table(rows: Sequence[LongRow]) -> Table:
     sections: Sections = {}
     for row in rows:
         cells = {name: Cell("" if row[key] is None else f"{row[key]:,}") for name, key in COLUMNS.items()}
+        cells |= {FEEDBACK: Cell(row[FEEDBACK] or "")}
         sections.setdefault(f"{row['tier']}, {row['env']}, {row['model']}", {})[row["label"]] = cells
-    columns = [Column(METHOD, no_wrap=True), *(Column(name, right=True) for name in COLUMNS)]
+    columns = [Column(METHOD, no_wrap=True), Column(FEEDBACK), *(Column(name, right=True) for name in COLUMNS)]
     return Table(
-        "Budget parity: training only, means over seeds", columns, in_sections(sections), [NOTE, *outdated_notes(rows)]
+        "Budget parity: training only, means over seeds",
+        columns,
+        in_sections(sections),
+        [NOTE, FEEDBACK_NOTE, *outdated_notes(rows)],
     )

@@ -15,6 +15,7 @@ from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import DataError
 from r3l.core.files import read_json
 from r3l.evaluation import statistics
+from r3l.report.feedback import is_taught
 from r3l.report.records import Record, by_method, groups, scores_S_T
 from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Row, Table
@@ -28,8 +29,17 @@ BUDGET = {
     "generated": GENERATED_TOKENS,
     "trained": TRAINED_TOKENS,
 }
-SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "env_settings")  # of a run, beside its method
+SETTINGS = (
+    "prompts",
+    "samples",
+    "train",
+    "sampling",
+    "evaluation",
+    "judge",
+    "env_settings",
+)  # of a run, beside its method
 INTERVAL = ("mean", "low", "high")
+WRITERS = {"self": "the model itself", "environment": "the environment's critic"}
 
 
 def compare(records: Sequence[Record], method: str, against: Sequence[str], group: str = "all") -> list[LongRow]:
@@ -111,7 +121,8 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
         for name in record.outdated
     ]
     edited = [text for record, run in ((ours, a), (theirs, b)) for text in _code_warnings(record, run)]
-    return [text.replace(".value is", " is") for text in texts] + _player_warnings(ours, theirs) + old + edited
+    conditions = _player_warnings(ours, theirs) + _teacher_warnings(ours, theirs)
+    return [text.replace(".value is", " is") for text in texts] + conditions + old + edited
 
 
 def _code_warnings(record: Record, run: Mapping[str, Any]) -> list[str]:
@@ -125,6 +136,15 @@ def _player_warnings(ours: Record, theirs: Record) -> list[str]:
     """Where a server has sampled the episodes of one of them, or other servers those of both."""
     a, b = (_player(record) for record in (ours, theirs))
     return [] if a == b else [f"test episodes were sampled by {a} here and by {b} there"]
+
+
+def _teacher_warnings(ours: Record, theirs: Record) -> list[str]:
+    """Where somebody else than the model wrote the feedback that one of them learnt with."""
+    a, b = (record.feedback for record in (ours, theirs))
+    if a == b or not (is_taught(a) or is_taught(b)):
+        return []
+    here, there = (f"written by {WRITERS.get(label, label)}" if label else "not read" for label in (a, b))
+    return [f"feedback in training was {here} here and {there} there"]
 
 
 def _player(record: Record) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from r3l.config import variant
+from r3l.config.feedback import in_words_of_today
 from r3l.config.options import method_options
 from r3l.report import budget, options
+from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
 from r3l.report.rows import LongRow, outdated_notes
@@ -26,6 +28,7 @@ def scores(rows: Sequence[LongRow]) -> Table:
         "environment": lambda row: Cell(env_label(row["env"])),
         "tasks": lambda row: Cell(row["group"]),
         "method": lambda row: Cell(row["label"], title=row["method"]),
+        FEEDBACK: lambda row: Cell(row[FEEDBACK] or ""),
         "success": lambda row: _interval(row, "") if row["mean"] is not None else Cell("no run"),
         "seeds": lambda row: Cell(f"{row['seeds_done']}/{row['seeds_planned']}", row["seeds_done"]),
         "episodes": lambda row: _number(row["episodes"]),
@@ -48,10 +51,11 @@ def scores(rows: Sequence[LongRow]) -> Table:
 def budgets(records: Sequence[Record]) -> Table:
     """Budget parity, all columns of r3l.report.budget that are not empty everywhere."""
     rows = budget.budget_rows(records)
-    known = ("tier", "env", "model", "method", "label", "outdated")
+    known = ("tier", "env", "model", "method", "label", FEEDBACK, "outdated")
     numbers = [key for key in rows[0] if key not in known and any(row[key] is not None for row in rows)]
     cells = [
         {"environment": Cell(env_label(row["env"])), "method": Cell(row["label"], title=row["method"])}
+        | {FEEDBACK: Cell(row[FEEDBACK] or "")}
         | {key.replace("_", " "): _number(row[key]) for key in numbers}
         for row in rows
     ]
@@ -82,6 +86,14 @@ def endings(records: Sequence[Record]) -> list[Table]:
             _reflections,
         ),
         _counts(
+            "Answers in feedback",
+            "Reflections and critiques on tasks with a known answer. told: it stands neither in the problem nor in the "
+            "attempt, and a teacher's text is not used; quoted: it stands there too. Older runs searched reflections "
+            "only and did not tell the two apart.",
+            records,
+            _answers,
+        ),
+        _counts(
             "Dropped in training",
             "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no critic; "
             "workers: lost with what they played, which was played again.",
@@ -106,9 +118,9 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
     for record, manifest in zip(records, manifests, strict=True):
         if manifest is None:
             continue
-        name = variant(record["method"])[0]
+        name, own = variant(record["method"])[0], in_words_of_today(manifest["run"]["method_settings"])
         config = known.get(name, {"settings": {}, "extends": None})
-        own, paper = manifest["run"]["method_settings"], _as_json(config["settings"])
+        paper = _as_json(config["settings"])
         parent = known[config["extends"]] if config["extends"] else None
         meaning = meanings[config["extends"] or name]
         but = options.changed(_as_json(parent["settings"]), own) if parent else {}
@@ -192,13 +204,23 @@ def _reflections(record: Record) -> dict[str, float]:
     counts = record.result["budget"]
     unusable = {key: number for key, number in counts.items() if "/invalid/" in key}
     spoilt = counts.get("critique/not_json", 0) + sum(n for key, n in unusable.items() if key.startswith("critique/"))
-    written = counts.get("critique/by_environment", 0) + counts.get("critique/by_model", 0)
+    written = sum(counts.get(f"critique/by_{who}", 0) for who in ("environment", "model", "judge"))
     return {
         "reflections valid": counts.get("reflection/valid", 0),
         "critiques read": written - spoilt,
         "critiques not JSON, used as text": counts.get("critique/not_json", 0),
         **{key.replace("/invalid/", " unusable: "): number for key, number in unusable.items()},
     }
+
+
+def _answers(record: Record) -> dict[str, float]:
+    """Reflections and critiques by how they state the answer of their task; each is counted once."""
+    counts = record.result["budget"]
+    audited, stated, told, quoted = (
+        counts.get(f"leak/{name}", 0) for name in ("guidance", "answer_stated", "told", "quoted")
+    )
+    apart = {"told": told, "quoted": quoted} if told + quoted else {"stated": stated}
+    return {"not stated": audited - stated, **apart}
 
 
 def _interval(row: LongRow, prefix: str) -> Cell:

@@ -12,9 +12,10 @@ from r3l.core.errors import check_known
 from r3l.core.files import read_json
 from r3l.evaluation import statistics
 from r3l.report import verdict
+from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
-from r3l.report.records import Bench, Record, by_method, outdated
+from r3l.report.records import Bench, Record, by_method, feedback, outdated
 from r3l.report.rows import INTERVAL, LongRow, interval_columns
 from r3l.report.scores import nowhere
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
@@ -96,7 +97,7 @@ MEASURES = {
     "train_seconds": Measure("training s a step", "s", "low", _seconds_per_step(TRAIN_SECONDS), OUR_MACHINE),
 }
 COLUMNS = (
-    *("table", "tier", "tier_label", "env", "model", "method", "label", "provenance", "measure", "unit"),
+    *("table", "tier", "tier_label", "env", "model", "method", "label", FEEDBACK, "provenance", "measure", "unit"),
     *(*INTERVAL, "seeds_done", "seeds_planned", *verdict.COLUMNS, "outdated"),
 )
 
@@ -126,7 +127,7 @@ def measure_rows(
             counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
             for name in names:
                 row = _row(seeds, name, seeds_planned, reference)
-                rows.append(dict.fromkeys(COLUMNS) | common | {"measure": name} | counts | row)
+                rows.append(dict.fromkeys(COLUMNS) | common | feedback(seeds) | {"measure": name} | counts | row)
     return rows
 
 

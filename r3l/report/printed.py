@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from r3l.config import EnvConfig, load, model_label, names
+from r3l.report.feedback import COLUMN as FEEDBACK
+from r3l.report.feedback import NOTE, joined
 from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES, Better
 from r3l.report.published import SCORES, Published
@@ -30,7 +32,9 @@ def table(title: str, rows: Sequence[LongRow], published: Sequence[Published], m
     several = len(measures) > 1
     letters = _letters(published)
     ours, theirs = _our_sections(rows, published, several), _their_sections(published, letters, several)
-    columns = list(dict.fromkeys(c for _, cells in _rows(theirs) + _rows(ours) for c in cells if c != METHOD))
+    taught = any(row.get(FEEDBACK) for row in rows)
+    first = [METHOD, *([FEEDBACK] if taught else [])]
+    columns = list(dict.fromkeys(c for _, cells in _rows(theirs) + _rows(ours) for c in cells if c not in first))
     if several:
         columns = [MEASURES[name].label for name in measures]
     planned = max((row["seeds_planned"] for row in rows), default=0)
@@ -38,11 +42,12 @@ def table(title: str, rows: Sequence[LongRow], published: Sequence[Published], m
         for label, cells in _rows(sections):
             text = "none" if label == CONSTANT_ANSWER_LABEL else absent
             cells |= {column: Cell(text) for column in columns if column not in cells}
+            cells |= {FEEDBACK: cells.get(FEEDBACK, Cell("none" if sections is ours else absent))} if taught else {}
     return Table(
         title,
-        _columns(columns, ours | theirs),
+        _columns(first, columns, ours | theirs),
         _ranked(ours | theirs, _signs(columns, measures)),
-        [*_our_notes(rows, columns, several), *_their_notes(published, letters)],
+        [*_our_notes(rows, columns, several), *([NOTE] if taught else []), *_their_notes(published, letters)],
     )
 
 
@@ -57,10 +62,11 @@ def _rows(sections: Sections) -> list[tuple[str, Row]]:
     return [row for rows in sections.values() for row in rows.items()]
 
 
-def _columns(names: Sequence[str], sections: Sections) -> list[Column]:
+def _columns(first: Sequence[str], names: Sequence[str], sections: Sections) -> list[Column]:
     """Cells with an interval are never broken in two."""
     intervals = {name for _, row in _rows(sections) for name, cell in row.items() if "±" in cell.text}
-    return [Column(METHOD, no_wrap=True), *(Column(name, right=True, no_wrap=name in intervals) for name in names)]
+    left = [Column(name, no_wrap=name == METHOD) for name in first]
+    return left + [Column(name, right=True, no_wrap=name in intervals) for name in names]
 
 
 def _ranked(sections: Sections, signs: Mapping[str, int]) -> list[Section]:
@@ -75,7 +81,11 @@ def _our_sections(rows: Sequence[LongRow], published: Sequence[Published], sever
     sections: Sections = {}
     for row in rows:
         title, column = _place(_model(row, rows, backbones), env_label(row["env"]), row["measure"], several)
-        sections.setdefault(title, {}).setdefault(row["label"], {})[column] = _ours(row)
+        cells = sections.setdefault(title, {}).setdefault(row["label"], {})
+        cells[column] = _ours(row)
+        if teacher := row.get(FEEDBACK):
+            others = [cells[FEEDBACK].text] if FEEDBACK in cells else []
+            cells[FEEDBACK] = Cell(joined([*others, teacher]))
     return sections
 
 

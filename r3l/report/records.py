@@ -15,6 +15,7 @@ from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.verification import check_signed
+from r3l.report.feedback import COLUMN, source_label, written_by
 from r3l.report.labels import question_set
 from r3l.runs.metrics import faults
 from r3l.runs.places import run_dir_of
@@ -29,7 +30,8 @@ class Record:
     """One run: ``evaluation`` and ``result`` as written, ``episodes`` and ``metrics`` line by line.
 
     Of an evaluation on a question set ``env`` is that set's name in print, so that it is a bench of its own.
-    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger.
+    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger. ``feedback``: whose
+    it read (r3l.report.feedback).
     """
 
     path: Path
@@ -38,6 +40,7 @@ class Record:
     episodes: list[dict[str, Any]]
     metrics: list[dict[str, Any]]
     outdated: list[str]
+    feedback: str | None = None
 
     def __getitem__(self, key: str) -> Any:
         """A field of the evaluation."""
@@ -101,8 +104,9 @@ def _load(path: Path) -> Record:
     if folder != run_dir:
         evaluation["env"] = question_set(evaluation["tier"], evaluation["env"], evaluation["task_set"]["name"])
     result = read_json(run_dir / "result.json")
-    outdated = missing_in(read_json(run_dir / "manifest.json"))
-    return Record(path, evaluation, result, episodes, read_jsonl(run_dir / "metrics.jsonl"), outdated)
+    manifest = read_json(run_dir / "manifest.json")
+    outdated, source = missing_in(manifest), source_label(manifest["run"])
+    return Record(path, evaluation, result, episodes, read_jsonl(run_dir / "metrics.jsonl"), outdated, source)
 
 
 def _task_set(record: Record) -> str:
@@ -124,6 +128,12 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
 def outdated(seeds: Sequence[Record]) -> dict[str, str | None]:
     """The column ``outdated`` of a row: the corrections that some of its runs lack, by commas; None: none."""
     return {"outdated": ", ".join(sorted({name for record in seeds for name in record.outdated})) or None}
+
+
+def feedback(seeds: Sequence[Record]) -> dict[str, str | None]:
+    """The column ``feedback`` of a row: who wrote what its runs learnt with; None: they read none."""
+    source = seeds[0].feedback if seeds else None
+    return {COLUMN: written_by(source, [record.result["budget"] for record in seeds])}
 
 
 def groups(records: Sequence[Record]) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.printed import plus_minus
 from r3l.report.rows import CONSTANT_ANSWER, LongRow, outdated_notes, task_set_names
 from r3l.report.table import Cell, Column, Row, Section, Table
 
-LEFT, INTERVALS = ("tier", "env", "group", "method", "vs paper"), ("success", "difference")
+LEFT, INTERVALS = ("tier", "env", "group", "method", FEEDBACK, "vs paper"), ("success", "difference")
 
 
 def table(rows: Sequence[LongRow]) -> Table:
@@ -45,6 +46,7 @@ def _cells(row: LongRow) -> Row:
         "env": row["env"],
         "group": row["group"],
         "method": row["label"],
+        FEEDBACK: row[FEEDBACK] or "",
         "success": "no run" if row["mean"] is None else plus_minus(row),
         "seeds": "" if constant else f"{row['seeds_done']}/{row['seeds_planned']}",
         "episodes": "" if constant else str(row["episodes"]),

@@ -11,9 +11,10 @@ from r3l.config import TierConfig, load, model_label
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import published, verdict
+from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Published, Reference
-from r3l.report.records import Bench, Record, by_method, groups, outdated, scores_S_T
+from r3l.report.records import Bench, Record, by_method, feedback, groups, outdated, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, INTERVAL, LongRow, interval_columns, rounded
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
@@ -28,7 +29,7 @@ BUDGET = {  # column: key of result.json's budget
 }
 PLACE = ("tier", "tier_label", "env", "model", "group", "task_set", "task_set_sha256", "warning")
 COLUMNS = (
-    *("table", "baseline", *PLACE, "method", "label", "provenance", "measure", *INTERVAL, "reward_mean"),
+    *("table", "baseline", *PLACE, "method", "label", FEEDBACK, "provenance", "measure", *INTERVAL, "reward_mean"),
     *("seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "p_value", "p_holm", *verdict.COLUMNS, "parse_failure_rate", "truncation_rate"),
     *BUDGET,
@@ -152,6 +153,7 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
         **_place(first, group),
         "method": first["method"],
         "label": first["method_label"],
+        **feedback(seeds),
         "provenance": "ours",
         "measure": "success",
         **interval_columns(_measured(seeds, group, "success")),

@@ -109,17 +109,20 @@ def test_tables_hold_the_scores_worked_out_by_hand(three_seeds):
 
 
 def test_endings_and_reflections_are_counted_once(tmp_path):
-    """20 critiques written, 3 cut off, 2 no JSON: 15 read; 8 of 10 reflections valid."""
+    """20 critiques written, 3 cut off, 2 no JSON: 15 read; 8 of 10 reflections valid; 3 of 20 state the answer."""
     path = write_run(tmp_path, "r3l", 0, [1], [0])
     result = json.loads((path.parent / "result.json").read_text())
     counts = {"critique/by_model": 20, "critique/invalid/length": 3, "critique/not_json": 2}
+    counts |= {"leak/guidance": 20, "leak/answer_stated": 3, "leak/told": 2, "leak/quoted": 1}
     counts |= {"reflection/valid": 8, "reflection/invalid/no_json": 2, "dropped/groups": 4, "stop/success": 0}
     rewrite(path.parent / "result.json", json.dumps(result | {"budget": result["budget"] | counts}))
-    test, training, reflections, dropped = html_tables.endings(records.load([path]))
+    test, training, reflections, answers, dropped = html_tables.endings(records.load([path]))
     shown = dict(zip(reflections.names, next(reflections.cells()), strict=True))
     assert shown["critiques read"].title == "15 of 30" and shown["critiques read"].text == "50.0%"
     assert shown["critique unusable: length"].title == "3 of 30"
     assert shown["reflection unusable: no_json"].title == "2 of 30"
+    shown = dict(zip(answers.names, next(answers.cells()), strict=True))
+    assert [shown[how].title for how in ("not stated", "told", "quoted")] == ["17 of 20", "2 of 20", "1 of 20"]
     assert [cell.text for cell in next(dropped.cells())[3:]] == ["4"]
     assert list(test.cells()) == list(training.cells()) == []  # nothing counted, nothing shown
 

@@ -1,0 +1,75 @@
+"""Who wrote the feedback stands beside every score, and is named where two methods had different teachers."""
+
+import json
+
+import pytest
+from report.runs import rewrite, write_run
+
+from r3l.report import budget, compare, records, score_details, scores, tables
+from r3l.runs.places import find_runs
+from r3l.workflow import plan
+
+WROTE = {  # method: its settings, what training counted
+    "grpo": ({}, {}),
+    "r3l": ({"reflect_when": "always"}, {"reflection/valid": 8}),  # older than the setting
+    "rltf_fm": ({"critic": "environment_or_model"}, {"critique/by_environment": 20}),  # older, too
+    "rltf_sd": ({"feedback": "environment"}, {"critique/by_environment": 15, "critique/by_model": 5}),
+    "rltf_grpo": ({"feedback": "judge"}, {"critique/by_judge": 9, "tokens/judge": 70}),
+}
+SHOWN = {
+    "grpo": None,
+    "r3l": "self",
+    "rltf_fm": "environment",
+    "rltf_sd": "environment, 25% self",
+    "rltf_grpo": "judge big",
+}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for method, (settings, counts) in WROTE.items():
+        path = write_run(tmp_path, method, 0, [1], [0], settings=settings)
+        manifest = json.loads((path.parent / "manifest.json").read_text())
+        manifest["run"]["judge"] = {"model": "big"}
+        rewrite(path.parent / "manifest.json", json.dumps(manifest))
+        result = json.loads((path.parent / "result.json").read_text())
+        rewrite(path.parent / "result.json", json.dumps(result | {"budget": result["budget"] | counts}))
+    return records.load(find_runs(tmp_path))
+
+
+def test_every_table_has_the_column(runs):
+    rows = scores.score_rows(runs, list(WROTE), "grpo", 1)
+    assert {row["method"]: row["feedback"] for row in rows} == SHOWN
+    assert {row["method"]: row["feedback"] for row in budget.budget_rows(runs)} == SHOWN
+    details = next(iter(score_details.table(rows).sections)).rows
+    assert [row["feedback"].text for row in details] == [label or "" for label in SHOWN.values()]
+    for name in ("table1", "learning"):
+        built = tables.build(plan.tables()[name], runs, list(WROTE), 1, "nano")
+        assert {row["method"]: row["feedback"] for row in built.rows} == SHOWN
+        section = next(section for section in built.printed.sections if "ours" in section.title)
+        assert [row["feedback"].text for row in section.rows] == [label or "none" for label in SHOWN.values()]
+        assert built.printed.names[:2] == ["method", "feedback"] and any("self" in note for note in built.printed.notes)
+    assert next(r["judge_tokens"] for r in budget.budget_rows(runs) if r["method"] == "rltf_grpo") == 70
+
+
+def test_a_table_without_such_methods_has_no_column(runs):
+    built = tables.build(plan.tables()["table1"], [r for r in runs if r["method"] == "grpo"], ["grpo"], 1, "nano")
+    assert "feedback" not in built.printed.names
+    assert all("feedback" not in row for section in built.printed.sections for row in section.rows)
+
+
+@pytest.mark.parametrize(
+    ("method", "other", "warnings"),
+    [
+        ("r3l", "grpo", []),  # the method's own way of learning, with no teacher
+        (
+            "r3l",
+            "rltf_fm",
+            ["feedback in training was written by the model itself here and written by the environment's critic there"],
+        ),
+        ("rltf_grpo", "grpo", ["feedback in training was written by judge big here and not read there"]),
+    ],
+)
+def test_compare_names_another_teacher_as_a_condition(runs, method, other, warnings):
+    (row,) = compare.compare(runs, method, [other])
+    assert [text for text in row["warnings"] if text.startswith("feedback")] == warnings
