@@ -42,7 +42,9 @@ def table(title: str, rows: Sequence[LongRow], published: Sequence[Published], m
         for label, cells in _rows(sections):
             text = "none" if label == CONSTANT_ANSWER_LABEL else absent
             cells |= {column: Cell(text) for column in columns if column not in cells}
-            cells |= {FEEDBACK: cells.get(FEEDBACK, Cell("none" if sections is ours else absent))} if taught else {}
+            cells |= (
+                {FEEDBACK: cells.get(FEEDBACK, Cell("none" if sections is ours else "not recorded"))} if taught else {}
+            )
     return Table(
         title,
         _columns(first, columns, ours | theirs),
