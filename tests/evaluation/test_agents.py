@@ -142,7 +142,7 @@ def test_a_trained_run_is_scored_at_a_server_and_stands_in_tables(program, nano_
         (["folder", "--temperature", 0], "RUN_DIR is played as its manifest says: leave out --temperature"),
         (["folder", "--model", "nano"], "RUN_DIR is played as its manifest says"),
         (["--env", "nowhere", "--model", "nano"], "nowhere"),
-        (["--env", "math", "--server", "nonsense", "--model", "m"], "cannot be reached"),
+        (["--env", "math", "--server", "nonsense", "--model", "m"], "must be an address"),
         (["--env", "math", "--server", "http://localhost:1", "--model", "m", "--dialog", "signs"], "no dialog 'signs'"),
         (["--env", "math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),
         (

@@ -158,7 +158,7 @@ def test_evaluate_prints_a_table(monkeypatch, capsys, tmp_path, golds):
         (["--set", "gsm8k", "--model", "nano", "--protocol", "twice"], "--protocol is 'twice'; known: standard"),
         (["--set", "gsm8k", "--model", "nano", "--env", "webshop"], "'webshop' has no question sets; math has"),
         (["--set", "gsm8k", "--model", "nano", "--data", "nowhere"], "nowhere does not exist; correct --data"),
-        (["--set", "gsm8k", "--server", "nonsense", "--model", "m"], "cannot be reached"),
+        (["--set", "gsm8k", "--server", "nonsense", "--model", "m"], "must be an address"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):
