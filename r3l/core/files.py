@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,6 +54,16 @@ def writable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written ({error.strerror}); choose another with --out") from error
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Raises RunDirectoryError where the disk of ``folder`` has not ``needed`` bytes free."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise RunDirectoryError(
+            f"{folder} has no room: {needed / 2**20:,.0f} MiB are needed, {free / 2**20:,.0f} MiB are free. Free some; "
+            "the same command goes on"
+        )
 
 
 def read_json(path: Path) -> Any:

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from r3l.config import find_model, locate, names
 from r3l.core.digests import altered, write_digests
-from r3l.core.errors import CheckpointError
-from r3l.core.files import SUMS, read_json, sha256_of, write_json_atomic
+from r3l.core.errors import CheckpointError, RunDirectoryError
+from r3l.core.files import SUMS, check_room, read_json, sha256_of, write_json_atomic
 from r3l.core.paths import STORED_MODELS
 from r3l.core.render import load_tokenizer
 from r3l.local.trainer import Trainer
@@ -27,6 +28,7 @@ transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # 
 log = logging.getLogger(__name__)
 WEIGHTS = "model.safetensors"
 MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they have the digest of the weights
+BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer takes 11 MB
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
 
 
@@ -107,25 +109,43 @@ def _named(damaged: Mapping[Path, list[str]]) -> str:
 
 
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
-    """Write a checkpoint and its digests beside its final name, rename it, then drop all but the last two."""
+    """Write a checkpoint and its digests beside its final name, rename it, then drop all but the last two.
+
+    Raises RunDirectoryError where it cannot be written; earlier checkpoints stay.
+    """
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():
         return final
+    folder.mkdir(exist_ok=True)  # not its parents: a run's directory that was deleted does not come back half
+    tensors = {OPTIMIZER: _optimizer_tensors(trainer)}
+    if trainer.sampler is not trainer.model:
+        tensors[SAMPLER] = {name: p.detach().contiguous() for name, p in trainer.sampler.named_parameters()}
+    weights = trainer.master_weights.state_dict()
+    check_room(folder, BESIDE + sum(map(_size, (weights, *tensors.values()))))
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
-    trainer.model.save_pretrained(temporary, state_dict=trainer.master_weights.state_dict())
-    tokenizer.save_pretrained(temporary)
-    save_file(_optimizer_tensors(trainer), temporary / OPTIMIZER)
-    if trainer.sampler is not trainer.model:
-        weights = {name: p.detach().contiguous() for name, p in trainer.sampler.named_parameters()}
-        save_file(weights, temporary / SAMPLER)
-    state = {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals}
-    write_json_atomic(temporary / STATE, state)
-    write_digests(temporary)
-    os.replace(temporary, final)
+    try:
+        trainer.model.save_pretrained(temporary, state_dict=weights)
+        tokenizer.save_pretrained(temporary)
+        for name, content in tensors.items():
+            save_file(content, temporary / name)
+        write_json_atomic(temporary / STATE, {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals})
+        write_digests(temporary)
+        os.replace(temporary, final)
+    except SafetensorError as error:  # its own words for a disk that is full or gone
+        raise RunDirectoryError(
+            f"{final} cannot be written ({error}); see to the disk, then the same command goes on"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     for old in sorted(folder.glob("step-*"))[:-2]:
         shutil.rmtree(old)
     return final
+
+
+def _size(tensors: Mapping[str, torch.Tensor]) -> int:
+    """Bytes."""
+    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:

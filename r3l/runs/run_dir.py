@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from r3l.core.errors import RunDirectoryError
+from r3l.core.errors import R3LError, RunDirectoryError
 from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"  # a line a step
 RESULT = "result.json"
 FAILED = "failed.json"  # the error that ended the last command there
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a write's error, which names no file
 LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
 
 
@@ -37,11 +39,29 @@ def locked(run_dir: Path) -> Iterator[None]:
         (run_dir / FAILED).unlink(missing_ok=True)
         yield
     except Exception as error:
-        with suppress(OSError):  # a full disk, say: the error itself matters more than the note of it
-            write_json_atomic(run_dir / FAILED, {"error": f"{type(error).__name__}: {error}"})
+        _note_failure(run_dir, error)
+        if isinstance(error, OSError) and not isinstance(error, R3LError) and _is_of(run_dir, error):
+            raise RunDirectoryError(
+                f"run directory {run_dir} was deleted or can no longer be written ({error}); put it back or see to the "
+                "disk: the same command goes on from the last checkpoint that is there"
+            ) from error
         raise
     finally:
         lock.release()
+
+
+def _note_failure(run_dir: Path, error: Exception) -> None:
+    """For `r3l status`. A deleted directory is not made again, and a full disk's error matters more than its note."""
+    with suppress(OSError):
+        if run_dir.is_dir():
+            write_json_atomic(run_dir / FAILED, {"error": f"{type(error).__name__}: {error}"})
+
+
+def _is_of(run_dir: Path, error: OSError) -> bool:
+    """Whether a file of ``run_dir``, or a write that names none, has failed."""
+    if error.filename is None:
+        return error.errno in DISK
+    return Path(str(error.filename)).absolute().is_relative_to(run_dir.absolute())
 
 
 def forget_after(path: Path, step: int) -> None:

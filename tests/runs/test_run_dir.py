@@ -1,8 +1,13 @@
-"""A run's directory: what is in the way of another configuration is renamed."""
+"""A run's directory: what is in the way of another configuration is renamed; what ends a run is noted in it."""
 
 import json
+import shutil
 
-from r3l.runs.run_dir import move_aside
+import pytest
+
+from r3l.core.errors import RunDirectoryError
+from r3l.core.files import append_jsonl
+from r3l.runs.run_dir import locked, move_aside
 
 
 def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path):
@@ -17,3 +22,30 @@ def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path)
 
 def test_nothing_is_renamed_where_nothing_is(tmp_path):
     assert move_aside(tmp_path / "seed0", "new") is None
+
+
+def full_disk(run_dir):
+    (run_dir / "metrics.jsonl").symlink_to("/dev/full")
+
+
+def no_folder(run_dir):
+    shutil.rmtree(run_dir)
+    run_dir.write_text("")
+
+
+@pytest.mark.parametrize("harm", [shutil.rmtree, full_disk, no_folder])
+def test_a_directory_lost_in_the_middle_of_a_run_is_one_paragraph(tmp_path, harm):
+    run_dir = tmp_path / "seed0"
+    one_paragraph = pytest.raises(RunDirectoryError, match="seed0 was deleted or can no longer be written .* goes on")
+    with one_paragraph as lost, locked(run_dir):
+        harm(run_dir)
+        append_jsonl(run_dir / "metrics.jsonl", {"step": 1})
+    assert "\n" not in str(lost.value)
+    assert run_dir.is_dir() == (harm is full_disk)  # what somebody deleted does not come back
+
+
+def test_other_errors_of_the_system_keep_their_traceback(tmp_path):
+    for error in (BrokenPipeError(32, "Broken pipe"), FileNotFoundError(2, "No such file", "/elsewhere")):
+        with pytest.raises(type(error)) as raised, locked(tmp_path):
+            raise error
+        assert raised.value is error
