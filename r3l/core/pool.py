@@ -100,8 +100,9 @@ class WorkerProcess:
         self._answered = False
         context = multiprocessing.get_context("spawn")  # not fork: this process holds torch's threads
         self._pipe, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(self._factory, self._options, theirs), daemon=True)
-        self.process.start()
+        process = context.Process(target=work, args=(self._factory, self._options, theirs), daemon=True)
+        process.start()
+        self.process = process  # others may kill it or wait for it: only one that was started
         theirs.close()
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:

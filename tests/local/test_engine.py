@@ -129,7 +129,7 @@ def test_a_lost_worker_leaves_no_trace(uninterrupted, tmp_path, monkeypatch):
     assert counted[0] > 200
     for name in ("result.json", trajectory_log.FILE):
         assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
-    assert sum(row["dropped/workers"] for row in read_jsonl(tmp_path / "metrics.jsonl")) >= 5
+    assert sum(row["dropped/workers"] for row in read_jsonl(tmp_path / "metrics.jsonl")) >= 3
     evaluate_run(tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in ("evaluation.json", "episodes.jsonl")}
     counted[0] = 0

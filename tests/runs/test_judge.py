@@ -14,10 +14,10 @@ from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.core.files import read_json, read_jsonl
 from r3l.core.policy import FinishReason, JudgePrompts, Sampling
-from r3l.endpoint.client import Endpoint, EndpointOptions, ServerError
+from r3l.endpoint.client import Endpoint, EndpointOptions, ServerError, Settable
 from r3l.endpoint.judge import EndpointJudge
 from r3l.local.engine import train
-from r3l.runs.judge import SETTABLE, judge_options
+from r3l.runs.judge import judge_options
 
 SMALL = ["train.steps=2", "train.tasks_per_step=2", "train.kl_metric_every=0", "workers=0"]
 AS_POLICY = ["judge.model=nano", "judge.prompts=as_policy", "judge.temperature=0"]
@@ -38,7 +38,8 @@ def judged(url, deadline=600.0):
     """What the judge at ``url`` writes on DIALOG, and what was counted."""
 
     async def asked():
-        options = EndpointOptions(url, "big", deadline=deadline, settable=SETTABLE)
+        settable = Settable("R3L_JUDGE", "judge.model", "judge.deadline", "judge.concurrency")
+        options = EndpointOptions(url, "big", deadline=deadline, settable=settable)
         async with Endpoint(options, wait_none()) as endpoint:
             judge = EndpointJudge(endpoint, Sampling(0.5, 9), JudgePrompts.INSTRUCTIONS)
             return await judge.write(DIALOG, ("t", "critique", 0)), judge.counts()

@@ -153,11 +153,11 @@ def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):
         train(run_of(), machine / "run")
     monkeypatch.setenv(VISIBLE, "0,1,2,3,4,5,6,7")
     with pytest.raises(ConfigError, match="on 2 x 8 GPUs .*, and this is one machine: start it in a Slurm job"):
-        train(run_of(model="qwen3-4b"), machine / "run")
+        train(run_of("sampling.max_tokens=512", model="qwen3-4b"), machine / "run")
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "3")
     with pytest.raises(ConfigError, match="this is a Slurm job with 3"):
-        train(run_of(model="qwen3-4b"), machine / "run")
+        train(run_of("sampling.max_tokens=512", model="qwen3-4b"), machine / "run")
     assert not (machine / "run").exists()
 
 
@@ -198,7 +198,7 @@ def test_in_a_job_of_two_nodes_the_other_one_joins_the_head(machine, monkeypatch
     for name, value in {"JOB_ID": "1", "JOB_NUM_NODES": "2", "GPUS": "16"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.setenv("SLURMD_NODENAME", "first")
-    assert train(run_of(model="qwen3-4b"), machine / "run")["steps"] == 5
+    assert train(run_of("sampling.max_tokens=512", model="qwen3-4b"), machine / "run")["steps"] == 5
     called = (machine / "srun.txt").read_text()
     address = slurm.own_address()
     assert called.startswith(" --overlap ") and "--exclude=first" in called and f"--address={address}:" in called
