@@ -17,7 +17,7 @@ def completion(text, stop="stop", tokens=5):
 
 @contextmanager
 def serving(answer, models=("tiny",)):
-    """(address, requests): ``answer(request body, count of earlier requests)`` gives (status, body)."""
+    """(address, requests): ``answer(request body, count of earlier requests)`` gives (status, body[, headers])."""
     seen: list[dict] = []
     lock = threading.Lock()
 
@@ -32,9 +32,11 @@ def serving(answer, models=("tiny",)):
                 seen.append(request | {"path": self.path, "authorization": self.headers.get("Authorization")})
             self.reply(*answer(request, before))
 
-        def reply(self, status, body):
+        def reply(self, status, body, headers=()):
             content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
             self.send_response(status)
+            for name, value in dict(headers).items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

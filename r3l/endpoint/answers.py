@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
@@ -12,6 +12,7 @@ from r3l.core.text import well_formed_json
 
 # A server's own words (content_filter, tool_calls) end a response as its end token does.
 _FINISH = {"length": FinishReason.LENGTH}
+_Token = Annotated[int, Field(ge=0, lt=2**31)]  # beyond, no tokenizer takes it for a number
 
 
 class _Part(BaseModel):
@@ -39,7 +40,7 @@ class _ChatChoice(_Choice):
 
 
 class _TokenChoice(_Choice):
-    token_ids: list[int] = Field(min_length=1)
+    token_ids: list[_Token] = Field(min_length=1)
 
 
 class _Usage(_Part):
@@ -56,16 +57,15 @@ class Answer(_Part):
     @classmethod
     def read(cls, content: bytes) -> Self:
         """From JSON. Raises UnusableAnswer, naming the first field that is wrong."""
-        beginning = content[:80].decode(errors="replace")
         try:
             value, replaced = well_formed_json(json.loads(content.decode(errors="surrogateescape")))
             answer = cls.model_validate(value)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the answer"
-            raise UnusableAnswer(f"{where}: {first['msg']}; it begins {beginning!r}") from error
+            raise UnusableAnswer(f"{where}: {first['msg']}", content) from error
         except (ValueError, RecursionError) as error:
-            raise UnusableAnswer(f"it is not JSON ({error}); it begins {beginning!r}") from error
+            raise UnusableAnswer(f"it is not JSON ({error})", content) from error
         answer._replaced = replaced
         return answer
 
@@ -117,4 +117,8 @@ class ModelList(Answer):
 
 
 class UnusableAnswer(ValueError):
-    """No JSON, or none of the protocol."""
+    """No JSON, or none of the protocol; ``text`` is what came, which may hold what was sent."""
+
+    def __init__(self, reason: str, content: bytes = b"") -> None:
+        super().__init__(reason)
+        self.text = content.decode(errors="replace")

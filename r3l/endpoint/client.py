@@ -2,7 +2,7 @@
 
 What may pass (a lost connection, a busy or restarting server, no answer in time) is asked again with growing pauses,
 and counted; what will not (a wrong model name, a wrong address) is an error. The key is read from the environment and
-stands in no message, file or log.
+stands in no message, file or log (r3l.core.masking).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx2
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
@@ -24,12 +24,12 @@ from tenacity.wait import wait_base
 
 from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, R3LError
+from r3l.core.masking import KEY, masked
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnusableAnswer
 
 log = logging.getLogger(__name__)
-KEY = "OPENAI_API_KEY"  # environment variable with the key, for servers that ask for one
 TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 529)  # HTTP statuses that the same request may not get again
 ATTEMPTS = 8  # of one request: two to three minutes of pauses, in which a server can restart
 LATE_ATTEMPTS = 3  # of one that ran into the deadline, each of which takes that long
@@ -38,6 +38,7 @@ CONNECT = 10.0  # seconds
 QUIET = 5.0  # seconds from warning to warning: dialogs that wait for one server all have the same to say
 # In the text of a 400: vLLM, llama.cpp and OpenAI each have their own words.
 _ADDRESS = re.compile(r"https?://[^\s/]\S*")
+_IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
 _NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -97,12 +98,12 @@ class Endpoint:
 
     def __init__(self, options: EndpointOptions, pauses: wait_base | None = None) -> None:
         self.options, self.counts = options, Counter[str]()
-        self._key = os.environ.get(KEY, "")
+        key = _key()
         self._pauses = pauses or wait_exponential_jitter(initial=1, max=LONGEST_PAUSE)
         self._warned = float("-inf")
         self._has_answered = False  # so it is such a server, and a strange answer may be an accident
         self._client = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline is of the whole request
             limits=httpx2.Limits(max_connections=None),
         )
@@ -159,8 +160,9 @@ class Endpoint:
             ) from None
         except UnusableAnswer as error:
             raise ServerError(
-                f"{where} answered no completion ({self._safe(str(error))}); is {settable.url} the address of an "
-                "OpenAI-compatible server? What is finished is kept: the same command goes on"
+                f"{where} answered no completion ({error}; it begins {self._safe(error.text)[:80]!r}); is "
+                f"{settable.url} the address of an OpenAI-compatible server? What is finished is kept: the same "
+                "command goes on"
             ) from None
         self._has_answered = True
         return answer
@@ -169,19 +171,25 @@ class Endpoint:
         self.counts["requests"] += 1
         method, url = "GET" if content is None else "POST", self.options.base + path
         async with asyncio.timeout(self.options.deadline):
-            answer = await self._client.request(method, url, json=None if content is None else self._complete(content))
+            answer = await self._request(method, url, None if content is None else self._complete(content))
         answer.raise_for_status()
         read = kind.read(answer.content)
         if read.replaced:
             self.counts["replaced"] += read.replaced
         return read
 
+    async def _request(self, method: str, url: str, content: Mapping[str, Any] | None) -> httpx2.Response:
+        try:
+            return await self._client.request(method, url, json=content)
+        except httpx2.DecodingError as error:
+            raise UnusableAnswer(f"it is not compressed as it says ({error})") from error
+
     def _complete(self, content: Mapping[str, Any]) -> dict[str, Any]:
         request = {"model": self.options.model, **content, **self.options.fields}
         return {key: value for key, value in request.items() if value is not None}
 
     def _refusal(self, where: str, answer: httpx2.Response) -> ServerError:
-        reason = self._safe(answer.text.strip().replace("\n", " ")[:300])
+        reason = " ".join(self._safe(answer.text).split())[:300]
         if answer.status_code in (400, 413, 422) and _NO_ROOM.search(reason):
             return DialogTooLongError(f"{where} answered {answer.status_code}: {reason}")
         advice = {401: f"put the server's key into {KEY}", 403: f"is the key in {KEY} the right one?"}
@@ -190,7 +198,8 @@ class Endpoint:
 
     def _safe(self, text: str) -> str:
         """Servers may repeat what was sent."""
-        return text.replace(self._key, "***") if self._key else text
+        user, _, password = urlsplit(self.options.url).netloc.rpartition("@")[0].partition(":")
+        return masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
 
     def _may_pass(self, error: BaseException) -> bool:
         if isinstance(error, httpx2.HTTPStatusError):
@@ -215,13 +224,20 @@ class Endpoint:
         error = _error_of(state)
         wanted = error.response.headers.get("retry-after", "") if isinstance(error, httpx2.HTTPStatusError) else ""
         pause = self._pauses(state)
-        return max(pause, min(float(wanted), LONGEST_PAUSE)) if wanted.isdigit() else pause
+        return max(pause, min(float(wanted), LONGEST_PAUSE)) if wanted.isdecimal() else pause
 
 
 def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
     """What chat and completion ask for alike; servers take 32-bit seeds."""
     seed = seed_of(*address) % 2**31
     return {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "seed": seed}
+
+
+def _key() -> str:
+    key = os.environ.get(KEY, "")
+    if not _IN_HEADER.fullmatch(key):
+        raise ConfigError(f"the key in {KEY} has spaces, line breaks or letters that no header can carry; set it anew")
+    return key
 
 
 def _error_of(state: RetryCallState) -> BaseException | None:

@@ -11,6 +11,7 @@ from r3l.config import Run
 from r3l.config.feedback import feedback_source
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
+from r3l.core.masking import KEY
 from r3l.core.policy import Sampling
 from r3l.core.rollout import RolloutContext
 
@@ -24,7 +25,7 @@ def judge_options(run: Run) -> EndpointOptions | None:
     """How the judge of ``run`` is asked; None where it has none. Raises ConfigError where one is not named."""
     if feedback_source(run.method_settings) is not FeedbackSource.JUDGE:
         return None
-    from r3l.endpoint.client import KEY, EndpointOptions, Settable
+    from r3l.endpoint.client import EndpointOptions, Settable
 
     url, judge = os.environ.get(ADDRESS, ""), run.judge
     missing = [

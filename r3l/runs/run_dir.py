@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from r3l.core.errors import R3LError, RunDirectoryError
 from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic
+from r3l.core.masking import masked
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"  # a line a step
@@ -54,7 +55,7 @@ def _note_failure(run_dir: Path, error: Exception) -> None:
     """For `r3l status`. A deleted directory is not made again, and a full disk's error matters more than its note."""
     with suppress(OSError):
         if run_dir.is_dir():
-            write_json_atomic(run_dir / FAILED, {"error": f"{type(error).__name__}: {error}"})
+            write_json_atomic(run_dir / FAILED, {"error": masked(f"{type(error).__name__}: {error}")})
 
 
 def _is_of(run_dir: Path, error: OSError) -> bool:

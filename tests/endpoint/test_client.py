@@ -1,6 +1,7 @@
 """The client against a real HTTP server: requests, retries, refusals, and answers that nobody should get."""
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
-from r3l.endpoint.answers import ChatAnswer
+from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer
 from r3l.endpoint.client import (
     ATTEMPTS,
     LATE_ATTEMPTS,
@@ -125,6 +126,32 @@ def test_the_key_is_in_no_message(monkeypatch):
     assert "secret" not in str(refused.value) and "word" not in str(refused.value)
 
 
+ECHOES = {
+    "an error page": (500, "bad key: sk-secret/1"),
+    "the header": (403, {"headers": {"Authorization": "Bearer sk-other", "authorization": "Basic dXNlcjp3b3JkNw=="}}),
+    "as JSON spells it": (400, '{"key": "sk-secret/1", "user": "user:word7"}'),
+    "in an address": (404, "/v1?key=sk-secret%2F1"),
+    "cut in two by the end of the message": (418, "." * 295 + "sk-secret/1"),
+    "in an answer that is none": (200, "." * 75 + "sk-secret/1"),
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+def test_what_a_server_echoes_of_its_secrets_is_masked(monkeypatch, echo):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret/1")
+    with serving(lambda request, before: ECHOES[echo]) as (url, _), pytest.raises(ServerError) as refused:
+        ask(url.replace("//", "//user:word7@"))
+    assert not [part for part in ("sk-", "word7", "dXNl", "c2st") if part in str(refused.value)], refused.value
+
+
+@pytest.mark.parametrize("key", ["sk-secret\n", "sk secret", "sk-sécret"])
+def test_a_key_that_no_header_can_carry_is_refused_unread(monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match="the key in OPENAI_API_KEY has spaces, line breaks") as refused:
+        ask("http://localhost:1")
+    assert "cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -157,6 +184,10 @@ STRANGE = {
     "a list for text": answered(choices=[{"message": {"content": ["4"]}, "finish_reason": "stop"}]),
     "text for a choice": answered(choices=["4"]),
     "text for a count": answered(usage={"completion_tokens": "many"}),
+    "null for a message": answered(choices=[{"message": None, "finish_reason": "stop"}]),
+    "null for everything": (200, "null"),
+    "a number for everything": (200, "4"),
+    "a number of 5,000 digits": (200, "4" * 5000),
     "a negative count": answered(usage={"completion_tokens": -1}),
 }
 
@@ -175,6 +206,38 @@ def test_a_strange_answer_of_a_server_that_has_answered_well_is_asked_for_again(
     with serving(lambda request, before: STRANGE[strange] if before == 1 else completion("4")) as (url, _):
         assert ask(url, counts, times=2).text == "4"
     assert counts == {"requests": 3, "repeated/UnusableAnswer": 1}
+
+
+def test_a_server_that_goes_on_answering_strangely_is_given_up():
+    with serving(lambda request, before: STRANGE["a number for text"] if before else completion("4")) as (url, seen):
+        with pytest.raises(ServerError, match="choices.0.message.content: Input should be a valid string; it begins"):
+            ask(url, times=2)
+        assert len(seen) == 1 + ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Content-Encoding": "gzip"}, {"Content-Encoding": "zstd"}, {"Content-Type": "text/plain; charset=x-\xe9"}],
+)
+def test_headers_that_lie_about_the_answer(headers):
+    counts, lies = {}, (200, "not compressed", headers)
+    one_paragraph = pytest.raises(ServerError, match="answered no completion")
+    with serving(lambda request, before: lies if before else completion("4")) as (url, _), one_paragraph:
+        ask(url, counts, times=2)
+    assert counts == {"requests": 1 + ATTEMPTS, "repeated/UnusableAnswer": ATTEMPTS - 1}
+
+
+@pytest.mark.parametrize("pause", ["\xb2", "-1", "Wed, 21 Oct 2015 07:28:00 GMT", "nan"])
+def test_a_pause_that_is_no_number_of_seconds_is_not_waited_for(pause):
+    busy = (503, "later", {"Retry-After": pause})
+    with serving(lambda request, before: completion("4") if before else busy) as (url, _):
+        assert ask(url).text == "4"
+
+
+@pytest.mark.parametrize("token", [-1, 2**31, 1.0, "1", True, None])
+def test_a_token_that_is_no_token_number_is_refused(token):
+    with pytest.raises(UnusableAnswer, match=r"choices.0.token_ids.0: Input should be"):
+        TokenAnswer.read(json.dumps({"choices": [{"token_ids": [token]}]}).encode())
 
 
 def test_nobody_there():

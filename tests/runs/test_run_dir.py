@@ -49,3 +49,10 @@ def test_other_errors_of_the_system_keep_their_traceback(tmp_path):
         with pytest.raises(type(error)) as raised, locked(tmp_path):
             raise error
         assert raised.value is error
+
+
+def test_the_key_is_not_in_the_note_of_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with pytest.raises(ValueError), locked(tmp_path):
+        raise ValueError("server said: Bearer sk-secret")
+    assert json.loads((tmp_path / "failed.json").read_text()) == {"error": "ValueError: server said: Bearer ***"}
