@@ -1,0 +1,51 @@
+"""One task of a method on the real ALFWorld engine, with a policy that speaks from a script."""
+
+import asyncio
+import json
+
+from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+
+from r3l.config import build_method, resolve
+from r3l.core.pool import EnvironmentPool
+from r3l.envs.registry import find_environment
+
+WIN = [say(action) for action in WALKTHROUGH]
+LOSE = [say("look"), say("fly")]
+
+
+def review(pivot, **changes):
+    content = {
+        "trajectory_summary": "s",
+        "root_cause_analysis": "c",
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": "go on",
+        "retry_from_step": pivot,
+    }
+    return json.dumps(content | changes)
+
+
+PERFECT = review(None, trajectory_outcome="success", improvement_suggestion=None)
+R3L_SCRIPT = {"rollout": LOSE + WIN, "reflection": [review(1), PERFECT], "retry": [say("fly")]}
+CRITIQUE_SCRIPT = {"rollout": LOSE + LOSE, "critique": [review(0), review(0)], "retry": [say("fly"), *WIN]}
+
+
+def explore(name, script, **settings):
+    """(method, groups, counters) of one task; ``script``: kind of request -> responses in the order of members."""
+    method, groups, a = played(name, script, **settings)
+    return method, groups, a.counters
+
+
+def played(name, script, **settings):
+    """(method, groups, rollout context) of one task."""
+    overrides = [f"method_settings.{key}={json.dumps(value)}" for key, value in settings.items()]
+    method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
+    pool, policy = EnvironmentPool(find_environment("alfworld"), 0), Scripted(script)
+    a = rollout_context(policy, pool)
+    groups = asyncio.run(method.explore(TASK, a))
+    pool.close()
+    return method, groups, a
+
+
+def shape(groups):
+    """(objective, [(kind, reward)]) of each group."""
+    return [(g.objective, [(t.kind, t.reward) for t in g.trajectories]) for g in groups]
