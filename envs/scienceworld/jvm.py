@@ -20,10 +20,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 from r3l.core.errors import EngineError
-from r3l.envs.scienceworld.java import find_java
+from r3l.envs.scienceworld.java import Java, find_java
 
 T = TypeVar("T")
 PROVED = "1.2.3"  # scienceworld release whose traces were compared; newer ones change texts
+STARTS = 3  # of a Java process that dies while it starts; our choice
 DEADLINE_S = 120.0  # of one call; the longest is a gold path of mendelian-genetics (12 s on a busy machine)
 OPTIONS = (
     "-Xmx1024m",  # a ceiling for runaway simulators; one needs 48 MB, a gold path 256 MB
@@ -47,6 +48,7 @@ SHARED = (
     (_PATHS, _PATHS, "precomputedExhaustivePaths", "scala.collection.mutable.HashMap"),
 )
 
+log = logging.getLogger(__name__)
 # Objects collected after their gateway died log harmless connection errors.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
@@ -60,14 +62,20 @@ class Simulator:
     last_id: int = 0
 
 
+class JavaLost(EngineError):
+    """The Java process ended before it could be used; another one may start."""
+
+
 class Jvm:
     """A running Java process. It ends with ``close``, and with this process however that ends (its stdin closes).
 
-    Raises EngineError when Java, the package or the identity-hash option is not what we need.
+    Raises EngineError when Java, the package or the identity-hash option is not what we need, JavaLost when the process
+    ends while it starts.
     """
 
     def __init__(self) -> None:
         from py4j.java_gateway import JavaGateway
+        from py4j.protocol import Py4JError
 
         _check_version()
         java = find_java()
@@ -77,6 +85,14 @@ class Jvm:
         self._idle: list[Simulator] = []
         self._in_place: Simulator | None = None
         self._calling = threading.RLock()
+        try:
+            self._prepare(java)
+        except (Py4JError, OSError) as error:
+            self.process.kill()
+            self.close()
+            raise JavaLost(f"it ended with exit code {self.process.returncode}") from error
+
+    def _prepare(self, java: Java) -> None:
         jvm = self._gateway.jvm
         jvm.System.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))  # it prints a lot
         if jvm.System.identityHashCode(jvm.Object()) != jvm.System.identityHashCode(jvm.Object()):
@@ -159,9 +175,23 @@ def shared_jvm() -> Jvm:
     global _jvm
     with _starting:
         if _jvm is None or not _jvm.alive:
-            _jvm = Jvm()
+            _jvm = _started()
             atexit.register(_close, _jvm)
         return _jvm
+
+
+def _started() -> Jvm:
+    for attempt in range(1, STARTS + 1):
+        try:
+            return Jvm()
+        except JavaLost as error:
+            last = error
+            log.warning("Java did not start the ScienceWorld simulator: %s (attempt %d of %d)", error, attempt, STARTS)
+    path = find_java().path
+    raise EngineError(
+        f"{path} did not start the ScienceWorld simulator, {STARTS} times in a row: {last}; try it by hand: {path} "
+        f"{' '.join(OPTIONS)} -version. Too little memory and a Java other than OpenJDK are the usual causes"
+    ) from last
 
 
 def _close(jvm: Jvm) -> None:
@@ -185,10 +215,7 @@ def _launch(java: str) -> tuple[Any, Any]:
             return_proc=True,
         )
     except (OSError, ValueError) as error:  # ValueError: it printed no port
-        raise EngineError(
-            f"{java} did not start the ScienceWorld simulator ({error}); try it by hand: {java} {' '.join(OPTIONS)} "
-            "-version. Too little memory and a Java other than OpenJDK are the usual causes."
-        ) from error
+        raise JavaLost(str(error)) from error
     return GatewayParameters(port=port, auth_token=token, read_timeout=DEADLINE_S), process
 
 

@@ -76,6 +76,42 @@ def test_an_altered_row_is_never_believed_and_is_replaced(disk, tmp_path, change
     assert again.load("task") == known
 
 
+KNOWN = {(): Observation("a room"), **{(f"look at {k}",): Observation(f"thing {k} " * 50) for k in range(200)}}
+
+
+def overwritten(path, begin, length):
+    """Bytes of a closed database."""
+    content = bytearray(path.read_bytes())
+    content[begin : begin + length] = b"\xa5" * len(content[begin : begin + length])
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("begin", [0, 100, 4096, 8192])
+def test_a_broken_file_is_set_aside_and_made_anew(tmp_path, begin, caplog):
+    """Its header, its schema, the root of its table, the pages below."""
+    path = tmp_path / "cache.sqlite"
+    first = DiskCache(path)
+    first.add("task", KNOWN)
+    first._file.close()
+    overwritten(path, begin, 4096 if begin else 100)
+    again = DiskCache(path)
+    assert again.load("task") == {}
+    assert "cache.sqlite is broken" in caplog.text and (tmp_path / "cache.sqlite.damaged").is_file()
+    again.add("task", KNOWN)
+    assert DiskCache(path).load("task") == KNOWN
+
+
+def test_a_file_that_another_process_has_set_aside_is_not_set_aside_again(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    path.write_text("not a database, but long enough to look like one" * 30)
+    first = DiskCache(path)
+    late = DiskCache(path)
+    first.add("task", KNOWN)
+    late._inode = -1  # it had opened the broken one
+    late._set_aside(sqlite3.DatabaseError("malformed"))
+    assert late.load("task") == KNOWN
+
+
 @given(
     st.dictionaries(
         st.lists(st.text(max_size=5), max_size=3).map(tuple),
@@ -119,10 +155,11 @@ def test_settings_of_the_engine_have_a_store_each(tmp_path, monkeypatch):
 
 
 def test_a_store_that_cannot_be_used_says_what_to_do(tmp_path, monkeypatch):
-    broken = tmp_path / "cache.sqlite"
-    broken.write_text("not a database, but long enough to look like one" * 30)
+    (tmp_path / "cache.sqlite").mkdir()
     with pytest.raises(EngineError, match=r"cache.sqlite cannot be used .* delete it, or set R3L_CACHE"):
-        DiskCache(broken)
+        DiskCache(tmp_path / "cache.sqlite")
+    (tmp_path / "cache.sqlite").rmdir()
+    (tmp_path / "cache.sqlite").touch()
     monkeypatch.setattr(engines, "_caches", {})
     monkeypatch.setattr(engines, "open_disk_cache", lambda options: DiskCache(tmp_path / "cache.sqlite" / "below"))
     with pytest.raises(EngineError, match="R3L_CACHE"):

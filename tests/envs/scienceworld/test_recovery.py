@@ -13,6 +13,7 @@ from r3l.core.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld import jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
+from r3l.envs.scienceworld.java import find_java
 from r3l.envs.scienceworld.selection import problem
 
 OTHER = problem("find-living-thing", 1, "test")
@@ -113,6 +114,56 @@ def test_a_java_that_dies_at_every_try_is_a_clear_error():
 
         with pytest.raises(EngineError, match=r"ScienceWorld process does not answer .*3 times in a row at step 'look"):
             asyncio.run(main())
+
+
+MOMENTS = ("before its port is known", "after")
+
+
+@pytest.fixture
+def dying_java(monkeypatch, tmp_path):
+    """Makes Java die at its first so many starts, at one of two moments; gives where the starts are noted."""
+    real, launch, starts = find_java(), jvm._launch, tmp_path / "starts"
+
+    def dies(times, moment):
+        script = tmp_path / "java"
+        script.write_text(
+            f'#!/bin/sh\necho >> {starts}\n[ $(wc -l < {starts}) -le {times} ] && kill -9 $$\nexec {real.path} "$@"\n'
+        )
+        script.chmod(0o755)
+
+        def launched(path):
+            if moment == "before its port is known":
+                return launch(str(script))
+            parameters, process = launch(path)
+            with starts.open("a") as file:
+                file.write("\n")
+            if len(starts.read_text()) <= times:
+                process.kill()
+                process.wait()
+            return parameters, process
+
+        monkeypatch.setattr(jvm, "_launch", launched)
+        monkeypatch.setattr(jvm, "_jvm", None)
+        return starts
+
+    yield dies
+    if jvm._jvm is not None:
+        jvm._jvm.close()
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_java_that_is_killed_while_it_starts_is_started_again(dying_java, moment, caplog):
+    starts = dying_java(1, moment)
+    assert jvm.shared_jvm().alive
+    assert len(starts.read_text()) == 2 and "(attempt 1 of 3)" in caplog.text
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_java_that_dies_at_every_start_is_one_paragraph(dying_java, moment):
+    starts = dying_java(99, moment)
+    with pytest.raises(EngineError, match="did not start the ScienceWorld simulator, 3 times in a row") as refused:
+        ScienceWorldEngine()
+    assert len(starts.read_text()) == 3 and "\n" not in str(refused.value)
 
 
 def test_by_itself_an_engine_says_so_and_can_start_again():
