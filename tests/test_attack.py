@@ -14,7 +14,7 @@ from collections import Counter
 
 import pytest
 import torch
-from readers import READERS, hostile, reader
+from readers import READERS, hostile, reader, seconds
 
 from r3l.core.errors import CheckpointError, DataError
 from r3l.core.files import SUMS, read_json, read_jsonl
@@ -33,18 +33,6 @@ FILES = 20_000
 CPU = torch.device("cpu")
 
 
-def seconds(read, text):
-    """Processor time; the least of three where it is much, for others work here too."""
-    least = float("inf")
-    for _ in range(3):
-        began = time.process_time()
-        read(text)
-        least = min(least, time.process_time() - began)
-        if least < SLOW:
-            break
-    return least
-
-
 def test_hostile_texts(capsys):
     errors, slow, slowest = Counter(), Counter(), (0.0, "", 0)
     began = time.monotonic()
@@ -54,7 +42,7 @@ def test_hostile_texts(capsys):
         text = hostile(SEED + number, random.Random(SEED + number).choice(LENGTHS))
         for name in READERS:
             try:
-                took = seconds(reader(name), text)
+                took = seconds(reader(name), text, SLOW)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
                 errors[f"{name}: {type(error).__name__} with seed {SEED + number}"] += 1
                 continue

@@ -1,10 +1,9 @@
 """What a model writes is read in time linear in its length, and no text raises an error."""
 
 import random
-import time
 
 import pytest
-from readers import ATOMS, READERS, reader, repeated
+from readers import ATOMS, READERS, reader, repeated, seconds
 
 SHORT, LONG = 5_000, 20_000  # characters
 GROWTH = 10.0  # of the time, where the text is four times as long: 4 is linear, 16 is quadratic
@@ -22,21 +21,9 @@ def texts(length):
         yield ((one + other) * length)[:length]
 
 
-def seconds(read, text):
-    """Processor time, the least of three where it matters."""
-    least = float("inf")
-    for _ in range(3):
-        began = time.process_time()
-        read(text)
-        least = min(least, time.process_time() - began)
-        if least < INSTANT:
-            break
-    return least
-
-
 @pytest.mark.parametrize("name", READERS)
 def test_time_grows_with_the_length(name):
     read = reader(name)
     for short, long in zip(texts(SHORT), texts(LONG), strict=True):
-        took = seconds(read, long)
-        assert took < INSTANT or took < GROWTH * seconds(read, short), (name, long[:40], took)
+        took = seconds(read, long, INSTANT)
+        assert took < INSTANT or took < GROWTH * seconds(read, short, INSTANT), (name, long[:40], took)
