@@ -25,7 +25,7 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
 from r3l.reflection import Reflection, ReflectionSettings, reflect
-from r3l.retry import PivotSettings, Restart, Retry, choose_pivot, guidance_text, retry
+from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, restart_at, retry
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
@@ -162,7 +162,8 @@ class R3L(TrainedMethod[R3LSettings]):
         pivot = choose_pivot(s.pivot, parsed.pivot, oracle, attempt.base, ctx)
         if pivot is None:
             return
-        restart = Restart(pivot, guidance_text(parsed, s, ctx.dialogue.release), number, s.replay_duplicate_obs)
+        guidance = guidance_text(parsed, s, ctx.dialogue.release)
+        restart = restart_at(pivot, guidance, attempt.base, s, number)
         played = await retry(ctx, base, restart, s)
         count_retry(ctx, pivot, oracle, played.guided.success)
         imitated = played.guided if self._improved(attempt.base, played.guided) else None
@@ -172,7 +173,7 @@ class R3L(TrainedMethod[R3LSettings]):
         attempt.retries.append(Tried(reflection, played, imitated))
         attempt.pivots.append(pivot if s.credit_from == "restart" else parsed.pivot)
         for trajectory in (played.distilled, played.guided, *([imitated] if imitated else [])):
-            assign_pivotal_credit(trajectory, attempt.pivots[-1], s)
+            assign_pivotal_credit(trajectory, restart.turn if s.credit_from == "restart" else parsed.pivot, s)
 
     def _improved(self, base: Trajectory, guided: Trajectory) -> bool:
         """Whether a retry is good enough to be imitated."""

@@ -24,6 +24,7 @@ from r3l.reflection import ReflectionSettings
 
 GuidancePlace = Literal["system_message", "user_turn"]
 PivotRule = Literal["reflected", "start", "random", "oracle"]
+ReplayRule = Literal["whole", "until_refused"]
 
 
 class RetrySettings(BaseModel):
@@ -53,6 +54,11 @@ class PivotSettings(RetrySettings):
     replay_duplicate_obs: bool = option(
         False, "show the pivot's observation twice (B-6)", "our choice (released code shows it twice)"
     )
+    replay: ReplayRule = option(
+        "whole",
+        "what of the base a retry plays again: all before the pivot, or up to its first refused action (B-18)",
+        "our choice: a refused action changes nothing, so playing it again is safe (released code: until_refused)",
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ class Restart:
     """Where a retry begins, and the guidance there. ``attempt`` tells several retries of one episode apart.
 
     ``repeat_observation``: in mid-dialog the observation stands twice before the guidance (audit B-6). ``counted``:
-    whether the metrics of retries have it.
+    whether the metrics of retries have it. ``after_refused``: the turn before it stands in the dialog but is not played
+    again, nor counted as a turn (audit B-18).
     """
 
     turn: int
@@ -68,6 +75,7 @@ class Restart:
     attempt: tuple[int, ...] = ()
     repeat_observation: bool = False
     counted: bool = True
+    after_refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,16 @@ def choose_pivot(
     if rule == "oracle" and oracle is None:
         ctx.counters["dropped/no_oracle_pivot"] += 1
     return oracle if rule == "oracle" else reported
+
+
+def restart_at(
+    pivot: int, guidance: str | None, base: Trajectory, settings: PivotSettings, attempt: tuple[int, ...] = ()
+) -> Restart:
+    """At ``pivot``; under ``replay: until_refused`` after the first refused action before it, where there is one."""
+    refused = [k for k, turn in enumerate(base.turns[:pivot]) if turn.refused]
+    if settings.replay == "until_refused" and refused:
+        return Restart(refused[0] + 1, guidance, attempt, after_refused=True)
+    return Restart(pivot, guidance, attempt, settings.replay_duplicate_obs)
 
 
 def guidance_text(
@@ -147,13 +165,15 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
     base's environment is used up by a retry (a further one may rewind it again). Raises ReplayMismatch when the
     restored observation is not the recorded one.
     """
-    now = ctx.seen(await base.env.rewind(restart.turn))
-    source = base.trajectory
+    source, prefix = base.trajectory, base.trajectory.turns[: restart.turn]
+    if restart.after_refused:
+        prefix[-1] = replace(prefix[-1], action=None)
+    now = ctx.seen(await base.env.rewind(restart.turn - restart.after_refused))
     guided = Trajectory(
         source.task,
         source.member,
         TrajectoryKind.GUIDED_RETRY,
-        source.turns[: restart.turn],
+        prefix,
         restart_turn=restart.turn,
         attempt=restart.attempt,
     )

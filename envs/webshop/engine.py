@@ -81,12 +81,12 @@ class WebshopEngine:
         name, argument = read_action(action)
         released = self.options.refused == "released"
         if released and not self._passes(name.strip(), argument.strip()):
-            return self._observe(0.0 - self.options.penalty)
+            return self._refuse()
         if name == "search":
             return self._enter(self._searched(session, tuple(argument.split(" "))))
         if name == "click" and argument in self._page.targets and argument != pages.SEARCH.lower():
             return self._enter(self._clicked(session, argument, self._page.targets[argument]))
-        return self._observe(0.0 if released else 0.0 - self.options.penalty)
+        return self._observe(0.0) if released else self._refuse()
 
     def snapshot(self) -> _Mark:
         """A mark of the present state; valid until another reset."""
@@ -115,6 +115,9 @@ class WebshopEngine:
     def _enter(self, session: Session) -> Observation:
         self._session, self._page = session, self._render(session)
         return self._observe(session.reward if session.at == "done" else 0.0)
+
+    def _refuse(self) -> Observation:
+        return replace(self._observe(0.0 - self.options.penalty), refused=True)
 
     def _observe(self, reward: float) -> Observation:
         session = self._current()

@@ -34,7 +34,12 @@ UNHASHED = {  # keys that change no result, and those of the environment that ar
 }
 
 UNHASHED_VALUES = {  # options that are younger than stored runs, at the value which those ran with
-    "method_settings": {"reflection_schema": "strict", "sd_coef_start": None, "imitated_retry": "verified"},
+    "method_settings": {
+        "reflection_schema": "strict",
+        "sd_coef_start": None,
+        "imitated_retry": "verified",
+        "replay": "whole",
+    },
 }
 
 

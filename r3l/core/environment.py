@@ -44,7 +44,8 @@ class Observation:
     """What the engine answers. ``admissible`` is empty where an environment has no such list.
 
     ``success`` comes from the engine's own won/score field, never from ``done``. ``invalid_action_reward`` is the
-    episode's reward if a rule of the dialogue ends it here (an unusable response).
+    episode's reward if a rule of the dialogue ends it here (an unusable response). ``refused``: the action that it
+    answers was not carried out, since the environment does not allow it here.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Observation:
     done: bool = False
     success: bool = False
     invalid_action_reward: float = 0.0
+    refused: bool = False
 
     def well_formed(self) -> tuple[Observation, int]:
         """It with U+FFFD for what is no Unicode, and how many characters that were."""

@@ -174,13 +174,14 @@ async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observati
         trajectory.turns.append(turn)
         if turn.action is not None:
             now = ctx.seen(await episode.env.step(turn.action))
+            trajectory.turns[-1] = replace(turn, refused=now.refused)
             ctx.counters["env_steps"] += 1
         elif how.rules == "released_lenient" and turn.error in ctx.dialogue.retry_tolerates:
             now = replace(now, text=f"Not possible ({turn.error}).")
         else:
             reason = turn.error or StopReason.FORMAT
             break
-        reason = _engine_reason(now, len(trajectory.turns), ctx.dialogue.max_turns)
+        reason = _engine_reason(now, trajectory.played, ctx.dialogue.max_turns)
     episode.last = now
     _finish(ctx, trajectory, now, reason)
 
@@ -211,7 +212,7 @@ async def _respond(ctx: RolloutContext, episode: Episode, prompt: Prompt, how: C
 
 def _turn(dialogue: Dialogue, episode: Episode, completion: Completion, now: Observation, prompt: Prompt) -> Turn:
     actions = _recorded(episode.trajectory)
-    parsed = dialogue.parse(completion.text, now, actions if len(actions) == len(episode.trajectory.turns) else [])
+    parsed = dialogue.parse(completion.text, now, actions if len(actions) == episode.trajectory.played else [])
     if completion.finish_reason is FinishReason.LENGTH and (parsed.error is not None or dialogue.stop == "line"):
         parsed = Parsed(None, StopReason.TRUNCATED)
     turn = Turn.of(completion, now.text, parsed.action, parsed.error)

@@ -42,7 +42,8 @@ class Turn:
     """One exchange. ``prompt_ids`` are the tokens added to the dialog since the previous response.
 
     With turn samples (``samples: turn``) they are the whole context of the response instead. A turn played beside an
-    unguided dialog (see r3l.retry) records the ``unguided_prompt_ids`` that it has there.
+    unguided dialog (see r3l.retry) records the ``unguided_prompt_ids`` that it has there. ``refused``: the engine
+    did not carry its action out.
     """
 
     observation: str
@@ -55,6 +56,12 @@ class Turn:
     error: StopReason | None = None
     unguided_prompt_ids: tuple[int, ...] | None = None
     usage: Usage | None = None  # of a response without ids
+    refused: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether it was played: a retry may show a refused action of its base that it does not play (audit B-18)."""
+        return self.action is not None or self.error is not None
 
     @classmethod
     def of(
@@ -113,6 +120,11 @@ class Trajectory:
     def actions(self) -> list[str]:
         """The actions taken, oldest first."""
         return [turn.action for turn in self.turns if turn.action is not None]
+
+    @property
+    def played(self) -> int:
+        """How many turns count towards the limit."""
+        return sum(turn.counts for turn in self.turns)
 
     def token_ids(self) -> np.ndarray:
         """All tokens in order, int64, shape (T,)."""

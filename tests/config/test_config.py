@@ -168,6 +168,10 @@ HERE = [  # tier/env, method, model: what the release has there, under both prof
     ("paper/alfworld", "reflect_grpo", None, {"retry": "released_noop"}),
     ("paper/math500", "reflect_grpo", None, {"retry": "works"}),
     ("paper/alfworld", "r3l", None, {"credit_rule": "suffix", "train_on": "distilled", "kl": "k2"}),
+    ("paper/alfworld", "r3l", None, {"replay": "until_refused", "credit_from": "restart"}),  # no action is refused
+    ("paper/webshop", "r3l", None, {"replay": "until_refused", "credit_from": "reflected"}),
+    ("paper/webshop", "r3l", "qwen3-4b", {"replay": "until_refused", "credit_from": "restart"}),
+    ("paper/webshop", "r3l@profile=paper", None, {"replay": "whole", "credit_from": "restart"}),
     ("paper/dapo", "r3l", None, {"pivot": "start", "credit_from": "reflected", "sft_trigger": "solved_improve"}),
     ("paper/alfworld", "r3l", "qwen3-4b", {"credit_rule": "released_inverted", "train_on": "guided", "kl": "none"}),
     ("paper/dapo", "r3l", "qwen3-4b", {"pivot": "start", "credit_from": "restart", "train_on": "guided"}),

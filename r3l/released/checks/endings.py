@@ -29,7 +29,7 @@ from r3l.released.check import Case, Check, Code, Namespace, Value
 from r3l.released.ours import dialogue_of, method_of, run_of
 from r3l.released.script import Script
 from r3l.released.worlds import WORLDS
-from r3l.retry import Restart, retry
+from r3l.retry import restart_at, retry
 
 FOLDER = "trinity/common/workflows/envs/R3L"
 CASES = {"alfworld": 600, "scienceworld": 200, "webshop": 1000}  # our choice; one of ScienceWorld takes a second
@@ -80,14 +80,6 @@ def ours(environment: str, case: Case) -> Value:
     return asyncio.run(_played(environment, case))
 
 
-def explain(environment: str, case: Case, ours: Value, theirs: Value) -> str:
-    """A prefix with an action that the release refuses is not replayed there to its end."""
-    if "raised" in (*ours, *theirs) or ours["base"] != theirs["base"]:
-        return ""
-    prefix = case["base"][: case["pivot"] % ours["base"][1]]
-    return "B-18" if environment != "alfworld" and _refused(environment, case, prefix) else ""
-
-
 async def _played(environment: str, case: Case) -> Value:
     settings: Any = method_of("r3l").settings  # type: ignore[attr-defined]
     package, script = find_environment(environment), Script(case["base"])
@@ -97,14 +89,14 @@ async def _played(environment: str, case: Case) -> Value:
     base = await play(ctx, _tasks(environment)[case["task"]], 0)
     script.say(case["retry"])
     pivot = case["pivot"] % len(base.trajectory.turns)
-    played = await retry(ctx, base, Restart(pivot, "go on"), settings)
+    played = await retry(ctx, base, restart_at(pivot, "go on", base.trajectory, settings), settings)
     await base.close()
     pool.close()
     return {"base": _ending(base.trajectory), "retry": _ending(played.guided)}
 
 
 def _ending(trajectory: Trajectory) -> list[float]:
-    return [trajectory.reward, len(trajectory.turns)]
+    return [trajectory.reward, trajectory.played]
 
 
 @cache
@@ -156,16 +148,6 @@ def _action(response: str) -> str:
     return response.partition("<action>")[2].partition("</action>")[0]
 
 
-def _refused(environment: str, case: Case, prefix: Sequence[str]) -> bool:
-    """Whether the prefix has an action that the release does not send to the environment."""
-    actions = [_action(response) for response in prefix]
-    if environment == "scienceworld":
-        return "" in actions
-    engine = find_environment(environment).create(run_of(environment).env_settings.options)
-    engine.reset(_tasks(environment)[case["task"]])
-    return any(engine.step(action).reward < 0 for action in actions)
-
-
 def _one(draw: np.random.Generator, values: Sequence[str]) -> str:
     return values[int(draw.integers(0, len(values)))]
 
@@ -181,8 +163,7 @@ def _check(environment: str) -> Check:
         partial(walks, environment),
         partial(theirs, environment),
         partial(ours, environment),
-        partial(explain, environment),
-        1e-9,
+        tolerance=1e-9,
     )
 
 
