@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from r3l.core.method import ImitationMethod, LossAggregation, MethodSettings
+from r3l.core.option import OptionModel
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
 
 
-class NoSettings(BaseModel):
+class NoSettings(OptionModel):
     """There is nothing to set."""
 
     model_config = ConfigDict(extra="forbid")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel
 
-from r3l.core.option import option
+from r3l.core.option import OptionModel, option
 
 AmplifyRule = Literal["paper", "released_code", "uniform", "none"]
 RewardMax = Literal["env_max", "group_max"]
@@ -15,7 +14,7 @@ AllEqual = Literal["zero", "as_rule"]
 ENV_MAX = 1.0  # every environment's rewards end at 1 (audit 3.1)
 
 
-class AmplificationSettings(BaseModel):
+class AmplificationSettings(OptionModel):
     """The options of amplification."""
 
     amplify_rule: AmplifyRule = option("paper", "how advantages are amplified (A-1, A-2, A-12)", "paper, section 3.4")

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel
-
-from r3l.core.option import option
+from r3l.core.option import OptionModel, option
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 
 CreditFor = Literal["base", "distilled", "guided_retry"]
 CreditRule = Literal["suffix", "released_inverted"]
 
 
-class CreditSettings(BaseModel):
+class CreditSettings(OptionModel):
     """The options of credit assignment."""
 
     credit: tuple[CreditFor, ...] = option(

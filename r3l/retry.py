@@ -9,11 +9,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import BaseModel
-
 from r3l.core.environment import Message
 from r3l.core.feedback import ParsedReflection
-from r3l.core.option import option
+from r3l.core.option import OptionModel, option
 from r3l.core.policy import Phase
 from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.rollout import Continuation, Episode, Guide, Prompt, RolloutContext, Rules, continue_episode
@@ -27,7 +25,7 @@ PivotRule = Literal["reflected", "start", "random", "oracle"]
 ReplayRule = Literal["whole", "until_refused"]
 
 
-class RetrySettings(BaseModel):
+class RetrySettings(OptionModel):
     """The options of retrying, wherever it starts."""
 
     guidance_place: GuidancePlace = option(

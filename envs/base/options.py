@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError
+from r3l.core.option import OptionModel
 
 
-class Options(BaseModel):
+class Options(OptionModel):
     """Base of an engine's settings; as it stands, of an engine that has none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from r3l.core import paths
 from r3l.core.errors import ConfigError, did_you_mean, unknown
 from r3l.core.names import is_folder_name
+from r3l.core.option import OptionModel
 from r3l.core.yaml_files import read_yaml
 
 M = TypeVar("M", bound=BaseModel)
@@ -25,7 +26,7 @@ OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables that name fold
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # it becomes a folder, and stands in lists with commas
 
 
-class Strict(BaseModel):
+class Strict(OptionModel):
     """Frozen; unknown keys and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel
-
 from r3l.core.environment import Outcome
-from r3l.core.option import option
+from r3l.core.option import OptionModel, option
 
 
 class FeedbackSource(StrEnum):
@@ -21,7 +19,7 @@ class FeedbackSource(StrEnum):
     JUDGE = "judge"  # a model behind a server (docs/feedback.md)
 
 
-class FeedbackSettings(BaseModel):
+class FeedbackSettings(OptionModel):
     """What every method that reads feedback can be set to."""
 
     feedback: FeedbackSource = option(

@@ -8,12 +8,12 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from r3l.core import losses
 from r3l.core.advantages import Advantages
 from r3l.core.losses import KLEstimator
-from r3l.core.option import option
+from r3l.core.option import OptionModel, option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
@@ -104,7 +104,7 @@ class Method(Criterion, Protocol):
         ...
 
 
-class MethodSettings(BaseModel):
+class MethodSettings(OptionModel):
     """What every trained method can be set to. Defaults are those of profile ``paper``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

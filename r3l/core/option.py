@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 REQUIRED = ...  # in place of a default: every file states the value, and where that comes from
@@ -16,6 +16,24 @@ def option(default: Any, meaning: str, source: str = "", **limits: Any) -> Any:
     ``source`` says where the default comes from: a paper, its released code, a measurement or our choice.
     """
     return Field(default, description=meaning, json_schema_extra={"source": source}, **limits)
+
+
+class OptionModel(BaseModel):
+    """A model of settings in which true and false are no numbers, as they would be 1 and 0."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_number(cls, value: Any, field: ValidationInfo) -> Any:
+        types = set(_types(cls.model_fields[field.field_name or ""].annotation))
+        numeric = bool(types & {int, float}) and bool not in types
+        if numeric and any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value])):
+            raise ValueError("true and false are no numbers")
+        return value
+
+
+def _types(annotation: Any) -> list[Any]:
+    """A type, or those of a union, a list or a tuple."""
+    return [inner for part in get_args(annotation) for inner in _types(part)] or [annotation]
 
 
 def source_of(field: FieldInfo) -> str:

@@ -6,14 +6,15 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from r3l.config import find_model, locate, names
@@ -32,8 +33,11 @@ BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer 
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
 
 
-def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
-    """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it."""
+def find(model: str) -> str:
+    """Where ``model`` lies, a folder or a hub id. Raises CheckpointError where there is none, saying how to get it.
+
+    Of a model of the hub its configuration is fetched, unless that is cached.
+    """
     location = locate(model)
     if "/" not in location:  # asking the hub for a misspelt name would take a minute of retries
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
@@ -45,18 +49,32 @@ def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():
         raise CheckpointError(f"model {model!r} is not in {location} yet: r3l model fetch {model}")
+    with _loading(model, location):
+        AutoConfig.from_pretrained(location)
+    return location
+
+
+def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
+    """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it."""
+    location = find(model)
     _prove(Path(location))
-    try:
+    with _loading(model, location):
         tokenizer = load_tokenizer(location)
         network = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32)
+    network.to(device)  # type: ignore[arg-type]
+    return network, tokenizer
+
+
+@contextmanager
+def _loading(model: str, location: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"model {model!r} cannot be loaded from {location!r}: {str(error).splitlines()[0]}. Give a stored model's "
             f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
             f"`r3l sft` builds the nano model"
         ) from error
-    network.to(device)  # type: ignore[arg-type]
-    return network, tokenizer
 
 
 def _prove(folder: Path) -> None:

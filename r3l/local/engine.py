@@ -48,6 +48,8 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     after ``minutes``.
     """
     began = time.monotonic()
+    if not run_dir.is_dir():
+        checkpoint.find(start_of(run))
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done

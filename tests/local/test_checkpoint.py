@@ -3,14 +3,17 @@
 import hashlib
 import shutil
 
+import huggingface_hub
 import pytest
 import torch
 from tokenizers import Tokenizer
 
+from r3l.config import resolve
 from r3l.core.digests import SUMS, altered, write_digests
 from r3l.core.errors import CheckpointError
 from r3l.core.paths import STORED_MODELS
 from r3l.local.checkpoint import last_good, load_model
+from r3l.local.engine import train
 from r3l.sft.nano_model import build_model, build_tokenizer
 
 TEXTS = ["pick b0992 for $29.04", "go to drawer 12", "<think>find mug</think><action>click[b0992]</action>"]
@@ -84,3 +87,14 @@ def test_one_flipped_bit_of_a_start_model_is_found(tmp_path, name):
     flip(folder / name, at=60)
     with pytest.raises(CheckpointError, match=f"is damaged: {name}"):
         load_model(str(folder), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("model", ["nope/nope", "folder", "nobody"])
+def test_a_model_that_does_not_exist_is_refused_before_a_directory_is_made(tmp_path, monkeypatch, model):
+    """Offline, as without a network; of the hub, an empty folder, of this project."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    (tmp_path / "folder").mkdir()
+    run = resolve("nano", "math", "grpo", 0, str(tmp_path / model) if model == "folder" else model)
+    with pytest.raises(CheckpointError, match=f"model '.*{model}'") as refused:
+        train(run, tmp_path / "run")
+    assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
