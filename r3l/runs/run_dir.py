@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from r3l.core.errors import R3LError, RunDirectoryError
 from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic
+from r3l.core.leftovers import remove_unfinished
 from r3l.core.masking import masked
 
 MANIFEST = "manifest.json"
@@ -38,6 +39,7 @@ def locked(run_dir: Path) -> Iterator[None]:
         ) from error
     try:
         (run_dir / FAILED).unlink(missing_ok=True)
+        remove_unfinished(run_dir, run_dir / "checkpoints")
         yield
     except Exception as error:
         _note_failure(run_dir, error)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +18,7 @@ import psutil
 
 from r3l.config import own_variables
 from r3l.core.errors import ConfigError, EngineError
+from r3l.core.leftovers import temporary_folder
 from r3l.core.paths import ROOT
 
 START = 120.0  # seconds that Ray may take to start; our choice
@@ -59,7 +58,6 @@ class Environment:
 
         ``sizes``: what Ray is told of this node (``num-gpus``, ...) in place of what it finds.
         """
-        temporary = Path(tempfile.mkdtemp(prefix="r3l-ray-"))  # short: sockets lie in it
         port, client = _free_port(), _free_port()
         options = {
             "node-ip-address": ip,
@@ -67,18 +65,16 @@ class Environment:
             "ray-client-server-port": client,
             "min-worker-port": 0,  # any free one
             "max-worker-port": 0,
-            "temp-dir": temporary,
             "include-dashboard": "false",
             **sizes,
         }
         ray = Ray(self, folder, f"{ip}:{port}", self._variables(folder, f"{ip}:{port}") | dict(variables or {}))
         arguments = ["--head", "--block", "--disable-usage-stats", *(f"--{k}={v}" for k, v in options.items())]
-        try:
-            with ray.process([self.program("ray"), "start", *arguments], "ray.log") as head:
+        with temporary_folder("r3l-ray-") as temporary:  # short: sockets lie in it
+            command = [self.program("ray"), "start", *arguments, f"--temp-dir={temporary}"]
+            with ray.process(command, "ray.log") as head:
                 ray.wait(head, "ray.log")
                 yield ray
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def joined(self, folder: Path, address: str) -> Ray:
         """The cluster at ``address``, which somebody else has started and will end."""
