@@ -17,6 +17,7 @@ VLLM := .venv-vllm
 VLLM_STAMP := $(VLLM)/.r3l-installed
 PIP_ARGS ?=
 CORES ?= all
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # The first interpreter that really runs and is 3.11 or 3.12; newest first. A name on PATH may be a dead shim.
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
@@ -65,10 +66,10 @@ table1: setup
 	@$(BIN)/r3l table table1
 	@$(BIN)/r3l options --differences --count
 
-# A process a core; each computes with one thread, as the two share the cores. Bytecode is kept, whatever the shell says:
+# A process more than cores, for tests wait for other processes; each computes with one thread. Bytecode is kept, whatever the shell says:
 # a test that starts the program would compile it anew.
 test: setup
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ SMALL = {
 }
 
 
-LONG = ("scienceworld", "webshop full")  # a simulator anew, a catalogue with its search: half a minute of CPU time
+LONG = ("alfworld", "scienceworld", "webshop full")  # houses, a simulator, a catalogue with its search: all made anew
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in SMALL])

@@ -150,6 +150,7 @@ def small_disk(folder, kilobytes):
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_anywhere_leaves_no_catalogue(tmp_path):
     """Of a catalogue of 708 KB: full while documents are collected, while postings are mapped, while rows are written.
 
