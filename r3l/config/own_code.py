@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from r3l.config.environment import EnvConfig
 from r3l.config.files import OWN, load, own_folders
 from r3l.config.method import MethodConfig
+from r3l.core.digests import digest_of
 
 OwnCode = dict[str, dict[str, str]]  # by kind (envs, methods): file below its folder -> its sha256
 Files = dict[str, Path]
@@ -26,7 +26,7 @@ def own_code(env: str, method: str | None = None) -> OwnCode:
         config = load("methods", method, MethodConfig)
         found["methods"] |= _files("methods", method, config.code or "")
         method = config.extends
-    return {kind: {name: _digest(files[name]) for name in sorted(files)} for kind, files in found.items() if files}
+    return {kind: {name: digest_of(files[name]) for name in sorted(files)} for kind, files in found.items() if files}
 
 
 def changed_files(recorded: OwnCode, present: OwnCode) -> list[str]:
@@ -68,7 +68,3 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -14,7 +14,7 @@ def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
     chosen = (
         (path.name for path in folder.iterdir() if path.is_file() and path.name != SUMS) if names is None else names
     )
-    write_text_atomic(folder / SUMS, "".join(f"{_digest(folder / name)}  {name}\n" for name in sorted(chosen)))
+    write_text_atomic(folder / SUMS, "".join(f"{digest_of(folder / name)}  {name}\n" for name in sorted(chosen)))
 
 
 def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
@@ -29,12 +29,11 @@ def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
         return [SUMS]
     if not noted:
         return [SUMS]
-    wrong = {name for name, digest in noted.items() if _digest(folder / name) != digest}
+    wrong = {n for n, digest in noted.items() if not (folder / n).is_file() or digest_of(folder / n) != digest}
     return sorted(wrong | set(expected) - set(noted))
 
 
-def _digest(path: Path) -> str | None:
-    if not path.is_file():
-        return None
+def digest_of(path: Path) -> str:
+    """The sha256 of a file's bytes, in hex. Raises OSError where it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

