@@ -6,7 +6,7 @@ value carries its source: each file has a ``sources`` map from key to where the 
 
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
 from r3l.config.files import Strict, folders, load, names, own_folders, own_variables, validate
-from r3l.config.method import MethodConfig, load_method
+from r3l.config.method import MethodConfig, load_method, method_label
 from r3l.config.model import (
     ArchitectureConfig,
     ClusterConfig,
@@ -17,7 +17,7 @@ from r3l.config.model import (
     stored_model,
 )
 from r3l.config.profile import PROFILES
-from r3l.config.resolution import build_method, dialogue_of, gpu_cluster, resolve, trains
+from r3l.config.resolution import build_method, dialogue_of, feedback_of, gpu_cluster, resolve, trains
 from r3l.config.run import Run, hashed, locate, sft_folder, start_of, weights_of
 from r3l.config.tier import ComputeDtype, Device, OptimizerConfig, TierConfig, TrainConfig
 from r3l.config.variant import Variant, variant
@@ -42,6 +42,7 @@ __all__ = [
     "build_method",
     "dialogue_of",
     "environment_of",
+    "feedback_of",
     "find_model",
     "folders",
     "gpu_cluster",
@@ -49,6 +50,7 @@ __all__ = [
     "load",
     "load_method",
     "locate",
+    "method_label",
     "model_label",
     "names",
     "own_folders",

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from r3l.config.files import Strict, load
-from r3l.config.profile import ProfileName
+from r3l.config.profile import ProfileName, profile_of
+from r3l.config.variant import Variant
 from r3l.config.where import Place, Where
 from r3l.core.errors import ConfigError
+from r3l.core.feedback import FeedbackSource
 
 
 class MethodConfig(Strict):
@@ -62,6 +64,19 @@ def load_method(name: str) -> MethodConfig:
             "tiers": _inherit(base.tiers, config.tiers, config.settings),
         }
     )
+
+
+def method_label(row: Variant) -> str:
+    """What a method or variant is called in print: ``R3L (alpha=5)``.
+
+    Who wrote its feedback is in it wherever that is not the model itself, the default of every method: rows with
+    different teachers are told apart by their names.
+    """
+    method = load_method(row.method)
+    source = (method.settings | method.profiles.get(profile_of(row), {})).get("feedback", FeedbackSource.SELF)
+    is_told = source == FeedbackSource.SELF or row.value("feedback", "")
+    changes = row.changed(feedback=None if is_told else source).changes
+    return method.label + (f" ({', '.join(changes)})" if changes else "")
 
 
 def _left(entry: Where, config: MethodConfig) -> Where:

@@ -11,17 +11,19 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from r3l.config.environment import EnvConfig, environment_of
+from r3l.config.feedback import feedback_source
 from r3l.config.files import explain, find_class, load, validate
-from r3l.config.method import MethodConfig, load_method
+from r3l.config.method import MethodConfig, load_method, method_label
 from r3l.config.model import ClusterConfig, check_model, find_model
 from r3l.config.own_code import own_code
-from r3l.config.profile import PROFILES, ProfileName
+from r3l.config.profile import ProfileName, profile_of
 from r3l.config.run import Run
 from r3l.config.tier import TierConfig
 from r3l.config.variant import Variant, check_override, variant
 from r3l.config.where import Place
 from r3l.core.environment import Dialogue
-from r3l.core.errors import ConfigError, unknown
+from r3l.core.errors import ConfigError
+from r3l.core.feedback import FeedbackSource
 from r3l.core.method import Method
 
 CHOSEN_BY = "the tier, environment, method, profile and seed (--tier, --env, --method, --profile, --seed)"
@@ -46,9 +48,9 @@ def resolve(
     changes = _nested({}, [*row.overrides(), *(overrides or ())])
     for key in CHOSEN & changes.keys():
         raise ConfigError(f"key {key!r} is not for an override: it follows from {CHOSEN_BY}")
-    values = _of_files(in_tier, in_env, _profile(row), model) | {"env": env, "seed": seed}
+    values = _of_files(in_tier, in_env, profile_of(row), model) | {"env": env, "seed": seed}
     changed = _merged(values, changes)
-    place = Place(tier, _profile(row), in_env.environment or env, changed["model"], changed["samples"])
+    place = Place(tier, profile_of(row), in_env.environment or env, changed["model"], changed["samples"])
     values = _merged(_with_method(values, row, place), changes)
     run = validate(Run, values, f"{tier}/{env}/{row.name}")
     environment_of(env).check(run.env_settings.options)
@@ -87,20 +89,12 @@ def _with_method(values: Mapping[str, Any], row: Variant, place: Place) -> dict[
     of_run = {key: value for key, value in settings.items() if "." in key}
     own = {
         "method": row.name,
-        "method_label": method.label + (f" ({', '.join(row.changes)})" if row.changes else ""),
+        "method_label": method_label(row),
         "engine": row.value("engine", values["engine"]),
         "method_code": method.code,
         "method_settings": {key: value for key, value in settings.items() if key not in of_run},
     }
     return _merged(_merged(values, own), _nested(of_run, []))
-
-
-def _profile(row: Variant) -> ProfileName:
-    text = row.value("profile", "paper")
-    for profile in PROFILES:
-        if profile == text:
-            return profile
-    raise ConfigError(f"method {row.name!r}: {unknown('profile', text, PROFILES)}")
 
 
 def _nested(changes: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -146,6 +140,14 @@ def build_method(run: Run) -> Method:
 def method_of(config: MethodConfig, settings: Mapping[str, Any]) -> Method:
     """The Method object of a file of configs/methods. Dotted keys of ``settings`` are a run's and are left out."""
     return _built(config.method, config.code or "", {k: v for k, v in settings.items() if "." not in k})
+
+
+def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
+    """Who is to write the feedback that a method or variant learns with; None where it reads none."""
+    config = load_method(row.method)
+    changes = _nested({}, row.overrides()).get("method_settings", {})
+    settings = config.settings_in(Place(tier, profile_of(row))) | changes
+    return feedback_source(method_of(config, settings).describe())
 
 
 def _built(name: str, code: str, settings: Mapping[str, Any]) -> Method:

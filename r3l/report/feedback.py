@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from r3l.config import feedback_of, variant
 from r3l.config.feedback import feedback_source
 from r3l.core.feedback import FeedbackSource
 from r3l.runs.metrics import Counts, summed
@@ -21,6 +22,12 @@ def source_label(run: Mapping[str, Any]) -> str | None:
     """Whose feedback a run of a manifest is set to read: ``self``, ``environment``, ``judge NAME``; None: nobody's."""
     source = feedback_source(run.get("method_settings", {}))  # a run may be older than a section
     return f"judge {run['judge']['model']}" if source is FeedbackSource.JUDGE else source and source.value
+
+
+def planned(method: str, tier: str) -> str | None:
+    """Whose feedback the runs of a row are to read that nobody has made."""
+    source = feedback_of(variant(method), tier)
+    return source and source.value
 
 
 def written_by(source: str | None, counts: Iterable[Counts]) -> str | None:

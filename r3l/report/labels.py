@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from r3l.config import EnvConfig, load, load_method, names, variant
+from r3l import config
+from r3l.config import EnvConfig, load, names
 
 
 def env_label(env: str) -> str:
@@ -17,5 +18,4 @@ def question_set(tier: str, env: str, task_set: str) -> str:
 
 def method_label(method: str) -> str:
     """Of a method or variant, as its runs have it."""
-    name, changes = variant(method)
-    return load_method(name).label + (f" ({', '.join(changes)})" if changes else "")
+    return config.method_label(config.variant(method))

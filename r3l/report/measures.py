@@ -13,6 +13,7 @@ from r3l.core.files import read_json
 from r3l.evaluation import statistics
 from r3l.report import verdict
 from r3l.report.feedback import COLUMN as FEEDBACK
+from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.records import Bench, Record, by_method, feedback, outdated
@@ -124,10 +125,11 @@ def measure_rows(
             place = {key: value for key, value in nowhere(bench).items() if key in COLUMNS}
             place |= {"tier_label": of_bench[0]["label"]} if of_bench else {}
             common = {"table": title, **place, "method": method, "label": method_label(method), "provenance": "ours"}
+            teacher = feedback(seeds) if seeds else {FEEDBACK: planned(method, bench[0])}
             counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
             for name in names:
                 row = _row(seeds, name, seeds_planned, reference)
-                rows.append(dict.fromkeys(COLUMNS) | common | feedback(seeds) | {"measure": name} | counts | row)
+                rows.append(dict.fromkeys(COLUMNS) | common | teacher | {"measure": name} | counts | row)
     return rows
 
 

@@ -5,6 +5,7 @@ Made from the long rows and the published numbers beside them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -42,9 +43,8 @@ def table(title: str, rows: Sequence[LongRow], published: Sequence[Published], m
         for label, cells in _rows(sections):
             text = "none" if label == CONSTANT_ANSWER_LABEL else absent
             cells |= {column: Cell(text) for column in columns if column not in cells}
-            cells |= (
-                {FEEDBACK: cells.get(FEEDBACK, Cell("none" if sections is ours else "not recorded"))} if taught else {}
-            )
+            if taught and FEEDBACK not in cells:
+                cells[FEEDBACK] = Cell("none" if sections is ours else _published_teacher(label))
     return Table(
         title,
         _columns(first, columns, ours | theirs),
@@ -81,13 +81,15 @@ def _ranked(sections: Sections, signs: Mapping[str, int]) -> list[Section]:
 def _our_sections(rows: Sequence[LongRow], published: Sequence[Published], several: bool) -> Sections:
     backbones = {number.backbone for number in published}
     sections: Sections = {}
+    teachers: dict[tuple[str, str], list[tuple[bool, str]]] = {}
     for row in rows:
         title, column = _place(_model(row, rows, backbones), env_label(row["env"]), row["measure"], several)
-        cells = sections.setdefault(title, {}).setdefault(row["label"], {})
-        cells[column] = _ours(row)
+        sections.setdefault(title, {}).setdefault(row["label"], {})[column] = _ours(row)
         if teacher := row.get(FEEDBACK):
-            others = [cells[FEEDBACK].text] if FEEDBACK in cells else []
-            cells[FEEDBACK] = Cell(joined([*others, teacher]))
+            teachers.setdefault((title, row["label"]), []).append((row["seeds_done"] > 0, teacher))
+    for (title, label), named in teachers.items():  # of cells that nobody has run only where nothing has run
+        ran = [teacher for done, teacher in named if done]
+        sections[title][label][FEEDBACK] = Cell(joined(ran or [teacher for _, teacher in named]))
     return sections
 
 
@@ -98,6 +100,11 @@ def _their_sections(published: Sequence[Published], letters: dict[str, str], sev
         title, column = _place(whose, number.benchmark, number.metric, several)
         sections.setdefault(title, {}).setdefault(number.label, {})[column] = _theirs(number, letters)
     return sections
+
+
+def _published_teacher(label: str) -> str:
+    stated = re.search(r"\bfeedback=(\w+)", label)
+    return stated.group(1) if stated else "not recorded"
 
 
 def _place(model: str, benchmark: str, measure: str, several: bool) -> tuple[str, str]:

@@ -132,8 +132,7 @@ def outdated(seeds: Sequence[Record]) -> dict[str, str | None]:
 
 def feedback(seeds: Sequence[Record]) -> dict[str, str | None]:
     """The column ``feedback`` of a row: who wrote what its runs learnt with; None: they read none."""
-    source = seeds[0].feedback if seeds else None
-    return {COLUMN: written_by(source, [record.result["budget"] for record in seeds])}
+    return {COLUMN: written_by(seeds[0].feedback, [record.result["budget"] for record in seeds])}
 
 
 def groups(records: Sequence[Record]) -> list[str]:

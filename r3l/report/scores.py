@@ -12,6 +12,7 @@ from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import published, verdict
 from r3l.report.feedback import COLUMN as FEEDBACK
+from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, by_method, feedback, groups, outdated, scores_S_T
@@ -70,7 +71,8 @@ def score_rows(
                     place = _place(of_bench[0], group) if of_bench else nowhere(bench, group)
                     label = method_label(method)
                     beside = reference.score(bench[2], env_label(bench[1]), reference.label(method, label))
-                    rows.append(missing(place, method, label, seeds_planned, "no run", beside))
+                    nothing = missing(place, method, label, seeds_planned, "no run", beside)
+                    rows.append(nothing | {FEEDBACK: planned(method, bench[0])})
             if of_bench and CONSTANT_ANSWER in of_bench[0]["task_set"]:
                 rows.append(_constant_answer(of_bench[0], group))
     _correct(rows)

@@ -13,6 +13,7 @@ from pydantic import Field
 from r3l.config import EnvConfig, Run, Strict, TierConfig, load_method, names, resolve, validate, variant
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError
+from r3l.core.feedback import FeedbackSource
 from r3l.core.paths import CONFIGS, PUBLISHED
 from r3l.core.yaml_files import read_yaml
 from r3l.runs.places import EVALUATION, evaluation_folder
@@ -65,10 +66,17 @@ class WorkflowConfig(Strict):
         return [method for method in methods if any(self.has_row(env, method) for env in self.columns(table))]
 
     def has_row(self, env: str, method: str) -> bool:
-        """Whether a table of this tier has ``method`` in ``env``; always where the configuration names it."""
-        if method in (self.methods or []) or not load_method(variant(method).method).needs_stage:
+        """Whether a table of this tier has ``method`` in ``env``; always where the configuration names it.
+
+        A supervised stage alone is a row where there is one, a row under a judge where the tier names a judge.
+        """
+        row = variant(method)
+        if method in (self.methods or []):
             return True
-        return load_config("envs", env, EnvConfig).tiers[self.tier].sft is not None
+        if row.value("feedback", "") == FeedbackSource.JUDGE:
+            return bool(load_config("tiers", self.tier, TierConfig).judge.model)
+        staged = load_method(row.method).needs_stage
+        return not staged or load_config("envs", env, EnvConfig).tiers[self.tier].sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
         """(tier, environment or question set, model) of all runs of ``table``."""

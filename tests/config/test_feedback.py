@@ -2,11 +2,13 @@
 
 import pytest
 
-from r3l.config import resolve
+from r3l.config import Variant, feedback_of, load_method, method_label, names, resolve, variant
 from r3l.config.feedback import feedback_source, in_words_of_today
+from r3l.config.profile import PROFILES
 from r3l.core.feedback import FeedbackSource
 from r3l.core.files import read_json
 from r3l.core.paths import ROOT
+from r3l.workflow import plan
 
 STORED = ROOT / "results" / "stored" / "nano" / "math" / "nano_math"
 ENVIRONMENT, SELF, JUDGE = FeedbackSource.ENVIRONMENT, FeedbackSource.SELF, FeedbackSource.JUDGE
@@ -14,7 +16,13 @@ ENVIRONMENT, SELF, JUDGE = FeedbackSource.ENVIRONMENT, FeedbackSource.SELF, Feed
 
 @pytest.mark.parametrize(
     ("method", "source"),
-    [("grpo", None), ("r3l", SELF), ("reflect_grpo", SELF), ("critique_grpo", SELF), ("rltf_fm", ENVIRONMENT)],
+    [
+        ("grpo", None),
+        ("r3l", SELF),
+        ("reflect_grpo", SELF),
+        ("critique_grpo", SELF),
+        ("rltf_fm@feedback=environment", ENVIRONMENT),
+    ],
 )
 def test_stored_runs_keep_their_fingerprint_and_say_who_wrote(method, source):
     manifest = read_json(STORED / method / "seed0" / "manifest.json")
@@ -35,12 +43,14 @@ def test_another_source_is_another_run(method):
 @pytest.mark.parametrize(
     ("place", "source"),
     [
-        (("nano", "math", "rltf_sd"), ENVIRONMENT),
+        (("nano", "math", "rltf_sd"), SELF),
+        (("nano", "math", "rltf_sd@feedback=environment"), ENVIRONMENT),
         (("nano", "math", "rltf_sd@profile=released_code"), JUDGE),
         (("nano", "math", "rltf_fm@profile=fair"), SELF),
         (("nano", "math", "r3l@profile=fair"), SELF),
         (("nano", "math", "critique_grpo@profile=fair"), SELF),
-        (("rltf", "knights_knaves", "rltf_grpo"), JUDGE),
+        (("rltf", "knights_knaves", "rltf_grpo"), SELF),
+        (("rltf", "knights_knaves", "rltf_grpo@feedback=judge"), JUDGE),
         (("rltf", "knights_knaves", "rltf_grpo@profile=fair"), SELF),
         (("rltf", "knights_knaves", "r3l"), SELF),
         (("nano", "math", "r3l_no_reflection"), None),
@@ -49,3 +59,43 @@ def test_another_source_is_another_run(method):
 )
 def test_each_profile_has_its_source(place, source):
     assert feedback_source(resolve(*place, 0).method_settings) is source
+
+
+def row_names(table):
+    """Every row that a table can have."""
+    return list(dict.fromkeys([*table.core, *table.methods]))
+
+
+@pytest.mark.parametrize("tier", names("tiers"))
+@pytest.mark.parametrize("name", [name for name, table in plan.tables().items() if table.methods])
+def test_rows_of_a_table_learn_with_one_teacher_or_say_in_their_name_with_which(name, tier):
+    for row in map(variant, row_names(plan.tables()[name])):
+        source = feedback_of(row, tier)
+        assert source in (None, SELF, row.value("feedback", "")), row.name
+        named = f"feedback={source}" in row.name
+        assert named == (f"feedback={source}" in method_label(row)) == (source not in (None, SELF)), row.name
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("method", names("methods"))
+def test_another_teacher_than_the_model_is_in_the_name_in_print(method, profile):
+    """RLTF's methods ask a judge in the profile of its released code; no other default has another teacher."""
+    row = Variant(method).changed(profile=profile)
+    run = resolve("nano", "math", row, 0)
+    source, is_rltf = feedback_source(run.method_settings), method.startswith("rltf_")
+    assert source is feedback_of(row, "nano")
+    assert (source is JUDGE) == (is_rltf and profile == "released_code")
+    taught = ", feedback=judge" if source is JUDGE else ""
+    assert run.method_label == method_label(row) == f"{load_method(method).label} (profile={profile}{taught})"
+
+
+def test_a_source_that_is_named_is_named_once():
+    row = variant("rltf_sd@profile=released_code,feedback=environment")
+    assert method_label(row) == "RLTF-SD (profile=released_code, feedback=environment)"
+
+
+def test_no_method_changes_its_teacher_by_place():
+    """Else one row of a table would have two."""
+    for config in map(load_method, names("methods")):
+        by_place = [*config.tiers.values(), *(entry.settings for entry in config.where)]
+        assert not any("feedback" in settings for settings in by_place), config.method

@@ -20,10 +20,10 @@ def paper(table):
 @pytest.mark.parametrize(
     ("table", "runs"),
     [
-        ("table1", 4 * 4 * 12 * 3),  # environments, models, methods with zero-shot, seeds
+        ("table1", 4 * 4 * 15 * 3),  # environments, models, methods with zero-shot, seeds
         ("table2", 4 * 1 * 11 * 3),
         ("alpha", 4 * 1 * 5 * 3),
-        ("table_rltf", 1 * 4 * 13 * 3),  # of its environments the tier has DAPO alone
+        ("table_rltf", 1 * 4 * 14 * 3),  # of its environments the tier has DAPO alone; of its rows none with a judge
         ("llama", 4 * 1 * 7 * 3),
     ],
 )
@@ -38,7 +38,8 @@ def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
     config, table = paper("table1")
     built = tables.build(table, [], config.rows(table), len(config.seeds), config.tier, benches=config.benches(table))
     cells = built.printed.section("Qwen2.5-1.5B-Instruct, ours")["R3L"]
-    assert {cell.text for column, cell in cells.items() if column != "method"} == {"0/3 seeds"}
+    assert {cell.text for column, cell in cells.items() if column not in ("method", "feedback")} == {"0/3 seeds"}
+    assert cells["feedback"].text == "self"
     assert built.printed.section("Qwen2.5-1.5B-Instruct, paper")["R3L"]["ALFWorld"].text == "0.928"
     (row,) = [r for r in built.rows if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
     assert (row["mean"], row["seeds_done"], row["seeds_planned"]) == (None, 0, 3)

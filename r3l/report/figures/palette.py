@@ -76,14 +76,17 @@ DASHES, MARKERS = (DASHED, DASHDOT, DOTTED), "sv^<>oP8hp*d"
 def look(method: str) -> Look:
     """The look of a method: the registry's; of a variant (``r3l@alpha=5``) a tint of its method's.
 
-    A method that the registry does not know takes hue, line and marker from a hash of its name.
+    With another teacher it keeps its method's line and marker, since several methods have the same. A method that the
+    registry does not know takes hue, line and marker from a hash of its name.
     """
     name, changes = variant(method)
     plain = _known(name) or _own(name)
     if not changes:
         return plain
     place, dash, marker = _hashed(",".join(changes))
-    return Look(tint(plain.colour, (0.2 + 0.4 * place) * (1 if dash == DASHDOT else -1)), dash, marker)
+    colour = tint(plain.colour, (0.2 + 0.4 * place) * (1 if dash == DASHDOT else -1))
+    taught = all(change.startswith("feedback=") for change in changes)
+    return Look(colour, plain.dash, plain.marker) if taught else Look(colour, dash, marker)
 
 
 def _known(name: str) -> Look | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r3l.config import names
+from r3l.config import names, variant
 from r3l.report.figures.palette import ABLATIONS, METHODS, look, tint
 from r3l.workflow import plan
 
@@ -67,3 +67,11 @@ def test_a_tint_lies_between_black_the_colour_and_white(number, amount):
     before = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
     assert all(b <= p if amount > 0 else p <= b for p, b in zip(parts, before, strict=True))
     assert tint(colour, 0) == colour and tint(colour, -1) == "#000000" and tint(colour, 1) == "#FFFFFF"
+
+
+@pytest.mark.parametrize("name", ["table_rltf", "table1", "feedback"])
+def test_rows_with_another_teacher_are_told_apart(name):
+    """They keep their method's marker; colours make the difference."""
+    looks = {row: look(row) for row in plan.tables()[name].methods}
+    assert len(set(looks.values())) == len(looks)
+    assert all(looks[row].marker == look(variant(row).method).marker for row in looks)
