@@ -18,7 +18,7 @@ from r3l.runs.context import progress
 def test_rltf_groups(learn, extra):
     """The critic is the environment's; the first attempt that wins gets no second one."""
     script = {"rollout": WIN + LOSE, "retry": WIN}
-    method, groups, counters = explore(f"rltf_{learn}", script, group_size=2)
+    method, groups, counters = explore(f"rltf_{learn}", script, group_size=2, feedback="environment")
     objective = "policy" if learn == "sd" else "sft"
     assert shape(groups)[:2] == [("policy", [("base", 1.0), ("base", 0.0)]), ("policy", [("guided_retry", 1.0)])]
     assert groups[2].objective == objective and [t.kind for t in groups[2].trajectories] == [extra]
@@ -72,7 +72,7 @@ def test_rltf_with_one_rollout_has_nothing_to_compare_it_with():
 def test_rltf_grpo_is_two_turns_and_nothing_beside_them():
     """The golden group again: returns r1 + 0.1 r2 and r2, centred; PPO's clip as in the released preset."""
     script = {"rollout": WIN + LOSE, "retry": WIN}
-    method, groups, _ = explore("rltf_grpo", script, group_size=2)
+    method, groups, _ = explore("rltf_grpo", script, group_size=2, feedback="environment")
     assert shape(groups) == [("policy", [("base", 1.0), ("base", 0.0)]), ("policy", [("guided_retry", 1.0)])]
     assert (method.settings.ratio, method.max_rollouts, method.max_samples) == ("ppo", 4, 4)
     first, second = method.groups(TASK, rltf_pairs())

@@ -192,7 +192,7 @@ def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
     assert (code, err) == (0, "")
     opponents = [row["against"] for row in json.loads(text)["rows"]]
     trained = [m for m in plan.tables()["table1"].methods if m not in ("r3l", "warm_start")]  # nano has no such stage
-    assert opponents == trained and len(opponents) == 11
+    assert opponents == trained and len(opponents) == 14
 
 
 def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):
