@@ -1,4 +1,4 @@
-"""Training needs only what it uses: no workflow engine, no Java, no package of another environment."""
+"""A command needs only what it uses: training no workflow engine, no Java, no package of another environment."""
 
 import os
 import subprocess
@@ -27,3 +27,10 @@ def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "result.json").is_file()
+
+
+def test_help_needs_no_package_but_those_of_the_command_line():
+    """So it is there at once: torch alone takes a second."""
+    code = "import sys, r3l.cli; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy", "pydantic", "omegaconf", "yaml", "pandas"} & set(done.stdout.split())

@@ -13,12 +13,11 @@ import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, resolve_run
 from r3l.cli.printing import console, pairs, print_result
-from r3l.config.variant import check_override
 from r3l.core.errors import ConfigError, DataError, check_known
 from r3l.core.names import folder_name
-from r3l.envs.base.package import BenchmarkOptions
 
 if TYPE_CHECKING:
+    from r3l.envs.base.package import BenchmarkOptions
     from r3l.evaluation.agents import ServedAgent
 
 TEST, TEMPERATURE, MAX_TOKENS = "env_settings.test_task_set", "evaluation.temperature", "sampling.max_tokens"
@@ -78,6 +77,8 @@ def evaluate(
     asked = _Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
     changes = _changes({TEST: task_set, TEMPERATURE: temperature, MAX_TOKENS: max_tokens}) + (override or [])
     if sets is not None and run_dir is None and (model or server):
+        from r3l.envs.base.package import BenchmarkOptions
+
         options = BenchmarkOptions(protocol, prompt, oracle, data)
         questions = _Questions(env or "math", listed(sets, "--set") or [], options, limit, temperature, max_tokens)
         _put_questions(questions, asked, seed, out, as_json)
@@ -227,6 +228,8 @@ def _changes(values: Mapping[str, object]) -> list[str]:
 
 def _field(text: str) -> tuple[str, Any]:
     """``top_p=0.9`` -> (``top_p``, 0.9); what is no JSON is text."""
+    from r3l.config.variant import check_override
+
     check_override(text)
     key, _, value = text.partition("=")
     try:

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import traceback
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from r3l.core import paths
 from r3l.core.errors import ConfigError, did_you_mean, unknown
 from r3l.core.names import is_folder_name
 from r3l.core.option import OptionModel
-from r3l.core.yaml_files import read_yaml
+from r3l.core.yaml_files import content_of, parse_yaml, read_yaml
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -76,10 +77,15 @@ def load(kind: str, name: str, model: type[M]) -> M:
     path = next((path for path in candidates if path.is_file()), None)
     if path is None or (own_folders(kind) and name not in names(kind)):
         raise ConfigError(unknown(kind[:-1], name, names(kind)))
-    config = validate(model, read_yaml(path), str(path))
+    config: M = _validated(model, content_of(path), path)
     if (called := getattr(config, kind[:-1])) != name:
         raise ConfigError(f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; make them one")
     return config
+
+
+@lru_cache(maxsize=512)  # a grid asks thousands of times for a few dozen files; one that changes is read anew
+def _validated(model: type[M], content: bytes, path: Path) -> M:
+    return validate(model, parse_yaml(content, path), str(path))
 
 
 def find_class(kind: str, code: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 from omegaconf import OmegaConf
@@ -24,7 +24,9 @@ from r3l.config.where import Place
 from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
-from r3l.core.method import Method
+
+if TYPE_CHECKING:
+    from r3l.core.method import Method
 
 CHOSEN_BY = "the tier, environment, method, profile and seed (--tier, --env, --method, --profile, --seed)"
 CHOSEN = {"tier", "label", "env", "method", "method_label", "method_code", "own_code", "profile", "seed"}

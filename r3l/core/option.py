@@ -24,11 +24,16 @@ class OptionModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_number(cls, value: Any, field: ValidationInfo) -> Any:
-        types = set(_types(cls.model_fields[field.field_name or ""].annotation))
-        numeric = bool(types & {int, float}) and bool not in types
-        if numeric and any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value])):
+        booleans = any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value]))
+        if booleans and _is_number(cls.model_fields[field.field_name or ""].annotation):
             raise ValueError("true and false are no numbers")
         return value
+
+
+def _is_number(annotation: Any) -> bool:
+    """Whether a field takes numbers, or several, and no booleans."""
+    types = set(_types(annotation))
+    return bool(types & {int, float}) and bool not in types
 
 
 def _types(annotation: Any) -> list[Any]:

@@ -31,15 +31,25 @@ class _Loader(_BASE):  # type: ignore[misc]  # yaml has no types
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The keys of a YAML file. Raises ConfigError where it cannot be read or is no mapping of names to values."""
+    return parse_yaml(content_of(path), path)
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a file. Raises ConfigError where it cannot be read."""
     try:
-        content = path.read_bytes()
-        if len(content) > LARGEST:
-            raise ConfigError(f"{path} has {len(content)} bytes; no configuration has more than {LARGEST}")
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse_yaml(content: bytes, path: Path) -> dict[str, Any]:
+    """The keys of ``content``, which ``path`` holds (see :func:`read_yaml`)."""
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path} has {len(content)} bytes; no configuration has more than {LARGEST}")
+    try:
         values = yaml.load(content.decode("utf-8"), Loader=_Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise ConfigError(f"{path}: a file of names and values (key: value) is expected")
     return values

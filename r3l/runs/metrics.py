@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 Counts = Mapping[str, float]
 
@@ -181,6 +182,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
+@lru_cache(maxsize=4096)
 def declared(name: str) -> Metric | None:
     """The declaration of a metric: its own, or that of the family it is a member of."""
     family = next((m for m in METRICS.values() if m.name.endswith("/*") and name.startswith(m.name[:-1])), None)

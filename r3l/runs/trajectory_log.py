@@ -17,14 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from r3l.core.advantages import Advantage, Advantages
 from r3l.core.batching import mean_advantage
-from r3l.core.method import Method
 from r3l.core.trajectory import Group, Objective, Trajectory
+
+if TYPE_CHECKING:
+    from r3l.core.method import Method
 
 FILE = "trajectories.jsonl.gz"
 FIRST, TAUGHT = 1, 2  # tasks of a step: the first ones, and further ones that training learns from; our choice
