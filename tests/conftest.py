@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from released_words import clone  # noqa: F401, a fixture
 
@@ -11,6 +13,20 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 
 TASK = Task("t0", "toy", "test")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What stays to the end, modules and tests, is left out when garbage is looked for: a third of the tables' time.
+
+    Each Holm correction looks for it, in statsmodels.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def make_turn(k: int, tokens: int = 2) -> Turn:

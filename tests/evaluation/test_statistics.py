@@ -17,10 +17,9 @@ T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen():
-    """statsmodels collects garbage at every Holm correction: what the session holds is not looked through again."""
+    """What the tests before have loaded is not looked through at every Holm correction, either (tests/conftest.py)."""
+    gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def rng():
