@@ -19,6 +19,7 @@ from r3l.core.task import Task
 from r3l.core.worker import EnvironmentHost, Verb, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
+START = 120.0  # further seconds for the first answer of a process, which imports its packages; our choice
 ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
 
 
@@ -119,8 +120,9 @@ class WorkerProcess:
             self._start()
         try:
             self._pipe.send(call)
-            if not self._pipe.poll(self._deadline):
-                raise self._lost(f"did not answer within {self._deadline:g} s")
+            patience = self._deadline + (0 if self._answered else START)
+            if not self._pipe.poll(patience):
+                raise self._lost(f"did not answer within {patience:g} s")
             result, error = self._pipe.recv()
             self._answered, self._stillborn = True, 0
         except (EOFError, OSError):
