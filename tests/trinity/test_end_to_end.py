@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from chat_server import serving
+from nano_server import NanoServer
 
 from r3l.core.files import read_jsonl
 from r3l.core.paths import ROOT
@@ -25,10 +27,10 @@ pytestmark = [
 ]
 
 
-def start(engine, steps, run_dir):
-    options = ["--engine", engine, "--method", "r3l", "--steps", str(steps), "--run-dir", str(run_dir)]
-    options += [part for setting in SETTINGS for part in ("--set", setting)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def start(engine, steps, run_dir, method="r3l", settings=(), **variables):
+    options = ["--engine", engine, "--method", method, "--steps", str(steps), "--run-dir", str(run_dir)]
+    options += [part for setting in (*SETTINGS, *settings) for part in ("--set", setting)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-m", "r3l.cli", "train", *options]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
 
@@ -69,19 +71,38 @@ def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(local, tm
 
     code, errors = finish(start("trinity", 4, tmp_path))
     assert code == 0, errors
-    ours, theirs = read_jsonl(local / "metrics.jsonl"), read_jsonl(tmp_path / "metrics.jsonl")
-    assert [row["step"] for row in theirs] == [1, 2, 3, 4]
+    assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4]
+    assert_same_steps(local, tmp_path)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (local, tmp_path)]
+    assert results[0]["final"] == pytest.approx(results[1]["final"])
+    weights = [(folder / results[0]["checkpoint"] / "model.safetensors") for folder in (local, tmp_path)]
+    assert weights[1].is_file() and (tmp_path / "trajectories.jsonl.gz").is_file()
+    assert largest_difference(*weights) < 1e-5
+
+
+def assert_same_steps(local, trinity):
+    ours, theirs = read_jsonl(local / "metrics.jsonl"), read_jsonl(trinity / "metrics.jsonl")
     local_alone = ("seconds/", "kl_to_start", "logprob_mismatch/")
     for a, b in zip(ours, theirs, strict=True):
         for key in a:
             if not key.startswith(local_alone):
                 assert b[key] == pytest.approx(a[key], abs=1e-5), (a["step"], key)
         assert b["weights/behind"] == 0 and b["dropped/tasks"] == 0
-    results = [json.loads((folder / "result.json").read_text()) for folder in (local, tmp_path)]
-    assert results[0]["final"] == pytest.approx(results[1]["final"])
-    weights = [(folder / results[0]["checkpoint"] / "model.safetensors") for folder in (local, tmp_path)]
-    assert weights[1].is_file() and (tmp_path / "trajectories.jsonl.gz").is_file()
-    assert largest_difference(*weights) < 1e-5
+
+
+def test_a_judge_is_asked_by_trinitys_runners_as_by_the_local_engine(tmp_path):
+    """A start model behind a real HTTP server, greedy: the same critiques, counts and losses."""
+    settings = ("judge.model=nano", "judge.prompts=as_policy", "judge.temperature=0")
+    with serving(NanoServer("nano").answer) as (url, seen):
+        for engine in ("local", "trinity"):
+            judged = start(engine, 2, tmp_path / engine, "rltf_sd@feedback=judge", settings, R3L_JUDGE=url)
+            code, errors = finish(judged)
+            assert code == 0, errors
+    assert_same_steps(tmp_path / "local", tmp_path / "trinity")
+    asked = sum(row["judge/requests"] for row in read_jsonl(tmp_path / "trinity" / "metrics.jsonl"))
+    assert asked == len(seen) / 2 > 0
+    left = [path for path in (tmp_path / "trinity").rglob("*") if path.is_file()]
+    assert not [path for path in left if url.encode() in path.read_bytes()]  # an address is of a place, not of a run
 
 
 def largest_difference(a, b):
