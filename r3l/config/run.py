@@ -27,6 +27,7 @@ from r3l.core.yaml_files import read_yaml
 
 SCHEMA_VERSION = 2  # raise when a change of code makes all old results incomparable (some: r3l.config.corrections)
 
+UNHASHED_FIELDS = {"label", "method_label", "workers", "device", "forward", "model"}  # the model: by its weights
 UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
     "train": ("save_every", "gradient_checkpointing"),
     "env_settings": ("model", "set", "further_test_task_sets"),
@@ -76,7 +77,7 @@ class Run(TierSettings):
         edited, they are other runs.
         ``corrections``: those that the code had, by default all that concern this run (r3l.config.corrections).
         """
-        values = self.model_dump(mode="json", exclude={"label", "method_label", "workers", "device", "model"})
+        values = self.model_dump(mode="json", exclude=UNHASHED_FIELDS)
         values |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
         package = environment_of(self.env)
         task_sets = (self.env_settings.train_task_set, self.env_settings.test_task_set)

@@ -11,6 +11,7 @@ from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
 
+Forward = Literal["packed", "transformers"]  # see r3l.local.forward
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
 ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
 
@@ -131,6 +132,12 @@ class TierSettings(Strict):
     workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0, le=1024)
     threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1, le=1024)
     device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")
+    forward: Forward = option(
+        "packed",
+        "how Llama-like models are computed: packed: rows side by side, common beginnings once (r3l.local.forward); "
+        "transformers: padded rows, as the stored runs were. They differ by rounding; local engine",
+        "our choice: the faster one",
+    )
     compute_dtype: ComputeDtype = option(
         "float32", "of forward and backward passes on a GPU (r3l.local.precision)", "our choice: exact on any machine"
     )

@@ -180,6 +180,34 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return parts
 
 
+def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]:
+    """Indices of rows (token ids) in an order in which those that begin alike are neighbours, cut so that a part has
+    at most ``budget`` tokens; what a row shares with the one before it counts once."""
+    parts: list[list[int]] = []
+    tokens = 0
+    for k in in_tree_order(rows):
+        own = len(rows[k]) - (common_length(rows[parts[-1][-1]], rows[k]) if parts else 0)
+        if parts and tokens + own <= budget:
+            parts[-1].append(k)
+            tokens += own
+        else:
+            parts.append([k])
+            tokens = len(rows[k])
+    return parts
+
+
+def in_tree_order(rows: Sequence[np.ndarray]) -> list[int]:
+    """Indices of rows (token ids), sorted by their ids: no earlier row shares more with a row than its neighbour."""
+    return sorted(range(len(rows)), key=lambda k: rows[k].astype(">i8").tobytes())
+
+
+def common_length(a: np.ndarray, b: np.ndarray) -> int:
+    """Of how many tokens ``a`` and ``b`` have the same beginning."""
+    length = min(len(a), len(b))
+    different = np.flatnonzero(a[:length] != b[:length])
+    return int(different[0]) if len(different) else length
+
+
 def _reweighed(row: R, part: Sequence[R], rows: int) -> R:
     tokens = max(float(sum(r.mask.sum() for r in part)), 1.0)
     return replace(row, weight=row.mask * np.float32(len(part) / rows / tokens))

@@ -66,7 +66,7 @@ class Decoder:
 
     def run(self) -> None:
         """Fill every request's ids and log-probs and hand it the new caches."""
-        logits_B_V = self._forward(*self._padded_pending())
+        logits_B_V = self._first()
         while True:
             tokens = self._sample(logits_B_V)
             finished = {row for row, request in enumerate(self.live) if self._finish(row, request)}
@@ -75,6 +75,10 @@ class Decoder:
             if finished:
                 tokens = self._drop(finished, tokens)
             logits_B_V = self._next(tokens)
+
+    def _first(self) -> torch.Tensor:
+        """Logits after the pending tokens."""
+        return self._forward(*self._padded_pending())
 
     def _padded_pending(self) -> tuple[torch.Tensor, torch.Tensor]:
         width = max(len(request.pending) for request in self.live)
@@ -126,8 +130,11 @@ class Decoder:
         """Whether a row's request is finished; it then takes its cache (the last token is not encoded yet)."""
         if not request.finished():
             return False
-        request.state = self.cache.row(row)
+        request.state = self._state(row)
         return True
+
+    def _state(self, row: int) -> list[LayerState]:
+        return self.cache.row(row)
 
     def _drop(self, finished: Set[int], tokens_B: torch.Tensor) -> torch.Tensor:
         """Go on without the rows of ``finished``; the tokens of those left."""

@@ -91,6 +91,7 @@ def trainer_of(session: Session, method: Method) -> Trainer:
         session.run.sampling.temperature,
         sampler=session.policy.model,
         master_weights=session.master_weights,
+        forward=session.run.forward,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from r3l.config import Forward
 from r3l.core.barrier import Barrier
 from r3l.core.batching import packed
 from r3l.core.dialog import TokenDialog
@@ -20,8 +21,10 @@ from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of, uniforms
 from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, GenerationRequest, tokens_in
+from r3l.local.forward import is_supported
 from r3l.local.kv_cache import LayerState
 from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
+from r3l.local.packed_decoding import PackedDecoder, Storage
 
 
 class LocalPolicy:
@@ -32,6 +35,7 @@ class LocalPolicy:
     ``use_cache=False`` encodes every dialog anew at each turn: the alternative that ``r3l bench rollout`` measures.
     ``tokens_per_batch``, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
     ``step`` decodes token by token in place of the eager loop.
+    ``forward``: which forward pass decodes (r3l.local.forward); that of transformers where there is none for the model.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class LocalPolicy:
         use_cache: bool = True,
         tokens_per_batch: int | None = None,
         step: FixedStep | None = None,
+        forward: Forward = "transformers",
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
@@ -52,6 +57,8 @@ class LocalPolicy:
         self.use_cache = use_cache
         self.tokens_per_batch = tokens_per_batch
         self.step = step
+        self._storage = Storage()
+        self.packed = forward == "packed" and step is None and is_supported(model)
         self.barrier = Barrier(self._serve)
         self.counts: defaultdict[str, float] = defaultdict(float)
 
@@ -80,7 +87,9 @@ class LocalPolicy:
 
     def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
         common = (self.model, requests, self.renderer.end_id, self.counts)
-        return FixedDecoder(self.step, *common) if self.step else Decoder(*common)
+        if self.step:
+            return FixedDecoder(self.step, *common)
+        return PackedDecoder(self._storage, *common) if self.packed else Decoder(*common)
 
 
 class LocalConversation(TokenDialog):

@@ -43,6 +43,7 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
         use_cache=use_cache,
         tokens_per_batch=run.sampling.tokens_per_batch,
         step=step,
+        forward=run.forward,
     )
 
 
@@ -57,6 +58,7 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     torch.set_num_threads(run.threads)
     device = device_of(run.device)
     torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads any; it took a seventh of sampling
     network, tokenizer = load_model(model, device)
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None

@@ -5,37 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from r3l.config import OptimizerConfig
+from r3l.config import Forward, OptimizerConfig
 from r3l.core import losses
-from r3l.core.batching import Row, collate, microbatches, trainable_rows
+from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trainable_rows
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
+from r3l.local.forward import is_supported
+from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
-from r3l.local.precision import MasterWeights, recompute_activations, vocabulary_logits
+from r3l.local.precision import MasterWeights, recompute_activations
 from r3l.runs import step_metrics
 
-
-def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
-    """Log-probability of every masked token given those before it, 0 elsewhere; shape (B, T).
-
-    ``temperature`` is that of sampling: what is optimised is the policy that acted (as the released trainer does).
-
-    The vocabulary projection runs on masked positions only: for a large vocabulary it is most of the memory.
-    Padding stands on the right, so plain causal attention never sees it.
-    """
-    hidden_B_T_H = model.model(input_ids=ids_B_T, use_cache=False).last_hidden_state
-    scored_B_T = mask_B_T.bool().clone()
-    scored_B_T[:, 0] = False  # nothing stands before the first token
-    before_B_T = scored_B_T.roll(-1, dims=1)
-    logits = vocabulary_logits(model, hidden_B_T_H[before_B_T]) / temperature
-    tokens = ids_B_T[scored_B_T]
-    logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
-    out_B_T = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
-    return out_B_T.masked_scatter(scored_B_T, logprobs)
+R = TypeVar("R", bound=Row)
 
 
 class LogprobMismatch:
@@ -71,7 +56,7 @@ class Trainer:
 
     ``reference``: the frozen start model (for KL). ``temperature``: that of sampling. ``sampler``: the model that
     samples, where it lags behind. ``master_weights``: the float32 weights of a model that computes in another type
-    (r3l.local.precision).
+    (r3l.local.precision). ``forward``: which forward pass computes log-probs (r3l.local.forward).
     """
 
     def __init__(
@@ -83,10 +68,12 @@ class Trainer:
         temperature: float = 1.0,
         sampler: Any | None = None,
         master_weights: MasterWeights | None = None,
+        forward: Forward = "transformers",
     ) -> None:
         self.model, self.criterion, self.config, self.reference = model, criterion, config, reference
         self.sampler = sampler or model
         self.temperature = temperature
+        self.packs = forward == "packed" and is_supported(model)
         self.master_weights = master_weights or MasterWeights(model)
         if config.gradient_checkpointing:
             recompute_activations(model)
@@ -105,7 +92,7 @@ class Trainer:
         if any(row.mask.any() for row in trained):
             self._update(trained, self._warmed_up_lr() if lr is None else lr, metrics)
         elif rows:  # nothing to learn, but every step says how far sampling and training are apart
-            metrics |= self.logprob_mismatch(microbatches(rows, self.config.tokens_per_microbatch)[0]).metrics()
+            metrics |= self.logprob_mismatch(self._microbatches(rows)[0]).metrics()
         self.steps_done += 1
         return dict(metrics)
 
@@ -132,7 +119,7 @@ class Trainer:
     def kl_to_reference(self, rows: Sequence[Row]) -> float:
         """Mean over sampled tokens of k3 against the start model: how far training has moved the policy (nats)."""
         total, count = 0.0, 0.0
-        for part in microbatches(rows, self.config.tokens_per_microbatch):
+        for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
             with torch.no_grad():
                 new = self._logprobs(batch, part)
@@ -144,7 +131,7 @@ class Trainer:
     def logprob_mismatch(self, rows: Sequence[Row]) -> LogprobMismatch:
         """That of all sampled rows, by a forward pass like training's."""
         mismatch = LogprobMismatch()
-        for part in microbatches(rows, self.config.tokens_per_microbatch):
+        for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
             with torch.no_grad():
                 mismatch.add(batch, self._logprobs(batch, part))
@@ -156,22 +143,32 @@ class Trainer:
         ``longest``: tokens of the longest row. Changes nothing.
         """
         rows = max(1, self.config.tokens_per_microbatch // longest)
-        ids_B_T = torch.zeros(rows, longest, dtype=torch.int64, device=self.model.device)
+        ids_B_T = (torch.arange(rows * longest, device=self.model.device) % self.model.config.vocab_size).view(rows, -1)
         self.model.train()
         with out_of_memory_explained(f"in probing a micro-batch of {rows} x {longest} tokens", TRAINING_REMEDY):
-            torch.autograd.backward(token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
+            torch.autograd.backward(self._token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
         self.master_weights.accumulate_gradients()
         self.optimizer.zero_grad(set_to_none=True)
 
+    def _microbatches(self, rows: Sequence[R]) -> list[list[R]]:
+        budget, rule = self.config.tokens_per_microbatch, self.criterion.loss_agg
+        if not self.packs or rule == "microbatch_released":  # its loss depends on who stands together
+            return microbatches(rows, budget, rule)
+        return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
+
+    def _token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
+        compute = tree_logprobs if self.packs else token_logprobs
+        return compute(model, ids_B_T, mask_B_T, self.temperature)
+
     def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
         with torch.no_grad():
-            return token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T, self.temperature)
+            return self._token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T)
 
     def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         mismatch = LogprobMismatch()
-        for part in microbatches(rows, self.config.tokens_per_microbatch, self.criterion.loss_agg):
+        for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
             size = " x ".join(map(str, batch.ids_B_T.shape))
             with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
@@ -198,7 +195,7 @@ class Trainer:
 
     def _logprobs(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
         """Those of the model that is trained, shape (B, T). Raises NonFiniteError."""
-        logprobs_B_T = token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T, self.temperature)
+        logprobs_B_T = self._token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T)
         check_rows_finite("log-prob in training", [row.name for row in rows], logprobs_B_T)
         return logprobs_B_T
 
@@ -216,7 +213,7 @@ class Trainer:
             old_B_T = logprobs_B_T.detach()
         else:
             with torch.no_grad():
-                old_B_T = token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T, self.temperature)
+                old_B_T = self._token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T)
         rescore_B_1 = torch.tensor([[row.rescore] for row in rows], device=old_B_T.device)
         old_B_T = torch.where(rescore_B_1, old_B_T, batch.old_logprobs_B_T)
         return replace(batch, old_logprobs_B_T=old_B_T)

@@ -1,0 +1,57 @@
+"""Log-probabilities of tokens that were sampled, under a model as it is now: what training and its metrics need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from r3l.local import forward
+from r3l.local.precision import vocabulary_logits
+from r3l.local.prefix_tree import PrefixTree
+
+
+def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
+    """Log-probability of every masked token given those before it, 0 elsewhere; shape (B, T).
+
+    ``temperature`` is that of sampling: what is optimised is the policy that acted (as the released trainer does).
+
+    The vocabulary projection runs on masked positions only: for a large vocabulary it is most of the memory.
+    Padding stands on the right, so plain causal attention never sees it.
+    """
+    hidden_B_T_H = model.model(input_ids=ids_B_T, use_cache=False).last_hidden_state
+    scored_B_T = mask_B_T.bool().clone()
+    scored_B_T[:, 0] = False  # nothing stands before the first token
+    before_B_T = scored_B_T.roll(-1, dims=1)
+    logits = vocabulary_logits(model, hidden_B_T_H[before_B_T]) / temperature
+    tokens = ids_B_T[scored_B_T]
+    logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
+    out_B_T = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
+    return out_B_T.masked_scatter(scored_B_T, logprobs)
+
+
+def tree_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
+    """The same of rows that share their beginnings (r3l.local.prefix_tree); shape (B, T).
+
+    Nothing is computed of tokens that stand after a row's last masked one, nor, in the last layer, of those before
+    which none is masked.
+    """
+    scored_B_T = mask_B_T.bool().clone()
+    scored_B_T[:, 0] = False  # nothing stands before the first token
+    out_B_T = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
+    rows_S, columns_S = (index.cpu().numpy() for index in scored_B_T.nonzero(as_tuple=True))
+    if not len(rows_S):
+        return out_B_T
+    lengths = np.zeros(len(ids_B_T), dtype=np.int64)
+    np.maximum.at(lengths, rows_S, columns_S)
+    tree = PrefixTree(
+        [row[:length] for row, length in zip(ids_B_T.cpu().numpy(), lengths, strict=True)], ids_B_T.device
+    )
+    before_S = np.array([tree.paths[row][column - 1] for row, column in zip(rows_S, columns_S, strict=True)])
+    wanted_W, where_S = (torch.from_numpy(x).to(ids_B_T.device) for x in np.unique(before_S, return_inverse=True))
+    hidden_W_H = forward.hidden_states(model, tree.ids_N, tree.positions_N, tree.attend, wanted_W)
+    logits_W_V = vocabulary_logits(model, hidden_W_H) / temperature
+    picked_S = logits_W_V[where_S, ids_B_T[scored_B_T]]
+    logprobs_S = picked_S - torch.logsumexp(logits_W_V, dim=-1)[where_S]
+    return out_B_T.masked_scatter(scored_B_T, logprobs_S.to(out_B_T.dtype))

@@ -1,0 +1,201 @@
+"""Decoding by the packed forward pass: no padding of prompts, a prompt that several dialogs open with encoded once."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from typing import Any
+
+import numpy as np
+import torch
+
+from r3l.local import forward
+from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
+from r3l.local.kv_cache import LayerState, layer_shape
+from r3l.local.precision import vocabulary_logits
+
+ROWS_LEFT = 0.75  # caches move together when fewer rows are left; measured: 0.5 to 0.9 take the same time
+
+
+class Storage:
+    """Memory for the caches of one batch after another: fresh pages cost a tenth of sampling on a CPU."""
+
+    def __init__(self) -> None:
+        self._flat: torch.Tensor | None = None
+
+    def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
+        """A tensor of ``shape`` that holds finite numbers, whatever was last written there."""
+        size = math.prod(shape)
+        if self._flat is None or len(self._flat) < size:
+            self._flat = torch.zeros(size, dtype=like.dtype, device=like.device)
+        return self._flat[:size].view(*shape)
+
+
+class RowCache:
+    """Keys and values of a batch of dialogs: a dialog's token at position p lies in column p of its row.
+
+    ``states``: what each dialog brings. ``columns``: room for the longest one.
+    """
+
+    def __init__(
+        self, states: Sequence[Sequence[LayerState] | None], columns: int, like: Any, storage: Storage
+    ) -> None:
+        shape = layer_shape(like.config, len(states), columns)
+        self.layers = storage.take((like.config.num_hidden_layers, *shape), like)
+        self.lengths = [tokens_in(state) for state in states]
+        for row, (state, length) in enumerate(zip(states, self.lengths, strict=True)):
+            for layer, of_layer in zip(self.layers, state or (), strict=False):
+                layer[:, row, :, :length] = of_layer
+
+    def row(self, row: int) -> list[LayerState]:
+        """The tokens of one row, copied out: the dialog's new state."""
+        return list(self.layers[:, :, row, :, : self.lengths[row]].clone())
+
+    def copy_beginnings(self, leader_of: Sequence[int]) -> None:
+        """Give each row what row ``leader_of[row]`` holds."""
+        for row, leader in enumerate(leader_of):
+            if leader != row:
+                self.lengths[row] = self.lengths[leader]
+                self.layers[:, :, row, :, : self.lengths[row]] = self.layers[:, :, leader, :, : self.lengths[row]]
+
+    def keep_rows(self, rows: Sequence[int]) -> None:
+        """Drop all rows but ``rows``."""
+        self.layers = self.layers.index_select(2, torch.tensor(rows, device=self.layers.device))
+        self.lengths = [self.lengths[row] for row in rows]
+
+
+class Appended:
+    """New tokens of some rows of a cache: where their keys and values go, and how they attend.
+
+    Rows with about as many new tokens attend together.
+    """
+
+    def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
+        self._layers, device = cache.layers, cache.layers.device
+        counts, starts = [len(of_row) for of_row in tokens], [cache.lengths[row] for row in rows]
+        ends = np.cumsum(counts)  # in the packed tokens
+        self.ids_N = torch.tensor([token for of_row in tokens for token in of_row], device=device)
+        positions_N = np.concatenate([np.arange(s, s + count) for s, count in zip(starts, counts, strict=True)])
+        self.positions_N = torch.from_numpy(positions_N).to(device)
+        self.last_R = torch.from_numpy(ends - 1).to(device)
+        self._rows_N = torch.from_numpy(np.repeat(rows, counts)).to(device)
+        self._blocks: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        answers_N, before = np.zeros(len(positions_N), dtype=np.int64), 0
+        for together in packed_by_length(counts):
+            width, end = max(counts[k] for k in together), max(starts[k] + counts[k] for k in together)
+            firsts_R = np.array([ends[k] - counts[k] for k in together])
+            within_C, counts_R_1 = np.arange(width), np.array([[counts[k]] for k in together])
+            real_R_C = within_C < counts_R_1  # padding queries do what the row's last one does
+            queries_R_C = firsts_R[:, None] + np.minimum(within_C, counts_R_1 - 1)
+            answers_N[queries_R_C[real_R_C]] = before + real_R_C.flatten().nonzero()[0]
+            before += real_R_C.size
+            queries = torch.from_numpy(queries_R_C).to(device)
+            hidden = torch.arange(end, device=device) > self.positions_N[queries][..., None]
+            bias = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, -torch.inf)
+            self._blocks.append((torch.tensor([rows[k] for k in together], device=device), queries, bias))
+        self._answers_N = torch.from_numpy(answers_N).to(device)
+        for row, count in zip(rows, counts, strict=True):
+            cache.lengths[row] += count
+
+    def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
+        """Store the new keys and values; every new token's attention over its row so far."""
+        cache = self._layers[layer]
+        cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
+        attended = []
+        for rows, queries_R_C, bias in self._blocks:
+            keys, values = cache[..., : bias.shape[-1], :].index_select(1, rows)
+            attended.append(forward.attention(queries_N_H_D[queries_R_C], keys, values, bias).flatten(0, 1))
+        return torch.cat(attended).index_select(0, self._answers_N)
+
+
+def packed_by_length(counts: Sequence[int]) -> list[list[int]]:
+    """Indices of ``counts`` in batches whose smallest count is at least half of the largest, or below 8."""
+    batches: list[list[int]] = []
+    for k in sorted(range(len(counts)), key=lambda k: counts[k]):
+        if batches and counts[k] <= max(8, 2 * counts[batches[-1][0]]):
+            batches[-1].append(k)
+        else:
+            batches.append([k])
+    return batches
+
+
+class Column:
+    """One new token of every row of a cache: Appended without what several tokens a row need."""
+
+    last_R = None
+
+    def __init__(self, cache: RowCache, tokens: Sequence[int]) -> None:
+        device = cache.layers.device
+        self._layers, self._end = cache.layers, max(cache.lengths) + 1
+        self.ids_N = torch.tensor(tokens, device=device)
+        self.positions_N = torch.tensor(cache.lengths, device=device)
+        self._rows_N = torch.arange(len(tokens), device=device)
+        hidden = torch.arange(self._end, device=device) > self.positions_N[:, None, None]
+        self._bias = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, -torch.inf)
+
+    def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
+        """As :meth:`Appended.attend`."""
+        cache = self._layers[layer]
+        cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
+        keys, values = cache[..., : self._end, :]
+        return forward.attention(queries_N_H_D[:, None], keys, values, self._bias)[:, 0]
+
+
+class PackedDecoder(Decoder):
+    """Decoder over a RowCache. Rows of finished requests stay until a quarter is, since moving the caches costs more
+    than what they compute."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        model: Any,
+        requests: list[GenerationRequest],
+        end_id: int,
+        counts: defaultdict[str, float],
+    ) -> None:
+        self.model, self.end_id, self.counts = model, end_id, counts
+        self.live = list(requests)
+        columns = max(request.columns() for request in requests)
+        self.row_cache = RowCache([request.state for request in requests], columns, model, storage)
+        self.rows = list(range(len(requests)))  # where each live request lies in the cache
+
+    def _first(self) -> torch.Tensor:
+        leaders: dict[tuple[int, ...], int] = {}
+        leader_of = [
+            row if request.state else leaders.setdefault(tuple(request.pending), row)
+            for row, request in enumerate(self.live)
+        ]
+        encoded = sorted(set(leader_of))
+        self.counts["encoded"] += sum(len(self.live[row].pending) for row in encoded)
+        logits = self._logits(Appended(self.row_cache, encoded, [self.live[row].pending for row in encoded]))
+        self.row_cache.copy_beginnings(leader_of)
+        return logits[[encoded.index(leader) for leader in leader_of]]
+
+    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
+        """Logits after one more token a row."""
+        tokens = [self.end_id] * len(self.row_cache.lengths)
+        for row, token in zip(self.rows, tokens_B.tolist(), strict=True):
+            tokens[row] = token
+        logits = self._logits(Column(self.row_cache, tokens))
+        for row in self.rows:  # a finished one writes its next column again and again
+            self.row_cache.lengths[row] += 1
+        return logits if len(self.rows) == len(tokens) else logits[self.rows]
+
+    def _logits(self, new: Appended | Column) -> torch.Tensor:
+        """After the last new token of each row, float64."""
+        hidden = forward.hidden_states(self.model, new.ids_N, new.positions_N, new.attend, new.last_R)
+        self.counts["forwards"] += 1
+        return vocabulary_logits(self.model, hidden).double()
+
+    def _drop(self, finished: Set[int], tokens_B: torch.Tensor) -> torch.Tensor:
+        left = [place for place in range(len(self.live)) if place not in finished]
+        self.live = [self.live[place] for place in left]
+        self.rows = [self.rows[place] for place in left]
+        if len(self.rows) <= ROWS_LEFT * len(self.row_cache.lengths):
+            self.row_cache.keep_rows(self.rows)
+            self.rows = list(range(len(self.rows)))
+        return tokens_B[left]
+
+    def _state(self, place: int) -> list[LayerState]:
+        return self.row_cache.row(self.rows[place])
