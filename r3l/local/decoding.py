@@ -17,7 +17,7 @@ from r3l.local.precision import vocabulary_logits
 SHAPES = 64  # compiled shapes at most; our choice: 8 sizes of batch, 8 lengths
 
 
-def tokens_in(state: list[LayerState] | None) -> int:
+def tokens_in(state: Sequence[LayerState] | None) -> int:
     """How many tokens a dialog's caches hold."""
     return state[0].shape[2] if state else 0
 

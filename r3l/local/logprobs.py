@@ -27,8 +27,7 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
     logits = vocabulary_logits(model, hidden_B_T_H[before_B_T]) / temperature
     tokens = ids_B_T[scored_B_T]
     logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
-    out_B_T = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
-    return out_B_T.masked_scatter(scored_B_T, logprobs)
+    return logprobs.new_zeros(ids_B_T.shape).masked_scatter(scored_B_T, logprobs)
 
 
 def tree_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -39,10 +38,9 @@ def tree_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, tem
     """
     scored_B_T = mask_B_T.bool().clone()
     scored_B_T[:, 0] = False  # nothing stands before the first token
-    out_B_T = torch.zeros(ids_B_T.shape, dtype=torch.float32, device=ids_B_T.device)
     rows_S, columns_S = (index.cpu().numpy() for index in scored_B_T.nonzero(as_tuple=True))
     if not len(rows_S):
-        return out_B_T
+        return torch.zeros(ids_B_T.shape, device=ids_B_T.device)
     lengths = np.zeros(len(ids_B_T), dtype=np.int64)
     np.maximum.at(lengths, rows_S, columns_S)
     tree = PrefixTree(
@@ -54,4 +52,4 @@ def tree_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, tem
     logits_W_V = vocabulary_logits(model, hidden_W_H) / temperature
     picked_S = logits_W_V[where_S, ids_B_T[scored_B_T]]
     logprobs_S = picked_S - torch.logsumexp(logits_W_V, dim=-1)[where_S]
-    return out_B_T.masked_scatter(scored_B_T, logprobs_S.to(out_B_T.dtype))
+    return logprobs_S.new_zeros(ids_B_T.shape).masked_scatter(scored_B_T, logprobs_S)

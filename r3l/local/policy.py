@@ -48,7 +48,7 @@ class LocalPolicy:
         use_cache: bool = True,
         tokens_per_batch: int | None = None,
         step: FixedStep | None = None,
-        forward: Forward = "transformers",
+        forward: Forward = "packed",
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)

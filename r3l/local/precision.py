@@ -55,10 +55,10 @@ def recompute_activations(model: Any) -> None:
 
 
 def vocabulary_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """float32 logits of hidden states, shape (..., H) to (..., V)."""
-    head = model.lm_head
-    bias = None if head.bias is None else head.bias.float()
-    return torch.nn.functional.linear(hidden.float(), head.weight.float(), bias)
+    """Logits of hidden states, float32 (float64 of float64), shape (..., H) to (..., V)."""
+    head, dtype = model.lm_head, torch.promote_types(hidden.dtype, torch.float32)
+    bias = None if head.bias is None else head.bias.to(dtype)
+    return torch.nn.functional.linear(hidden.to(dtype), head.weight.to(dtype), bias)
 
 
 class MasterWeights:

@@ -48,9 +48,9 @@ class PrefixTree:
         queries, states = queries_N_H_D.reshape(nodes, -1), states_N_2_G_D.reshape(nodes, -1)
         attended = []
         for queries_R_C, keys_R_T, bias in self._blocks:
-            of_rows = torch.nn.functional.embedding(keys_R_T, states).unflatten(-1, states_N_2_G_D.shape[1:])
+            of_rows = torch.nn.functional.embedding(keys_R_T, states).view(*keys_R_T.shape, *states_N_2_G_D.shape[1:])
             keys, values = of_rows.permute(2, 0, 3, 1, 4).unbind(0)
-            asking = torch.nn.functional.embedding(queries_R_C, queries).unflatten(-1, query_shape)
+            asking = torch.nn.functional.embedding(queries_R_C, queries).view(*queries_R_C.shape, *query_shape)
             attended.append(attention(asking, keys, values, bias).flatten(0, 1))
         return torch.cat(attended).index_select(0, self._answers_N)
 

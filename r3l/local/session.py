@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils import deterministic
 
 from r3l.config import Run
 from r3l.local.checkpoint import load_model
@@ -58,7 +59,7 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     torch.set_num_threads(run.threads)
     device = device_of(run.device)
     torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads any; it took a seventh of sampling
+    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
     network, tokenizer = load_model(model, device)
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None

@@ -68,7 +68,7 @@ class Trainer:
         temperature: float = 1.0,
         sampler: Any | None = None,
         master_weights: MasterWeights | None = None,
-        forward: Forward = "transformers",
+        forward: Forward = "packed",
     ) -> None:
         self.model, self.criterion, self.config, self.reference = model, criterion, config, reference
         self.sampler = sampler or model

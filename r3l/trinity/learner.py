@@ -22,7 +22,8 @@ from r3l.core.seeds import uniforms
 from r3l.local import checkpoint
 from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
 from r3l.local.kv_cache import LayerState
-from r3l.local.trainer import Trainer, token_logprobs
+from r3l.local.logprobs import token_logprobs
+from r3l.local.trainer import Trainer
 
 KEPT = 512  # dialogs whose caches are kept: more than are played at once in a step; our choice
 

@@ -15,8 +15,8 @@ from r3l.core.batching import collate, microbatches, packed, rows_of
 from r3l.core.environment import Message
 from r3l.core.policy import Sampling
 from r3l.core.trajectory import Group, Objective
+from r3l.local.logprobs import token_logprobs
 from r3l.local.policy import LocalPolicy
-from r3l.local.trainer import token_logprobs
 
 CPU = torch.device("cpu")
 

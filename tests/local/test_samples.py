@@ -15,8 +15,8 @@ from r3l.core.batching import collate, rows_of
 from r3l.core.environment import Message, StopReason
 from r3l.core.policy import Sampling
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
+from r3l.local.logprobs import token_logprobs
 from r3l.local.policy import LocalPolicy
-from r3l.local.trainer import token_logprobs
 
 # As Qwen3's: of earlier answers only what follows "]" is shown.
 FORGETFUL = (
