@@ -31,8 +31,7 @@ def bench_rollout(run: Run, tasks: int, repeats: int, arms: Sequence[Arm]) -> Re
     All draw from the same addresses, so they sample the same episodes but for float rounding, which ``same_episodes``
     shows. An arm: medians over repetitions of seconds, sampled tokens a second, shares of the time by phase (what is
     left is waiting for ``environments``), and the most memory. ``seconds_ratio``: of an arm to ``cached``.
-    ``prefix_tokens_reencoded`` counts tokens that were encoded more than once with caches (0 by construction;
-    measured, not assumed).
+    ``prompt_tokens_shared``: tokens that a dialog did not encode with caches, since another one opened with them.
     """
     rounds: dict[Arm, list[Report]] = {arm: [] for arm in arms}
     with open_session(run, start_of(run)) as session:
@@ -49,7 +48,7 @@ def bench_rollout(run: Run, tasks: int, repeats: int, arms: Sequence[Arm]) -> Re
     report: Report = {"cell": run.cell, "model": run.model, "device": device, "tasks": tasks, "repeats": repeats}
     report |= {"same_episodes": len(transcripts) == 1, "arms": of_arms}
     if cached := of_arms.get("cached"):
-        report["prefix_tokens_reencoded"] = cached["encoded"] - cached["appended"]
+        report["prompt_tokens_shared"] = cached["appended"] - cached["encoded"]
         report["seconds_ratio"] = {arm: of_arms[arm]["seconds"] / cached["seconds"] for arm in arms}
         report["encoded_ratio"] = {arm: of_arms[arm]["encoded"] / cached["encoded"] for arm in arms}
     return report

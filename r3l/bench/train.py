@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -29,7 +28,7 @@ from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
-from r3l.local.decoding import Decoder, GenerationRequest
+from r3l.local.decoding import GenerationRequest
 from r3l.local.engine import trainer_of
 from r3l.local.precision import cast_parameters
 from r3l.local.session import Session, open_session
@@ -130,7 +129,7 @@ class _OurStep:
             for ids, u in zip(self.prompts, draws, strict=True)
         ]
         self.session.model.eval()
-        Decoder(self.session.model, requests, self.session.tokenizer.eos_token_id, defaultdict(float)).run()
+        self.session.policy.decoder(requests).run()
         return requests
 
 

@@ -81,11 +81,12 @@ class LocalPolicy:
         for indices in packed(widths, self.tokens_per_batch or len(requests) * max(widths)):
             batch = [requests[k] for k in sorted(indices)]
             with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
-                self._decoder(batch).run()
+                self.decoder(batch).run()
         self.counts[f"seconds/{requests[0].sampling.phase}"] += time.perf_counter() - began
         return requests
 
-    def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
+    def decoder(self, requests: list[GenerationRequest]) -> Decoder:
+        """What samples ``requests`` as one batch."""
         common = (self.model, requests, self.renderer.end_id, self.counts)
         if self.step:
             return FixedDecoder(self.step, *common)

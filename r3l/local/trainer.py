@@ -146,7 +146,7 @@ class Trainer:
         ids_B_T = (torch.arange(rows * longest, device=self.model.device) % self.model.config.vocab_size).view(rows, -1)
         self.model.train()
         with out_of_memory_explained(f"in probing a micro-batch of {rows} x {longest} tokens", TRAINING_REMEDY):
-            torch.autograd.backward(self._token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
+            torch.autograd.backward(self.token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
         self.master_weights.accumulate_gradients()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -156,13 +156,14 @@ class Trainer:
             return microbatches(rows, budget, rule)
         return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
 
-    def _token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
+    def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
+        """Log-probability under ``model`` of every masked token given those before it, 0 elsewhere; shape (B, T)."""
         compute = tree_logprobs if self.packs else token_logprobs
         return compute(model, ids_B_T, mask_B_T, self.temperature)
 
     def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
         with torch.no_grad():
-            return self._token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T)
+            return self.token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T)
 
     def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
         self.model.train()
@@ -195,7 +196,7 @@ class Trainer:
 
     def _logprobs(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
         """Those of the model that is trained, shape (B, T). Raises NonFiniteError."""
-        logprobs_B_T = self._token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T)
+        logprobs_B_T = self.token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T)
         check_rows_finite("log-prob in training", [row.name for row in rows], logprobs_B_T)
         return logprobs_B_T
 
@@ -213,7 +214,7 @@ class Trainer:
             old_B_T = logprobs_B_T.detach()
         else:
             with torch.no_grad():
-                old_B_T = self._token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T)
+                old_B_T = self.token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T)
         rescore_B_1 = torch.tensor([[row.rescore] for row in rows], device=old_B_T.device)
         old_B_T = torch.where(rescore_B_1, old_B_T, batch.old_logprobs_B_T)
         return replace(batch, old_logprobs_B_T=old_B_T)

@@ -22,7 +22,6 @@ from r3l.core.seeds import uniforms
 from r3l.local import checkpoint
 from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
 from r3l.local.kv_cache import LayerState
-from r3l.local.logprobs import token_logprobs
 from r3l.local.trainer import Trainer
 
 KEPT = 512  # dialogs whose caches are kept: more than are played at once in a step; our choice
@@ -90,7 +89,7 @@ class Learner:
         model = self.trainer.reference if of_start else self.trainer.sampler
         ids_1_T = torch.tensor([ids])
         with torch.no_grad():
-            return list(token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T), self.trainer.temperature)[0].tolist())
+            return list(self.trainer.token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T))[0].tolist())
 
     def forward(self, data: Sequence[Datum], backward: bool) -> list[np.ndarray]:
         """Log-probabilities of tokens with a weight, 0 elsewhere, shape (T,) each.
@@ -105,7 +104,7 @@ class Learner:
             indices = [weighing[k] for k in part]
             ids_B_T, weights_B_T = _padded([data[k] for k in indices])
             with torch.set_grad_enabled(backward):
-                logprobs_B_T = token_logprobs(self.trainer.model, ids_B_T, weights_B_T != 0, self.trainer.temperature)
+                logprobs_B_T = self.trainer.token_logprobs(self.trainer.model, ids_B_T, weights_B_T != 0)
             if backward:
                 torch.autograd.backward(-(weights_B_T * logprobs_B_T).sum())
             for row, k in enumerate(indices):
