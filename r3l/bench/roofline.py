@@ -1,17 +1,19 @@
-"""How close a step comes to the hardware: measured bandwidth and matrix rate of this GPU against what the step needs.
+"""How close a step comes to the hardware: measured bandwidth and matrix rate of this device against what it needs.
 
-Not run on a GPU yet: written for one, tested by its arithmetic only.
+Not run on a GPU yet; on a CPU with the run's threads.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-COPY_BYTES, SIDE, TIMES = 2**30, 8192, 10
+from r3l.bench.rollout import clock
+
+TIMES = 10
+COPY_BYTES, SIDE = {"cuda": 2**30, "cpu": 2**27}, {"cuda": 8192, "cpu": 1024}  # beyond any cache
 
 
 def roofline(model: Any, report: Mapping[str, Any]) -> dict[str, float]:
@@ -46,25 +48,24 @@ def least_seconds(model: Any, report: Mapping[str, Any], bandwidth: float, rate:
 
 
 def bandwidth_of(device: torch.device) -> float:
-    """Bytes a second that a copy within the GPU's memory reads and writes."""
-    source = torch.empty(COPY_BYTES, dtype=torch.uint8, device=device)
+    """Bytes a second that a copy within the device's memory reads and writes."""
+    source = torch.empty(COPY_BYTES[device.type], dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return 2 * COPY_BYTES / _seconds(lambda: target.copy_(source))
+    return 2 * len(source) / _seconds(lambda: target.copy_(source))
 
 
 def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
     """FLOPs a second of a large square product."""
-    a, b = (torch.randn(SIDE, SIDE, device=device, dtype=dtype) for _ in range(2))
-    return 2 * SIDE**3 / _seconds(lambda: a @ b)
+    side = SIDE[device.type]
+    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    return 2 * side**3 / _seconds(lambda: a @ b)
 
 
 def _seconds(work: Callable[[], Any]) -> float:
     """Of one call, after three that warm up."""
     for _ in range(3):
         work()
-    torch.cuda.synchronize()
-    began = time.perf_counter()
+    began = clock()
     for _ in range(TIMES):
         work()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - began) / TIMES
+    return (clock() - began) / TIMES

@@ -75,6 +75,7 @@ catalogue_app.command("build")(build.catalogue_build)
 bench_app.command("env")(bench.bench_env)
 bench_app.command("rollout")(bench.bench_rollout)
 bench_app.command("train")(bench.bench_train)
+bench_app.command("step")(bench.bench_step)
 bench_app.command("grader")(bench.bench_grader)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,8 +13,7 @@ from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier,
 from r3l.cli.printing import print_report
 from r3l.core.errors import ConfigError
 
-if TYPE_CHECKING:
-    from r3l.bench.rollout import Arm
+A = TypeVar("A", bound=str)
 
 
 def bench_env(
@@ -88,8 +87,8 @@ def bench_rollout(
     _print_and_write(bench.bench_rollout(run, tasks, repeats, _arms(arms, bench.ARMS)), out, as_json)
 
 
-def _arms(names: str, known: Sequence[Arm]) -> list[Arm]:
-    arms: dict[str, Arm] = {arm: arm for arm in known}
+def _arms(names: str, known: Sequence[A]) -> list[A]:
+    arms = {str(arm): arm for arm in known}
     try:
         return [arms[name] for name in dict.fromkeys(names.split(","))]
     except KeyError as error:
@@ -120,6 +119,34 @@ def bench_train(
     run = resolve_run(tier, env, method, seed, model, overrides, None)
     report = bench.bench_train(run, tasks, group, length, repeats)
     _print_and_write(report, out, as_json)
+
+
+def bench_step(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    method: Method = "grpo",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps of each arm, taken in turn.")] = 5,
+    arms: Annotated[str, typer.Option(help="Of packed, transformers, reencoded; ratios are to the first.")] = (
+        "packed,transformers,reencoded"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON; a picture beside it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A real step, collect and update: seconds by phase, the share of this machine's matrix rate, and the same step by
+    transformers' forward pass, with kept caches and without.
+
+    Example: `r3l bench step --env webshop --method r3l --out step.json`
+    """
+    from r3l.bench import step as bench
+
+    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    report = bench.bench_step(run, repeats, _arms(arms, bench.ARMS))
+    _print_and_write(report, out, as_json)
+    if out is not None:
+        bench.draw(report, out.with_suffix(".png"))
 
 
 def bench_grader(

@@ -4,8 +4,12 @@ import json
 import re
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from r3l.bench.roofline import least_seconds
+from r3l.bench.step import _by_kind
+from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
 from r3l.config import ArchitectureConfig, TierConfig, load
 from r3l.config.gpu_memory import in_turns
@@ -61,6 +65,45 @@ def test_a_step_of_every_arm(tmp_path, capsys):
             assert report[arm]["seconds_ratio"] == report[arm]["seconds/step"] / report["ours"]["seconds/step"]
     assert report["ours"]["tokens_per_s/sample"] == pytest.approx(8 / report["ours"]["seconds/sample"])
     assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_a_step_by_phase_and_by_arm(tmp_path, capsys):
+    """Every way to compute it plays the same tokens; phases are parts of collecting and of training."""
+    out = tmp_path / "step.json"
+    options = ["--repeats", "1", "--out", str(out)]
+    for setting in ("method_settings.group_size=4", "env_settings.max_turns=3", "train.tasks_per_step=2", "workers=0"):
+        options += ["--set", setting]
+    app(["bench", "step", *options], standalone_mode=False)
+    report = json.loads(out.read_text())
+    arms = report["arms"]
+    assert set(arms) == {"packed", "transformers", "reencoded"}
+    assert len({arm["tokens/generated"] for arm in arms.values()}) == 1 and arms["packed"]["rollouts"] == 8
+    assert report["seconds_ratio"]["reencoded"] == arms["reencoded"]["seconds/step"] / arms["packed"]["seconds/step"]
+    for phase in ("collect/layers", "collect/attention", "collect/sampling", "train/backward", "train/optimiser"):
+        assert report["phases"][phase] > 0
+    assert (
+        report["limit"]["flop"]["train"]["linear"] > 0 and 0 < report["limit"]["share_of_matrix_rate"]["collect"] < 1.5
+    )
+    assert out.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_seconds_are_charged_to_the_innermost_phase(monkeypatch):
+    """Begun at 0; "a" from 1 to 10, in it "b" from 3 to 7: rest 1, a 2 + 3, b 4."""
+    times = iter([0.0, 1.0, 3.0, 7.0, 10.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    watch = Stopwatch()
+    with watch.phase("a"), watch.phase("b"):
+        pass
+    assert watch.seconds == {"rest": 1.0, "a": 5.0, "b": 4.0}
+
+
+def test_operations_by_hand():
+    """Two rows of 3 words through a weight of 3 x 5: 2 x 2 x 3 x 5; a batch of 4 products 2 x 3 x 2: 4 x 2 x 12."""
+    with FlopCounterMode(display=False) as counter:
+        torch.nn.functional.linear(torch.ones(2, 3), torch.ones(5, 3))
+        torch.bmm(torch.ones(4, 2, 3), torch.ones(4, 3, 2))
+    assert _by_kind(counter) == {"linear": 60, "attention": 96}
 
 
 def test_every_arm_plays_the_same_episodes(tmp_path, capsys):
