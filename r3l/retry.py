@@ -197,7 +197,7 @@ def _count(ctx: RolloutContext, base: Trajectory, guided: Trajectory) -> None:
     ctx.counters["retry/success"] += int(guided.success)
     ctx.counters["retry/improved"] += int(guided.reward > base.reward)
     ctx.counters["retry/worse"] += int(guided.reward < base.reward)
-    ctx.counters["retry/gain"] += guided.reward - base.reward
+    ctx.add_fraction("retry/gain", guided.reward - base.reward)
     ctx.counters["retry/after_failure"] += int(not base.success)
     ctx.counters["retry/rescued"] += int(guided.success and not base.success)
     ctx.counters["pivot/turns"] += guided.restart_turn

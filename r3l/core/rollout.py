@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 
 Rules = Literal["same_as_base", "released_lenient"]
+KINDS = tuple(TrajectoryKind)  # the order in which trajectories are kept
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class RolloutContext:
     concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
     ``feedback_sampling`` is for reflections and critiques. ``progress``: the share of training that is done, 0 in the
     first step and 1 in the last, for schedules. ``judge`` writes feedback where that is a method's setting.
-    ``trajectories`` collects all that was played or written, in
-    the order of finishing, for readers: a method's groups hold only what it learns from.
+    ``trajectories`` collects all that was played or written, as it
+    is finished, for readers: a method's groups hold only what it learns from.
     """
 
     policy: Policy
@@ -55,6 +57,16 @@ class RolloutContext:
     judge: Judge | None = None
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     trajectories: list[Trajectory] = field(default_factory=list)
+    _summands: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def played(self) -> list[Trajectory]:
+        """``trajectories`` in an order that is the same whichever was finished first."""
+        return sorted(self.trajectories, key=lambda t: (t.task.id, KINDS.index(t.kind), t.member, t.attempt))
+
+    def add_fraction(self, counter: str, value: float) -> None:
+        """Add to a counter of fractions; its sum is rounded once, so it is the same in whatever order they come."""
+        self._summands[counter].append(value)
+        self.counters[counter] = math.fsum(self._summands[counter])
 
     async def complete(
         self, conversation: Conversation, sampling: Sampling, purpose: str, *where: str | int

@@ -168,15 +168,13 @@ class Training:
         """All metrics of a step; of some steps also trajectories, for readers."""
         ctx = collected.ctx
         if collected.number in trajectory_log.logged_steps(self.run.train.steps):
-            for line in trajectory_log.lines(
-                self.method, collected.tasks, ctx.trajectories, self.session.tokenizer.decode
-            ):
+            for line in trajectory_log.lines(self.method, collected.tasks, ctx.played(), self.session.tokenizer.decode):
                 append_jsonl(
                     self.run_dir / trajectory_log.FILE, {"step": collected.number, "method": self.run.method, **line}
                 )
         metrics = {
             "step": collected.number,
-            **step_metrics.of_groups(collected.groups, ctx.trajectories, len(collected.refused)),
+            **step_metrics.of_groups(collected.groups, ctx.played(), len(collected.refused)),
             **step_metrics.of_rows(rows),
             **ctx.counters,
             **collected.metrics,

@@ -25,7 +25,7 @@ from r3l.core.pool import EnvironmentPool
 from r3l.core.render import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory, TrajectoryKind
+from r3l.core.trajectory import Group, Trajectory
 from r3l.runs.context import progress, rollout_context
 from r3l.runs.judge import judging
 from r3l.trinity.config import TASK_KEY
@@ -34,7 +34,6 @@ from r3l.trinity.policy import TrinityPolicy
 
 WAIT = 0.05  # seconds between two looks for new weights; our choice
 PATIENCE = 600.0  # seconds until weights that do not come are an error; our choice
-KINDS = tuple(TrajectoryKind)  # the order in which trajectories are kept, whoever was finished first
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,7 @@ class MethodWorkflow(Workflow):
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
         groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
-        trajectories = sorted(ctx.trajectories, key=lambda t: (KINDS.index(t.kind), t.member, t.attempt))
-        return pack(CollectedTask(task, position, groups, trajectories, ctx.counters))
+        return pack(CollectedTask(task, position, groups, ctx.played(), ctx.counters))
 
     def _context(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
         run = setting.run

@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from conftest import make_trajectory
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.core.concurrency import together
@@ -322,3 +323,21 @@ def test_observations_are_made_unicode_and_that_is_counted():
 def test_nothing_is_counted_of_text_that_is_unicode():
     _, counters = played(map(say, WALKTHROUGH))
     assert "text/replaced" not in counters
+
+
+def test_what_was_played_does_not_depend_on_who_ended_first():
+    """A worker that was lost ends its episodes last: neither their order nor a sum of fractions may tell."""
+
+    def collected(order):
+        a = rollout_context(Scripted([]), None)
+        for member in order:
+            a.trajectories.append(make_trajectory(1, kind="base"))
+            a.trajectories[-1].member = member
+            a.trajectories.append(make_trajectory(1, kind="reflection"))
+            a.trajectories[-1].member = member
+            a.add_fraction("retry/gain", (0.1, 0.2, 0.3)[member])
+        return [(t.kind, t.member) for t in a.played()], a.counters["retry/gain"]
+
+    assert collected([0, 1, 2]) == collected([2, 1, 0]) == collected([1, 2, 0])
+    assert collected([2, 0, 1])[0] == [(kind, member) for kind in ("base", "reflection") for member in range(3)]
+    assert (0.1 + 0.2) + 0.3 != (0.3 + 0.2) + 0.1  # as a plain sum has it

@@ -37,7 +37,7 @@ def explored(name, script, **settings):
     a = rollout_context(Scripted(script), pool)
     groups = asyncio.run(method.explore(TASK, a))
     pool.close()
-    return groups, trajectory_log.lines(method, [groups], a.trajectories, words)
+    return groups, trajectory_log.lines(method, [groups], a.played(), words)
 
 
 def kinds(line):
@@ -83,7 +83,7 @@ def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
     groups, (line,) = explored("r3l", R3L_SCRIPT, group_size=4)
     assert kinds(line) == [
         ("policy", ["base", "distilled", "base"]),
-        ("none", ["reflection", "guided_retry", "reflection"]),
+        ("none", ["reflection", "reflection", "guided_retry"]),
     ]
     base, distilled, solved = line["groups"][0]["trajectories"]
     np.testing.assert_allclose([t["advantage"] for t in (base, distilled, solved)], [-1 / 3, -1 / 3, 3.0])
@@ -92,7 +92,7 @@ def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
         ([1, 2], 1),
         ([0, len(WIN)], 0),
     ]
-    reflection, guided, content = line["groups"][1]["trajectories"]
+    reflection, content, guided = line["groups"][1]["trajectories"]
     assert reflection["parsed"]["improvement_suggestion"] == "go on" and reflection["parsed"]["retry_from_step"] == 1
     assert content["parsed"]["trajectory_outcome"] == "success" and content["member"] == 1
     assert len(reflection["turns"]) == 3 and reflection["restart_turn"] == 2  # it stands in the base's own dialog
