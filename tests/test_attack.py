@@ -10,17 +10,22 @@ import random
 import secrets
 import shutil
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 import torch
+from program import run
 from readers import READERS, hostile, reader, seconds
 
+from r3l.config import resolve
+from r3l.core.digests import altered
 from r3l.core.errors import CheckpointError, DataError
 from r3l.core.files import SUMS, read_json, read_jsonl
 from r3l.core.paths import STORED, STORED_MODELS
+from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import check_signed
 from r3l.local.checkpoint import load_model
+from r3l.local.engine import train
 
 pytestmark = pytest.mark.attack
 
@@ -99,20 +104,32 @@ def test_hostile_files(tmp_path, capsys):
 
 FLIPS = 200
 RUN = STORED / "nano/alfworld/nano/r3l/seed0"
+EARLIER, LAST = "step-000002", "step-000004"
 
 
 def ranges(folder, count):
     """A byte of each of ``count`` equal ranges of the files of ``folder`` together, each file having three at least."""
-    for path in sorted(folder.iterdir()):
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    whole = sum(path.stat().st_size for path in paths)
+    for path in paths:
         size = path.stat().st_size
-        of_file = max(3, round(count * size / sum(p.stat().st_size for p in folder.iterdir())))
+        of_file = max(3, round(count * size / whole))
         for k in range(of_file):
             start, end = size * k // of_file, size * (k + 1) // of_file
             yield path, start, max(end, start + 1)
 
 
+def flip(path, start, end, rng):
+    """Flip a bit of ``path`` between two places; what it held."""
+    whole = path.read_bytes()
+    changed = bytearray(whole)
+    changed[rng.randrange(start, min(end, len(whole)))] ^= 1 << rng.randrange(8)
+    path.write_bytes(changed)
+    return whole
+
+
 def test_flipped_bits(tmp_path, capsys):
-    """One flipped bit in each byte range of each file of a run and of a start model is noticed.
+    """One flipped bit in each byte range of each file of a stored run and of a start model is noticed.
 
     Or harmless: nothing but the notes of the digests has changed, and they say the same.
     """
@@ -122,10 +139,7 @@ def test_flipped_bits(tmp_path, capsys):
         shutil.copytree(source, folder)
         check(folder)
         for path, start, end in ranges(folder, FLIPS // 2):
-            whole = path.read_bytes()
-            changed = bytearray(whole)
-            changed[rng.randrange(start, min(end, len(whole)))] ^= 1 << rng.randrange(8)
-            path.write_bytes(changed)
+            whole = flip(path, start, end, rng)
             try:
                 check(folder)
                 assert path.name == SUMS, (path, start, SEED)
@@ -139,3 +153,40 @@ def test_flipped_bits(tmp_path, capsys):
             f"{outcomes['harmless']} harmless"
         )
     assert outcomes.total() >= FLIPS
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A trained and evaluated run with its last two checkpoints."""
+    run_dir = tmp_path_factory.mktemp("finished")
+    small = ["train.steps=4", "train.save_every=2", "train.tasks_per_step=2", "method_settings.group_size=4"]
+    train(resolve("nano", "math", "r3l", 0, overrides=small), run_dir)
+    evaluate_run(run_dir)
+    return run_dir
+
+
+def test_flipped_bits_of_a_run_with_its_checkpoints(finished, monkeypatch, capsys):
+    """Every one is named by `r3l verify`; one in a checkpoint also by what would use that.
+
+    Or harmless: a bit of the notes of the digests, which say the same to whoever reads them.
+    """
+    rng, said, wrong = random.Random(SEED), defaultdict(Counter), []
+    for path, start, end in ranges(finished, FLIPS):
+        whole, name = flip(path, start, end, rng), str(path.relative_to(finished))
+        for verb in ("verify", "evaluate") if path.parent.name == LAST else ("verify",):
+            code, _, stderr = run(monkeypatch, capsys, verb, finished)
+            noticed = code == 2 and stderr.startswith("error: ") and len(stderr.splitlines()) == 1
+            said[name][f"{verb} {code}"] += 1
+            if not noticed and not (path.name == SUMS and code == 0):
+                wrong.append((name, start, verb, code, stderr))
+        if path.parent.name == EARLIER:
+            said[name]["damaged to train"] += bool(altered(path.parent))
+        path.write_bytes(whole)
+    assert run(monkeypatch, capsys, "verify", finished)[0] == 0
+    flips = sum(count["verify 2"] + count["verify 0"] for count in said.values())
+    harmless = sum(count["verify 0"] for count in said.values())
+    with capsys.disabled():
+        for name, counts in sorted(said.items()):
+            print(f"\n{name}: {', '.join(f'{what}: {n}' for what, n in counts.items())}", end="")
+        print(f"\nattack: seed {SEED}, {flips} flipped bits: {flips - harmless} noticed, {harmless} harmless")
+    assert not wrong and flips >= FLIPS

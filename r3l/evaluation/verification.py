@@ -15,7 +15,7 @@ from typing import Any
 from r3l.config import Run, environment_of
 from r3l.core.digests import altered, write_digests
 from r3l.core.errors import DataError
-from r3l.core.files import SUMS, read_json, read_jsonl
+from r3l.core.files import SUMS, read_json, read_jsonl, sha256_of
 from r3l.evaluation.episodes import scores
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import run_of
@@ -55,12 +55,13 @@ def _files(run_dir: Path) -> list[str]:
 def verify(run_dir: Path) -> None:
     """Compute a run's scores, stops, budget and final means again from its raw lines, and hold its files together.
 
-    Its evaluations on further task sets are verified too. Raises DataError naming the first file and key that differs.
-    A run without digests is signed.
+    Its checkpoints and its evaluations on further task sets are verified too. Raises DataError naming the first file
+    and key that differs. A run without digests is signed.
     """
     if (run_dir / SUMS).is_file():
         check_signed(run_dir)
     run = run_of(run_dir)
+    _verify_checkpoints(run_dir)
     _verify_names(run, run_dir)
     _verify_scores(run_dir)
     _verify_training(run_dir)
@@ -84,6 +85,20 @@ def verify_further(folder: Path, run_dir: Path) -> None:
     _verify_episodes(run, folder)
     if not (folder / SUMS).is_file():
         sign(folder)
+
+
+def _verify_checkpoints(run_dir: Path) -> None:
+    """Those that lie there are what was written; stored runs have none."""
+    for checkpoint in sorted((run_dir / "checkpoints").glob("step-*")):
+        if wrong := altered(checkpoint):
+            raise DataError(
+                f"{checkpoint}: {', '.join(wrong)} changed after it was written: restore it from a copy, or give the "
+                "r3l train command of this run again, which goes on from the last good checkpoint"
+            )
+    result = read_json(run_dir / RESULT)
+    if result["checkpoint"] and (run_dir / result["checkpoint"]).is_dir():
+        own = sha256_of(run_dir / result["checkpoint"])
+        _same(run_dir / RESULT, "checkpoint_sha256", result["checkpoint_sha256"], own, f"{result['checkpoint']} has")
 
 
 def _verify_names(run: Run, run_dir: Path) -> None:

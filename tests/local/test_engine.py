@@ -13,11 +13,11 @@ from program import Program
 
 from r3l.config import resolve
 from r3l.core.digests import write_digests
-from r3l.core.errors import CheckpointError, ConfigError, RunDirectoryError
+from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.core.files import read_json, read_jsonl
 from r3l.core.pool import WorkerProcess
 from r3l.evaluation.evaluate import evaluate_run
-from r3l.evaluation.verification import verify_further
+from r3l.evaluation.verification import verify, verify_further
 from r3l.local.engine import train
 from r3l.runs import trajectory_log
 from r3l.runs.metrics import base_success
@@ -212,6 +212,13 @@ def test_evaluation_covers_the_task_set_and_repeats_exactly(tmp_path):
     assert sum(first["stops"].values()) == 200
     assert evaluate_run(tmp_path) == first
     assert (tmp_path / "episodes.jsonl").read_bytes() == episodes
+    for name in ("optimizer.safetensors", "config.json"):
+        path = tmp_path / "checkpoints/step-000001" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(DataError, match=f"step-000001: {name} changed after it was written"):
+            verify(tmp_path)
+        path.write_bytes(whole)
 
 
 def test_another_task_set_is_evaluated_by_name(finished):
