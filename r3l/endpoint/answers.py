@@ -12,6 +12,7 @@ from r3l.core.text import well_formed_json
 
 # A server's own words (content_filter, tool_calls) end a response as its end token does.
 _FINISH = {"length": FinishReason.LENGTH}
+_REASONS = ("stop", "length", "tool_calls", "content_filter")  # of the protocol; a server may say anything
 _Token = Annotated[int, Field(ge=0, lt=2**31)]  # beyond, no tokenizer takes it for a number
 
 
@@ -75,6 +76,11 @@ class Answer(_Part):
         return self._replaced
 
     @property
+    def missing(self) -> str | None:
+        """Why it ended, where it ended without any response (null, no text); None where there is one."""
+        return None
+
+    @property
     def counted(self) -> Usage | None:
         """Tokens as the server counts them; None where it does not say."""
         return None if self.usage is None else Usage(self.usage.prompt_tokens, self.usage.completion_tokens)
@@ -89,6 +95,14 @@ class ChatAnswer(Answer):
     def text(self) -> str:
         """The response."""
         return self.choices[0].message.text
+
+    @property
+    def missing(self) -> str | None:
+        """As servers answer with a call of a tool, or what a filter has taken away."""
+        message, reason = self.choices[0].message, self.choices[0].finish_reason
+        if message.content is not None or message.text:
+            return None
+        return reason if reason in _REASONS else "other"
 
     @property
     def finish_reason(self) -> FinishReason:

@@ -94,7 +94,8 @@ class EndpointOptions:
 
 class Endpoint:
     """A connection to the server; an asynchronous context. ``counts``: requests, repetitions by their reason,
-    and characters of answers that were no Unicode and had to be ``replaced``."""
+    responses that are ``missing`` (null) by why they ended, and characters of answers that were no Unicode and had to
+    be ``replaced``."""
 
     def __init__(self, options: EndpointOptions, pauses: wait_base | None = None) -> None:
         self.options, self.counts = options, Counter[str]()
@@ -176,6 +177,8 @@ class Endpoint:
         read = kind.read(answer.content)
         if read.replaced:
             self.counts["replaced"] += read.replaced
+        if read.missing:
+            self.counts[f"missing/{read.missing}"] += 1
         return read
 
     async def _request(self, method: str, url: str, content: Mapping[str, Any] | None) -> httpx2.Response:

@@ -121,6 +121,8 @@ _DECLARED = (
     Metric("critique/invalid/*", "critiques", TOTAL, "that cannot be used, by reason"),
     Metric("judge/requests", "requests", TOTAL, "sent to a judge, repetitions included"),
     Metric("judge/repeated/*", "requests", TOTAL, "those that were sent again, by reason"),
+    Metric("judge/missing/*", "requests", TOTAL, "those that were answered with no text (null), by why that ended"),
+    Metric("judge/replaced", "characters", TOTAL, "of a judge's answers that were no Unicode"),
     Metric("retry/count", "retries", TOTAL, "played"),
     Metric("retry/success", "retries", TOTAL, "that succeed"),
     Metric("retry/improved", "retries", TOTAL, "with a higher reward than their base"),

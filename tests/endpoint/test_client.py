@@ -83,6 +83,23 @@ def test_what_servers_add_or_leave_out():
         assert said(ask(url)) == ("", FinishReason.END, None)
 
 
+@pytest.mark.parametrize(
+    ("content", "reason", "counted"),
+    [
+        (None, "stop", {"missing/stop": 1}),
+        (None, "tool_calls", {"missing/tool_calls": 1}),
+        (None, "my own words", {"missing/other": 1}),
+        (None, None, {"missing/other": 1}),
+        ("", "stop", {}),  # the model ended at once
+    ],
+)
+def test_a_null_response_is_counted_as_missing(content, reason, counted):
+    counts, answer = {}, {"choices": [{"message": {"content": content}, "finish_reason": reason}]}
+    with serving(lambda request, before: (200, answer)) as (url, _):
+        assert ask(url, counts).text == ""
+    assert counts == {"requests": 1} | counted
+
+
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 def test_a_busy_server_is_asked_again_and_that_is_counted(status):
     counts = {}

@@ -18,6 +18,7 @@ from r3l.endpoint.client import Endpoint, EndpointOptions, ServerError, Settable
 from r3l.endpoint.judge import EndpointJudge
 from r3l.local.engine import train
 from r3l.runs.judge import judge_options
+from r3l.runs.metrics import declared
 
 SMALL = ["train.steps=2", "train.tasks_per_step=2", "train.kl_metric_every=0", "workers=0"]
 AS_POLICY = ["judge.model=nano", "judge.prompts=as_policy", "judge.temperature=0"]
@@ -81,6 +82,15 @@ def test_a_dialog_is_sent_whole_and_thoughts_are_left_out():
     assert [m["content"] for m in seen[-1]["messages"]] == ["7 - 2?", "7 - 2 = 4\n", "?"]
     assert (seen[-1]["temperature"], seen[-1]["max_tokens"], seen[-1]["model"]) == (0.5, 9, "big")
     assert counts == {"judge/requests": 2, "judge/repeated/503": 1}
+
+
+@pytest.mark.parametrize("content", [None, "a\udfffb"])
+def test_what_is_wrong_with_an_answer_is_counted_under_a_declared_name(content):
+    answer = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
+    with serving(lambda request, before: (200, answer)) as (url, _):
+        _, counts = judged(url)
+    assert counts == {"judge/requests": 1, "judge/missing/stop" if content is None else "judge/replaced": 1}
+    assert all(declared(name) for name in counts)
 
 
 def test_a_judge_that_is_away_is_named_by_its_setting():
