@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from r3l.core.yaml_files import read_yaml
 
 FOLDER = "examples/R3L"
 ENVIRONMENTS = {name: name for name in ("alfworld", "webshop", "scienceworld", "dapo", "gsm8k")} | {"math": "math500"}
@@ -68,11 +68,11 @@ class RunFile:
 
 
 def run_files(clone: Path) -> Iterator[RunFile]:
-    """All of them, in order."""
+    """All of them, in order. Raises ConfigError for one that is no configuration."""
     for path in sorted((clone / FOLDER).rglob("*.yaml")):
         match = _FILE.match(path.stem)
         method = METHODS.get(match["method"]) if match else None
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path)
         yield RunFile(str(path.relative_to(clone)), ENVIRONMENTS.get(path.parent.name), method, content)
 
 

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from r3l.core.errors import ConfigError
 from r3l.released.checks.configs import CHECKS
 from r3l.released.compare import compare
 
@@ -33,6 +34,14 @@ def clone(tmp_path):
 def differences(folder):
     outcome = compare(CHECK, folder)
     return outcome.cases, {m.case["key"]: (m.ours, m.theirs, m.audit) for m in outcome.mismatches}
+
+
+@pytest.mark.parametrize("content", ["a: [" * 30_000, "a: 1\na: 2", "a: !!python/object/apply:os.getcwd []", "1"])
+def test_a_hostile_file_of_a_clone_is_one_error_that_names_it(clone, content):
+    folder = clone("alfworld/grpo_1.5B", GRPO)
+    (folder / "examples/R3L/alfworld/grpo_1.5B.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=r"grpo_1\.5B\.yaml"):
+        differences(folder)
 
 
 def test_equal_keys_are_equal_and_names_are_explained(clone):

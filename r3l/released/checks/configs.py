@@ -13,12 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from r3l.config import Run, load, names, resolve
 from r3l.config.model import ModelConfig
 from r3l.core.paths import STORED
 from r3l.core.release import R3L
+from r3l.core.yaml_files import read_yaml
 from r3l.released.check import Case, Reading, Value
 from r3l.released.ours import PROFILE
 from r3l.released.run_files import FOLDER, RunFile, leaves, run_files
@@ -158,8 +157,7 @@ COMPUTED: dict[str, Callable[[Run, dict[str, Any]], Value]] = {
 @cache
 def _train_tasks() -> dict[str, int]:
     """Training tasks of an environment: the release's where it lists them, else our frozen sets'."""
-    text = (STORED / "released" / "hyperparameters.yaml").read_text(encoding="utf-8")
-    listed = yaml.safe_load(text)["environments"]
+    listed = read_yaml(STORED / "released" / "hyperparameters.yaml")["environments"]
     known = {env: values["train_tasks"] for env, values in listed.items() if "train_tasks" in values}
     return known | {"dapo": 16059, "gsm8k": 7473, "math500": 7498}
 
