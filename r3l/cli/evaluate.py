@@ -184,10 +184,13 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
     from r3l.config import environment_of
     from r3l.evaluation import benchmarks
     from r3l.evaluation.models import local_model, served_model
+    from r3l.local.checkpoint import find
     from r3l.report.benchmarks import scores_table
     from r3l.report.table.terminal import to_terminal
 
     env = questions.env
+    if not asked.server:
+        find(str(asked.model))
     with environment_of(env).benchmark(questions.options) as benchmark:
         for name in questions.sets:
             benchmark.items(name)  # a wrong name is an error now, not after the model has loaded

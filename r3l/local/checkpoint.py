@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import huggingface_hub
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -29,6 +31,7 @@ transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # 
 log = logging.getLogger(__name__)
 WEIGHTS = "model.safetensors"
 MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they have the digest of the weights
+HUB = 10.0  # seconds that the hub has for its first answer; our choice
 BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer takes 11 MB
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
 
@@ -50,8 +53,26 @@ def find(model: str) -> str:
     if config and config.packaged and not Path(location).is_dir():
         raise CheckpointError(f"model {model!r} is not in {location} yet: r3l model fetch {model}")
     with _loading(model, location):
+        if not Path(location).exists():
+            _ask_hub(location)
         AutoConfig.from_pretrained(location)
     return location
+
+
+def _ask_hub(model: str) -> None:
+    """Whether the hub can be asked for ``model``, once: transformers asks five times, which takes half a minute.
+
+    Raises ConnectionError where it cannot; what the hub answers, and a cached model, is for transformers.
+    """
+    offline = huggingface_hub.constants.HF_HUB_OFFLINE
+    if offline or isinstance(huggingface_hub.try_to_load_from_cache(model, "config.json"), str):
+        return
+    try:
+        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(model, "config.json"), timeout=HUB)
+    except httpx2.TransportError as error:
+        raise ConnectionError(f"the hub cannot be reached ({error}), and the model is not cached") from error
+    except huggingface_hub.errors.HfHubHTTPError:
+        return
 
 
 def load_model(model: str, device: torch.device) -> tuple[Any, Any]:

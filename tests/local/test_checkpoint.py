@@ -1,11 +1,15 @@
 """Loading models: a tokenizer must read text as it did when its model was built."""
 
 import hashlib
+import os
 import shutil
+import subprocess
+import sys
 
 import huggingface_hub
 import pytest
 import torch
+from program import run as run_cli
 from tokenizers import Tokenizer
 
 from r3l.config import resolve
@@ -98,3 +102,20 @@ def test_a_model_that_does_not_exist_is_refused_before_a_directory_is_made(tmp_p
     with pytest.raises(CheckpointError, match=f"model '.*{model}'") as refused:
         train(run, tmp_path / "run")
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(tmp_path):
+    """transformers would ask five times, with pauses of half a minute in all. The address is a closed port's."""
+    environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "empty")}
+    environment |= {"HF_HUB_OFFLINE": "0", "PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-m", "r3l.cli", "train", "--model", "nope/nope", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith("error: model 'nope/nope' cannot be loaded")
+    assert "the hub cannot be reached" in line and not (tmp_path / "run").exists()
+
+
+def test_questions_are_not_prepared_for_a_model_that_does_not_exist(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, _, stderr = run_cli(monkeypatch, capsys, "evaluate", "--set", "gsm8k", "--data", "none", "--model", "nobody")
+    assert code == 2 and stderr.startswith("error: there is no stored model 'nobody'")
