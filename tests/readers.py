@@ -24,6 +24,7 @@ from r3l.envs.puzzles import released as released_puzzles
 from r3l.envs.puzzles.registry import PUZZLES, puzzle
 from r3l.envs.puzzles.task_sets import tasks
 from r3l.envs.registry import find_environment
+from r3l.envs.scienceworld.brief import brief
 from r3l.envs.single_answer.extraction import extract
 from r3l.envs.tagged_text.released import action_in
 from r3l.envs.tagged_text.responses import each_tag_once, first_pair, one_pair
@@ -43,6 +44,7 @@ ATOMS = (
     *("answer is ", "Answer:", "final ", "#### ", "####", "1", "1,", "1.", "9" * 50, " / 2", "1 + 2 "),
     *("and ", "a knight, ", "up ", "right,", "0 1\n", '"', '{"a": ', "[1, ", '{"trajectory_summary": "', "\\ud800"),
     *(" ", "\n", "\t", "\r", "\u2028", ",", "\0", "\ud800", "\u00e9", "e\u0301", "\U0001f600", "\ufdfa", "\u0131"),
+    *(".", "The ", " door is "),
     *("<|im_end|>", "<|end|>", "<|im_start|>user\n", "x", "y", "_", "'s", "bee"),
 )
 
@@ -119,6 +121,7 @@ READERS: dict[str, Callable[[], Read]] = {  # by name; made when first needed: s
     **{f"reflection, {schema}": partial(_reflection, schema) for schema in FORMATS},
     "critique, alfworld": lambda: _critique("alfworld", HOUSE, NOW.text),
     "critique, scienceworld": lambda: _critique("scienceworld", EGG, f"Find an egg.\n{HALL}"),
+    "scienceworld, in few words": lambda: lambda text: brief(f"In your inventory, you see:\n{text}"),
     "critique, math": lambda: _critique("math", problem("train", 0, 3), ""),
     "a server's answer": lambda: _served,
     "tokens": _encoded,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 LONGEST_LITERAL = 100_000  # characters; ours: more than the 8,096 tokens of a response of RLTF hold
@@ -61,7 +62,7 @@ def cells(answer: str) -> list[str] | None:
     if len(answer) > LONGEST_LITERAL:
         return None
     try:
-        rows = ast.literal_eval(answer)
+        rows = ast.literal_eval(_expression(answer))
         return " ".join(str(cell) for row in rows for cell in row).split() if isinstance(rows, list) else None
     except _UNREADABLE:
         return None
@@ -74,9 +75,15 @@ def solves(equation: str, numbers: Sequence[int], target: int) -> bool:
     try:
         if sorted(map(int, _NUMBER.findall(equation))) != sorted(numbers):
             return False
-        return abs(_value(ast.parse(equation.lstrip(" \t"), mode="eval").body) - target) < TOLERANCE
+        return abs(_value(_expression(equation)) - target) < TOLERANCE
     except _UNREADABLE:
         return False
+
+
+def _expression(text: str) -> ast.expr:
+    """Python's reading of ``text``. What it remarks on a model's style is for nobody's terminal."""
+    with warnings.catch_warnings(action="ignore"):
+        return ast.parse(text.lstrip(" \t"), mode="eval").body
 
 
 def _value(node: ast.expr) -> complex:

@@ -13,11 +13,12 @@ LIMIT = 360  # characters of one observation; a well-filled kitchen has 300
 _PLACE = re.compile(r"This (?:room|outside location) is called the (?P<name>[^.]+)\. (?:In it, you see|Here you see):")
 _INVENTORY = "In your inventory, you see:"
 _DOORS = "You also see:"
+# Each takes a time linear in a text's length, whatever that is: bounded, or begun at one place of a run.
 _INSIDE = re.compile(r"\. (?:On|In) the [^.:]+ is: (.*)")
 _RULES = (
     (re.compile(r"\b[Ii]n the adult stage\b|\bwith an? \w+ height\b"), ""),
     (re.compile(r", which is [^,.)]+|, currently reading a temperature of [^,)]*"), ""),
-    (re.compile(r"\.? ?The [^.]* door is (?:closed|open)\.?"), ""),
+    (re.compile(r"\.? ?The [^.]{0,100} door is (?:closed|open)\.?"), ""),
     # "a table. On the table is: a jar, a cup." -> "a table (a jar, a cup)"; twice: a pillow on a mattress on a bed
     (_INSIDE, r" (\1)"),
     (_INSIDE, r" (\1)"),
@@ -25,7 +26,7 @@ _RULES = (
     (re.compile(r"\b(?:an?|the|A|substance called) (?=\w)"), ""),
     (re.compile(r"\bsubstance called "), ""),
     (re.compile(r" ?\((?:nothing)?\.?\)"), ""),
-    (re.compile(r"\.+(?=\)|$)"), ""),
+    (re.compile(r"(?<!\.)\.+(?=\)|$)"), ""),
 )
 _HIDDEN = ("agent", "air")
 
