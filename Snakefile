@@ -34,7 +34,8 @@ try:
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
-R3L = f"exec {sys.executable} -m r3l.cli"  # exec: stop signals reach it, not a shell
+# exec: stop signals reach it, not a shell. R3L_PARENT: it ends with this process, however that is killed.
+R3L = f"R3L_PARENT=$PPID exec {sys.executable} -m r3l.cli"
 STATE = jobs.STATE  # a run's directory
 
 

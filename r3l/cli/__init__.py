@@ -29,6 +29,7 @@ from r3l.cli import (
 )
 from r3l.cli.arguments import check_arguments
 from r3l.core.errors import R3LError
+from r3l.core.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
 
 app = typer.Typer(
@@ -83,6 +84,7 @@ def main() -> None:
     """Entry point: typed errors, and files that the system refuses, become one paragraph and exit code 2; a stop
     signal 75; else a traceback and 1."""
     try:
+        end_with_workflow()
         check_arguments(sys.argv[1:])
         app()
     except R3LError as error:

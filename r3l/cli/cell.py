@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,7 @@ import typer
 from r3l.cli.arguments import AsJson, check_cores
 from r3l.cli.printing import print_result
 from r3l.core.errors import ConfigError, DataError, check_known, unknown
+from r3l.core.parent import end_with_parent
 from r3l.core.paths import STORED_MODELS, checkout
 
 if TYPE_CHECKING:
@@ -116,5 +119,6 @@ def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> li
 
 def make(command: list[str]) -> None:
     """Carry out a command of :func:`line`; snakemake's own log goes to stderr. Raises DataError where a job failed."""
-    if subprocess.run([sys.executable, "-m", *command], stdout=sys.stderr).returncode:
+    killed = partial(end_with_parent, signal.SIGKILL)  # SIGTERM would let it wait for its jobs; this one ends them
+    if subprocess.run([sys.executable, "-m", *command], stdout=sys.stderr, preexec_fn=killed).returncode:
         raise DataError("some runs did not finish (see above); the same command goes on with them")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -19,6 +17,7 @@ import psutil
 from r3l.config import own_variables
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.leftovers import temporary_folder
+from r3l.core.parent import end_with_parent
 from r3l.core.paths import ROOT
 
 START = 120.0  # seconds that Ray may take to start; our choice
@@ -26,7 +25,6 @@ LOOPBACK = "127.0.0.1"
 COUNT = "import ray; ray.init(log_to_driver=False); print(len(ray.nodes()), int(ray.cluster_resources().get('GPU', 0)))"
 STUB = Path(__file__).with_name("vllm_stub")  # see its docstring
 SECONDS_TO_END = 10.0  # what a process has started may end by itself; then it is killed
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -174,13 +172,8 @@ def _start(command: Sequence[str], output: IO[bytes], variables: Mapping[str, st
         stdin=subprocess.DEVNULL,
         env=dict(variables),
         start_new_session=True,  # Ctrl-C reaches us alone, and we end them in order
-        preexec_fn=_end_with_parent,
+        preexec_fn=end_with_parent,
     )
-
-
-def _end_with_parent() -> None:
-    """In a new process: be terminated when the one that started it dies, be it by SIGKILL."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
