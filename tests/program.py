@@ -36,7 +36,10 @@ class Program:
     """``python -m MODULE ARGUMENTS`` in ``folder``: a process and a session of its own."""
 
     def __init__(self, module, *arguments, folder="."):
+        self.folder = Path(folder)
         self._outputs = tempfile.TemporaryDirectory()
+        for name in ("stdout", "stderr"):
+            Path(self._outputs.name, name).touch()  # it may be killed before it comes to that
         start = (module, list(map(str, arguments)), os.path.abspath(folder), dict(os.environ), self._outputs.name)
         with patch.dict(os.environ, ENVIRONMENT, clear=True):  # not what the first test that comes here has set
             forkserver.ensure_running()
@@ -57,6 +60,6 @@ def _main(module, arguments, folder, environment, outputs):
     os.environ.clear()
     os.environ.update(environment)
     for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(Path(outputs, name), os.O_CREAT | os.O_WRONLY), number)
+        os.dup2(os.open(Path(outputs, name), os.O_WRONLY), number)
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -1,19 +1,15 @@
-"""The standing attack, `pytest -m attack`: hostile texts through every reader, hostile bytes through every file reader.
-
-R3L_ATTACK_SEED repeats one (it is printed); R3L_ATTACK_TEXTS and R3L_ATTACK_MINUTES say how many texts and how long.
-"""
+"""The standing attack, `pytest -m attack`: hostile texts through every reader, damaged files, flipped bits."""
 
 import gzip
 import json
-import os
 import random
-import secrets
 import shutil
 import time
 from collections import Counter, defaultdict
 
 import pytest
 import torch
+from attack import MINUTES, SEED, TEXTS
 from program import run
 from readers import READERS, hostile, reader, seconds
 
@@ -29,9 +25,6 @@ from r3l.local.engine import train
 
 pytestmark = pytest.mark.attack
 
-SEED = int(os.environ.get("R3L_ATTACK_SEED") or secrets.randbelow(2**32))
-TEXTS = int(os.environ.get("R3L_ATTACK_TEXTS") or 100_000)
-MINUTES = float(os.environ.get("R3L_ATTACK_MINUTES") or 30)
 LENGTHS = (10, 100, 100, 100, 1_000, 1_000, 1_000, 10_000)  # characters; 10,000 is what a response of 4,096 tokens has
 SLOW = 0.05  # seconds of processor time
 FILES = 20_000

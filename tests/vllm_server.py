@@ -40,7 +40,8 @@ def vllm(model: str, port: int):
             _wait_for(process, port)
             yield f"http://127.0.0.1:{port}"
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # a test has killed it
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
