@@ -129,10 +129,10 @@ def _train(
     with backend.cluster(environment, config, folder) as ray, recording(run, run_dir, loggers, done) as record:
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
         with ray.trinity(folder / "config.yaml") as trinity:
-            for steps in trinity_job.follow(job, folder / "trinity.log", trinity):
+            for steps in trinity_job.follow(job, folder / "trinity.log", trinity, *ray.heads):
                 done = _record(steps, done, record, backend)
             if done < run.train.steps or not backend.finished():
-                words = trinity_job.last_words(job, folder / "trinity.log")
+                words = ray.last_words() or trinity_job.last_words(job, folder / "trinity.log")
                 raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {words}")
 
 

@@ -30,12 +30,13 @@ TAIL = 25  # lines of a log that an error shows
 NEWEST = "latest_checkpointed_iteration.txt"  # where both trainers look for the step to go on from
 
 
-def follow(job: Path, output: Path, trinity: Popen[bytes]) -> Iterator[Mapping[int, Mapping[str, float]]]:
-    """What both roles have reported, by step, again and again until Trinity ends or prints that it has failed."""
+def follow(job: Path, output: Path, *processes: Popen[bytes]) -> Iterator[Mapping[int, Mapping[str, float]]]:
+    """What both roles have reported, by step, again and again until one of ``processes`` ends (Trinity, which would
+    wait for a dead Ray for a quarter of an hour, or Ray), or Trinity prints that it has failed."""
     with output.open("rb") as printed:
         new = b""
         while True:
-            ended = trinity.poll() is not None
+            ended = any(process.poll() is not None for process in processes)
             yield reported(job)
             if ended:
                 return

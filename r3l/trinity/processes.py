@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Self
 
@@ -72,7 +72,7 @@ class Environment:
             command = [self.program("ray"), "start", *arguments, f"--temp-dir={temporary}"]
             with ray.process(command, "ray.log") as head:
                 ray.wait(head, "ray.log")
-                yield ray
+                yield replace(ray, heads=(head,))
 
     def joined(self, folder: Path, address: str) -> Ray:
         """The cluster at ``address``, which somebody else has started and will end."""
@@ -117,12 +117,21 @@ class Environment:
 
 @dataclass(frozen=True)
 class Ray:
-    """A cluster, and the variables of the processes that talk to it."""
+    """A cluster, and the variables of the processes that talk to it. ``heads``: its process, where we have started it;
+    that ends when any process of Ray's own does."""
 
     environment: Environment
     folder: Path
     address: str
     variables: Mapping[str, str]
+    heads: tuple[subprocess.Popen[bytes], ...] = ()
+
+    def last_words(self) -> str | None:
+        """Where it has ended: the end of its log."""
+        if all(head.poll() is None for head in self.heads):
+            return None
+        path = self.folder / "ray.log"
+        return f"Ray ended; the end of {path}:\n{path.read_text(errors='replace')[-2000:]}"
 
     def wait(self, started: subprocess.Popen[bytes], log: str, nodes: int = 1) -> None:
         """Until the cluster answers with ``nodes``. Raises EngineError with the end of ``log`` where it does not."""

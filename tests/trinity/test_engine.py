@@ -23,7 +23,7 @@ from r3l.envs.registry import find_environment
 from r3l.trinity import job, processes
 from r3l.trinity.engine import make_whole, metrics_of, train
 from r3l.trinity.job import reported, set_back
-from r3l.trinity.processes import Environment, _running
+from r3l.trinity.processes import Environment, Ray, _running
 from r3l.trinity.tasksets import task_rows
 from r3l.trinity.tinker import Tinker
 
@@ -149,6 +149,20 @@ def test_a_cluster_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
         assert list(job.follow(tmp_path, tmp_path / "trinity.log", trinity))[0] == {}
         assert trinity.poll() is None  # it would have gone on
     assert message in job.last_words(tmp_path, tmp_path / "trinity.log")
+
+
+def test_a_ray_that_has_ended_ends_the_waiting_for_trinity(tmp_path):
+    """Trinity would try to reach it for a quarter of an hour."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    dies = [sys.executable, "-c", "print('Some Ray subprocesses exited unexpectedly')"]
+    with (
+        _running(sleep, tmp_path / "trinity.log", os.environ) as trinity,
+        _running(dies, tmp_path / "ray.log", os.environ) as head,
+    ):
+        ray = Ray(Environment(tmp_path), tmp_path, "", {}, (head,))
+        assert set(map(str, job.follow(tmp_path, tmp_path / "trinity.log", trinity, *ray.heads))) == {"{}"}
+        assert trinity.poll() is None and "exited unexpectedly" in ray.last_words()
+        assert Ray(Environment(tmp_path), tmp_path, "", {}, (trinity,)).last_words() is None
 
 
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
