@@ -8,6 +8,7 @@ Scores come as a matrix scores_S_T: one row a seed, one column a task of the sam
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -136,7 +137,13 @@ def rank_correlation(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjusted p-values of one family, in the given order."""
-    return [float(p) for p in multipletests(p_values, method="holm")[1]] if p_values else []
+    if not p_values:
+        return []
+    gc.freeze()  # statsmodels collects garbage at every call: half a second where torch and pandas are loaded
+    try:
+        return [float(p) for p in multipletests(p_values, method="holm")[1]]
+    finally:
+        gc.unfreeze()
 
 
 def _finite(values: ArrayLike, dimensions: int) -> Floats:

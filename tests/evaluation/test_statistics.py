@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from r3l.evaluation import statistics as s
 
 T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
-
-
-@pytest.fixture(scope="module", autouse=True)
-def frozen():
-    """What the tests before have loaded is not looked through at every Holm correction, either (tests/conftest.py)."""
-    gc.collect()
-    gc.freeze()
 
 
 def rng():
@@ -146,7 +138,6 @@ def test_no_statistics_of_nothing(bad):
         s.t_interval(bad)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_never_lowers_a_p_value(p_values):
     adjusted = s.holm(p_values)
