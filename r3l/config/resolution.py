@@ -101,6 +101,8 @@ def _with_method(values: Mapping[str, Any], row: Variant, place: Place) -> dict[
 
 def _nested(changes: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Values by dotted key, then ``key=value`` texts, as one nested dictionary."""
+    if not changes and not overrides:
+        return {}
     for override in overrides:
         check_override(override)
     config = OmegaConf.create()

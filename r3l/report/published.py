@@ -8,8 +8,10 @@ uses our words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+import io
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,7 +74,7 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
     seen: dict[tuple[str, Quantity], str] = {}
     rows = []
     for path in files:
-        for where, row in _read(path):
+        for where, row in _read(path, path.read_bytes()):
             key = (row.table, row.quantity)
             if key in seen:
                 raise DataError(f"{where}: {row.table} has {'/'.join(row.quantity)} already in {seen[key]}; keep one")
@@ -81,19 +83,21 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
     return rows
 
 
-def _read(path: Path) -> Iterable[tuple[str, Published]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != COLUMNS:
-            raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(COLUMNS)}")
-        for content in reader:
-            where = f"{path}, line {reader.line_num}"
-            if None in content or None in content.values():
-                raise DataError(f"{where}: not {len(COLUMNS)} columns; put text that has a comma in quotes")
-            try:
-                yield where, Published.model_validate(content)
-            except ValidationError as error:
-                raise DataError(f"{where}: {'; '.join(map(_explain, error.errors()))}; correct it") from error
+@lru_cache(maxsize=64)  # a report asks for every table
+def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
+    reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+    if reader.fieldnames != COLUMNS:
+        raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(COLUMNS)}")
+    rows = []
+    for fields in reader:
+        where = f"{path}, line {reader.line_num}"
+        if None in fields or None in fields.values():
+            raise DataError(f"{where}: not {len(COLUMNS)} columns; put text that has a comma in quotes")
+        try:
+            rows.append((where, Published.model_validate(fields)))
+        except ValidationError as error:
+            raise DataError(f"{where}: {'; '.join(map(_explain, error.errors()))}; correct it") from error
+    return rows
 
 
 def _explain(error: Any) -> str:
