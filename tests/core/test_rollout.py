@@ -19,16 +19,22 @@ from r3l.envs.registry import find_environment
 from r3l.retry import Restart, RetrySettings, retry, with_guidance
 
 
-def played(responses, max_turns=15, workers=0):
-    pool = EnvironmentPool(find_environment("alfworld"), workers)
-    a = rollout_context(Scripted(responses), pool, max_turns)
-    episode = asyncio.run(play(a, TASK, 0))
+@pytest.fixture(scope="module", params=[0, 1], ids=["here", "worker"])
+def pool(request):
+    """Engines of this process, then of a worker process."""
+    pool = EnvironmentPool(find_environment("alfworld"), request.param)
+    yield pool
     pool.close()
+
+
+def played(responses, max_turns=15, pool=None):
+    a = rollout_context(Scripted(responses), pool or EnvironmentPool(find_environment("alfworld"), 0), max_turns)
+    episode = asyncio.run(play(a, TASK, 0))
     return episode.trajectory, a.counters
 
 
-def test_a_winning_walkthrough_through_a_worker_process():
-    trajectory, counters = played(map(say, WALKTHROUGH), workers=1)
+def test_a_winning_walkthrough(pool):
+    trajectory, counters = played(map(say, WALKTHROUGH), pool=pool)
     assert trajectory.success and trajectory.reward == 1 and trajectory.stop_reason == "success"
     assert trajectory.actions == list(WALKTHROUGH)
     assert counters["env_steps"] == counters["tokens/generated"] / 2 == len(WALKTHROUGH)
@@ -97,13 +103,10 @@ async def played_and_retried(a, pivots, settings=None, repeat_observation=False)
     return episode.trajectory, [await retry(a, episode, restart, settings) for restart in restarts]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(workers):
+def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(pool):
     wrong, rest = [*WALKTHROUGH[:3], "look", "fly"], WALKTHROUGH[3:]
-    pool = EnvironmentPool(find_environment("alfworld"), workers)
     a = rollout_context(Scripted(map(say, [*wrong, *rest])), pool)
     base, (done,) = asyncio.run(played_and_retried(a, [3]))
-    pool.close()
     guided, clean = done.guided, done.distilled
     assert not base.success and guided.success and clean.success and clean.kind == "distilled"
     assert guided.turns[:3] == clean.turns[:3] == base.turns[:3] and guided.restart_turn == clean.restart_turn == 3
@@ -114,14 +117,11 @@ def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(workers)
     assert a.counters["rollouts"] == 2
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_one_base_can_be_retried_from_several_pivots_in_any_order(workers):
+def test_one_base_can_be_retried_from_several_pivots_in_any_order(pool):
     """The later pivot comes second: the record is the base's, not that of the first retry."""
-    pool = EnvironmentPool(find_environment("alfworld"), workers)
     wrong = [*WALKTHROUGH[:3], "look", "fly"]
     script = [*wrong, "look", "fly", *WALKTHROUGH[2:]]
     base, (first, second) = asyncio.run(played_and_retried(rollout_context(Scripted(map(say, script)), pool), [1, 2]))
-    pool.close()
     assert not first.guided.success and second.guided.success
     assert second.guided.turns[2].observation == base.turns[2].observation
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ def run_of(method: str = "r3l", env: str = "alfworld", profile: str = "paper", *
     return resolve(tier, env, f"{method}@profile={profile}", 0, None, list(overrides))
 
 
+@cache
 def settings(method: str, profile: str) -> dict[str, object]:
     return dict(build_method(run_of(method, profile=profile)).describe())
 

@@ -78,9 +78,9 @@ def test_every_verb_takes_it(folder, monkeypatch, capsys):
     assert code == 2 and "r3l sft guess" in err
     manifest = r3l("sft", "guess")
     assert (folder / "models" / "guess" / "model.safetensors").is_file() and len(manifest["loss"]) == 1
-    steps = ("--set", "train.tasks_per_step=2", "--set", "train.steps=1", "--set", "workers=1")
-    for method in ("grpo", "r3l"):
-        r3l("train", "--env", "guess", "--method", method, *steps)
+    steps = ("--set", "train.tasks_per_step=2", "--set", "train.steps=1")
+    for method, workers in (("grpo", 0), ("r3l", 1)):
+        r3l("train", "--env", "guess", "--method", method, *steps, "--set", f"workers={workers}")
         r3l("evaluate", f"results/nano/guess/guess/{method}/seed0")
     evaluations = sorted(Path("results").rglob("evaluation.json"))
     rows = r3l("table", "table1", *evaluations, "--rows", "grpo,r3l", "--seeds-planned", 1)["rows"]

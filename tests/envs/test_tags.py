@@ -15,7 +15,7 @@ TAGS = ("<think>", "</think>", "<action>", "</action>", "<Answer>", "</answer>")
 TAGGED = st.lists(st.sampled_from([*TAGS, "<", ">", "/", " ", "\n", "a"])).map("".join)
 BOXES = st.lists(st.sampled_from(["\\boxed{", "\\fbox {", "\\", "{", "}", "\\{", "\\}", "a", "\n"])).map("".join)
 ACTIONS = st.text("[]aB\n ", max_size=12)
-many = settings(max_examples=500, deadline=None, derandomize=True)
+many = settings(max_examples=500, derandomize=True)
 
 
 @many

@@ -27,7 +27,7 @@ from r3l.runs.run_dir import locked
 
 SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=0", "threads=1", "method_settings.group_size=4"]
 SHORT = [*SMALL, "env_settings.max_turns=8"]  # episodes of at most 8 turns
-STEPS = 12  # of a run that is stopped: short steps, so that the stop comes before the last
+STEPS = 8  # of a run that is stopped: short steps, so that the stop comes before the last
 
 
 def small(method="r3l"):

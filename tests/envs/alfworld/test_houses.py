@@ -101,7 +101,7 @@ def test_the_same_house_in_another_process_with_another_hash_seed():
     assert digests == {hashlib.sha256(here.encode()).hexdigest()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(FAMILIES), st.integers(0, 10**9), st.integers(4, 12), st.integers(3, 12))
 def test_any_seed_gives_a_house_of_the_asked_size(family, seed, receptacles, objects):
     task = generate(House(family, seed, receptacles, objects))

@@ -65,7 +65,7 @@ def relaxed(matrix):
     return steps
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 10**6), st.sampled_from(["nano", "rltf"]), st.integers(0, 24), st.integers(0, 6))
 def test_a_changed_cell_is_graded_and_found(index, size, place, value):
     problem = generated("binary_matrix", size, index)

@@ -91,7 +91,7 @@ def _join(parts):
 TREES = st.recursive(LEAF, lambda t: st.tuples(t, st.sampled_from("+-*/"), t).map(_join), max_leaves=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TREES, st.integers(-2, 2))
 def test_an_expression_is_worth_what_it_was_built_to_be(tree, off):
     text, value, used = tree
@@ -101,7 +101,7 @@ def test_an_expression_is_worth_what_it_was_built_to_be(tree, off):
     assert not KIND.verify({**data, "numbers": [*used, 7]}, text)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.sampled_from(["nano", "rltf"]))
 def test_the_generators_expression_verifies(index, size):
     problem = generated("countdown", size, index)

@@ -84,7 +84,7 @@ def arrives(grid, moves):
     return cells[r, c] == "#"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 10**6), st.sampled_from(["nano", "rltf"]), st.data())
 def test_a_changed_path_is_graded_as_by_relaxation(index, size, data):
     problem = generated("shortest_path", size, index)

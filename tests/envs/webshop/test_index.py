@@ -81,7 +81,7 @@ word = st.sampled_from(["red", "shirt", "cotton", "blue", "the", "pack", "of", "
 text = st.lists(word, max_size=60).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(text, min_size=1, max_size=25), text)
 def test_the_order_is_the_oracles(tmp_path_factory, texts, query):
     documents = {f"B{(k * 7) % 100:03d}": value for k, value in enumerate(texts)}
