@@ -139,11 +139,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjusted p-values of one family, in the given order."""
     if not p_values:
         return []
+    frozen = gc.get_freeze_count()
     gc.freeze()  # statsmodels collects garbage at every call: half a second where torch and pandas are loaded
     try:
         return [float(p) for p in multipletests(p_values, method="holm")[1]]
     finally:
         gc.unfreeze()
+        if frozen:
+            gc.freeze()
 
 
 def _finite(values: ArrayLike, dimensions: int) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import numpy as np
@@ -76,6 +77,15 @@ def test_holm_steps_down_and_keeps_the_order():
     assert s.holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert s.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
     assert s.holm([]) == []
+
+
+def test_holm_leaves_to_the_garbage_collector_what_was_left_to_it():
+    gc.unfreeze()
+    s.holm([0.5])
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    s.holm([0.5])
+    assert gc.get_freeze_count() > 0
 
 
 def test_paired_p_value():
