@@ -71,14 +71,12 @@ def test_a_step_of_every_arm(tmp_path, capsys):
 def test_a_step_by_phase_and_by_arm(tmp_path, capsys):
     """Every way to compute it plays the same tokens; phases are parts of collecting and of training."""
     out = tmp_path / "step.json"
-    options = ["--repeats", "1", "--out", str(out)]
-    for setting in ("method_settings.group_size=4", "env_settings.max_turns=3", "train.tasks_per_step=2", "workers=0"):
-        options += ["--set", setting]
+    options = ["--env", "math", "--repeats", "1", "--out", str(out), "--set", "train.tasks_per_step=8"]
     app(["bench", "step", *options], standalone_mode=False)
     report = json.loads(out.read_text())
     arms = report["arms"]
     assert set(arms) == {"packed", "transformers", "reencoded"}
-    assert len({arm["tokens/generated"] for arm in arms.values()}) == 1 and arms["packed"]["rollouts"] == 8
+    assert len({arm["tokens/generated"] for arm in arms.values()}) == 1 and arms["packed"]["rollouts"] == 64
     assert report["seconds_ratio"]["reencoded"] == arms["reencoded"]["seconds/step"] / arms["packed"]["seconds/step"]
     for phase in ("collect/layers", "collect/attention", "collect/sampling", "train/backward", "train/optimiser"):
         assert report["phases"][phase] > 0
