@@ -64,6 +64,7 @@ $(VLLM_STAMP): configs/vllm/requirements.txt | $(STAMP)
 table1: setup
 	$(BIN)/snakemake --cores $(CORES) results/table1.csv results/figures/{learning_curves,table1}.png
 	@$(BIN)/r3l table table1
+	@$(BIN)/r3l reproduced
 	@$(BIN)/r3l options --differences --count
 
 # A process more than cores, for tests wait for other processes; each computes with one thread. Bytecode is kept, whatever the shell says:

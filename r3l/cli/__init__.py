@@ -21,6 +21,7 @@ from r3l.cli import (
     published,
     released,
     report,
+    reproduced,
     status,
     store,
     table,
@@ -55,6 +56,7 @@ app.command("export")(train.export)
 app.command("table")(table.table)
 app.command("figure")(table.figure)
 app.command("compare")(compare.compare)
+app.command("reproduced")(reproduced.reproduced)
 app.command("status")(status.status)
 app.command("cell")(cell.cell)
 app.command("store")(store.store)

@@ -1,0 +1,27 @@
+"""The verb that holds fresh runs against the stored ones: `r3l reproduced`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.printing import print_shown
+from r3l.core.paths import STORED
+
+
+def reproduced(
+    results: Results = RESULTS,
+    stored: Annotated[Path | None, typer.Option(help="Where stored runs lie. Default: those of this project.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """For every run here: is it the stored one, episode by episode; if not, how far apart are they, and what differs?
+
+    Example: `r3l reproduced`
+    """
+    from r3l.report.reproduction import lines, reproduction
+
+    rows = reproduction(results, stored or STORED)
+    print_shown({"runs": rows}, as_json, "\n".join(lines(rows)))
