@@ -34,10 +34,9 @@ def hidden_states(
     decoder = model.model
     hidden = decoder.embed_tokens(ids_N)
     rotation = _rotation(decoder, hidden, positions_N)
-    recompute = decoder.training and decoder.is_gradient_checkpointing
     for index, layer in enumerate(decoder.layers):
         wanted = wanted_W if index == len(decoder.layers) - 1 else None
-        if recompute:
+        if layer.gradient_checkpointing and layer.training:
             hidden = checkpoint(_layer, layer, index, hidden, rotation, attend, wanted, use_reentrant=False)
         else:
             hidden = _layer(layer, index, hidden, rotation, attend, wanted)

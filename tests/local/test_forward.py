@@ -15,6 +15,7 @@ from r3l.local.forward import fused, is_supported, products
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.packed_decoding import packed_by_length
 from r3l.local.policy import LocalPolicy
+from r3l.local.precision import recompute_activations
 from r3l.local.prefix_tree import BLOCK, PrefixTree
 
 SIZES = {
@@ -75,6 +76,7 @@ def rows_of_a_step():
     return ids_B_T, mask_B_T
 
 
+@pytest.mark.filterwarnings("error")  # a run prints them
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize("recompute", [False, True])
 def test_values_and_gradients_are_those_of_padded_rows(name, recompute):
@@ -85,7 +87,8 @@ def test_values_and_gradients_are_those_of_padded_rows(name, recompute):
     results = []
     for compute in (token_logprobs, tree_logprobs):
         if recompute and compute is tree_logprobs:
-            model.gradient_checkpointing_enable()
+            recompute_activations(model)
+            assert all(layer.gradient_checkpointing for layer in model.model.layers)
         model.zero_grad()
         logprobs_B_T = compute(model, ids_B_T, mask_B_T, 0.7)
         (logprobs_B_T * weights_B_T).sum().backward()
