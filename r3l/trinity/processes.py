@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Self
@@ -196,11 +196,19 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    try:
+    """The process and all that it has started. Where it was killed they are its session, and nobody's children."""
+    family = [one for one in psutil.process_iter() if _session_of(one) == process.pid]
+    with suppress(psutil.NoSuchProcess):
         root = psutil.Process(process.pid)
-        return [root, *root.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+        family += [one for one in (root, *root.children(recursive=True)) if one not in family]
+    return family
+
+
+def _session_of(process: psutil.Process) -> int | None:
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return None
 
 
 def _free_port() -> int:

@@ -184,6 +184,19 @@ def test_what_was_started_ends_with_the_context_children_included(tmp_path, monk
     assert process.poll() is not None and not child.is_running()
 
 
+def test_what_a_killed_process_has_started_ends_too(tmp_path, monkeypatch):
+    """It is nobody's child any more, as Ray's agents are for a minute after its head was killed."""
+    monkeypatch.setattr(processes, "SECONDS_TO_END", 1.0)
+    log = tmp_path / "log"
+    with _running([sys.executable, "-c", FAMILY], log, os.environ) as process:
+        started(log)
+        child = psutil.Process(process.pid).children()[0]
+        process.kill()
+        process.wait()
+        assert child.is_running()
+    assert not child.is_running()
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
     """SIGTERM runs through every `finally`; after SIGKILL the kernel tells the process that its parent is dead."""
