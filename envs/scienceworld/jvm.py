@@ -51,6 +51,8 @@ SHARED = (
 log = logging.getLogger(__name__)
 # Objects collected after their gateway died log harmless connection errors.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
+# A connection that ends while it is used is logged too, with a traceback and under no name of its own.
+logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
 
 
 @dataclass(eq=False)
