@@ -91,7 +91,9 @@ class Environment:
     def count(self, variables: Mapping[str, str]) -> tuple[int, int] | None:
         """Nodes and GPUs of a cluster, None where none answers."""
         command = [self.program("python"), "-c", COUNT]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, check=False, preexec_fn=end_with_parent
+        )
         if done.returncode:
             return None
         nodes, gpus = done.stdout.splitlines()[-1].split()
@@ -148,7 +150,8 @@ class Ray:
             counted = self.environment.count(self.variables)
             return counted is not None and counted[0] >= nodes
         status = [self.environment.program("ray"), "status"]
-        return subprocess.run(status, env=self.variables, capture_output=True, check=False).returncode == 0
+        done = subprocess.run(status, env=self.variables, capture_output=True, check=False, preexec_fn=end_with_parent)
+        return done.returncode == 0
 
     def trinity(self, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """`trinity run` with ``config``; its output is in trinity.log."""

@@ -197,6 +197,22 @@ def test_what_a_killed_process_has_started_ends_too(tmp_path, monkeypatch):
     assert not child.is_running()
 
 
+def test_a_question_to_ray_ends_with_the_command_that_was_killed(tmp_path):
+    """`ray status` waits for a Ray that is still starting, be nobody there to hear the answer."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ray").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/asked\nexec sleep 600\n")
+    (tmp_path / "bin" / "ray").chmod(0o755)
+    script = "import sys; from pathlib import Path; from r3l.trinity.processes import Environment, Ray; "
+    script += "Ray(Environment(Path(sys.argv[1])), Path(), '', {})._has(1)"
+    command = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
+    while not (tmp_path / "asked").is_file() or not (tmp_path / "asked").read_text():
+        time.sleep(0.02)
+    asking = psutil.Process(int((tmp_path / "asked").read_text()))
+    command.kill()
+    command.wait()
+    assert not psutil.wait_procs([asking], timeout=10)[1]
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
     """SIGTERM runs through every `finally`; after SIGKILL the kernel tells the process that its parent is dead."""
