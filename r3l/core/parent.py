@@ -1,10 +1,15 @@
-"""A process that ends with the one that has started it, even where that is killed by SIGKILL."""
+"""Processes that end with the one that has started them, even where that is killed by SIGKILL; killing several."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import psutil
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PARENT = "R3L_PARENT"  # in the environment of a workflow's job: the process that has started it
@@ -22,3 +27,10 @@ def end_with_workflow() -> None:
         end_with_parent()
         if parent != str(os.getppid()):  # it has died since
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def kill(processes: Iterable[Any]) -> None:
+    """Kill each of ``processes`` (of psutil or multiprocessing) that has not ended meanwhile."""
+    for one in processes:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()

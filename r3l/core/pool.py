@@ -15,6 +15,7 @@ import psutil
 
 from r3l.core.environment import EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, ReplayMismatch
+from r3l.core.parent import kill
 from r3l.core.task import Task
 from r3l.core.worker import EnvironmentHost, Verb, WorkerLost, work
 
@@ -25,9 +26,10 @@ ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
 
 def _kill(process: Any) -> None:
     """End a worker and the processes that its engines started, which would outlive it where they hang."""
+    children = []
     with contextlib.suppress(psutil.NoSuchProcess):  # dead already
-        for one in [*psutil.Process(process.pid).children(recursive=True), process]:
-            one.kill()
+        children = psutil.Process(process.pid).children(recursive=True)
+    kill([*children, process])
 
 
 class EnvironmentHandle:

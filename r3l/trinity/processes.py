@@ -17,7 +17,7 @@ import psutil
 from r3l.config import own_variables
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.leftovers import temporary_folder
-from r3l.core.parent import end_with_parent
+from r3l.core.parent import end_with_parent, kill
 from r3l.core.paths import ROOT
 
 START = 120.0  # seconds that Ray may take to start; our choice
@@ -192,8 +192,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     family = _family(process)
     process.terminate()
     _, left = psutil.wait_procs(family, timeout=SECONDS_TO_END)
-    for one in left:
-        one.kill()
+    kill(left)
     psutil.wait_procs(left, timeout=10)
     process.wait()
 

@@ -17,6 +17,7 @@ from r3l.config import resolve
 from r3l.core.digests import write_digests
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.files import append_jsonl, read_jsonl
+from r3l.core.parent import kill
 from r3l.core.paths import ROOT
 from r3l.core.task import tasks_of_step
 from r3l.envs.registry import find_environment
@@ -273,3 +274,14 @@ def test_another_runs_directory_is_refused_and_stays_as_it_is(elsewhere):
     with pytest.raises(CheckpointError, match="another configuration"):
         train(run_of(), run_dir)
     assert (run_dir / "manifest.json").read_text() == "{}" and state.is_file()
+
+
+def test_a_process_that_ends_before_it_is_killed_is_no_error():
+    """Between the wait for a family and the kill one of it may end; psutil then says that there is no such process."""
+    gone, alive = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
+    family = [psutil.Process(one.pid) for one in (gone, alive)]
+    gone.kill()
+    gone.wait()
+    kill(family)
+    psutil.wait_procs(family, timeout=10)
+    assert not any(one.is_running() for one in family)
