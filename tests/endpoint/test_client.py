@@ -125,7 +125,11 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
     with serving(hangs) as (url, seen):
         with pytest.raises(ServerError, match=r"no answer within 0.1 s, 3 times; raise --deadline"):
             ask(url, counts, deadline=0.1)
-        assert len(seen) == LATE_ATTEMPTS and counts["repeated/TimeoutError"] == LATE_ATTEMPTS - 1
+        assert counts["repeated/TimeoutError"] == LATE_ATTEMPTS - 1
+        until = time.monotonic() + 20  # a busy machine's server reads a request after the client has given it up
+        while len(seen) < LATE_ATTEMPTS and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(seen) == LATE_ATTEMPTS
 
 
 def test_a_refusal_is_final():
