@@ -19,7 +19,6 @@ from r3l.bench.roofline import bandwidth_of, matrix_rate_of
 from r3l.bench.stopwatch import timing
 from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
-from r3l.core.method import Method
 from r3l.core.task import Task
 from r3l.local.engine import collect, trainer_of
 from r3l.local.session import Session, open_session, policy_of
@@ -102,12 +101,7 @@ class _Arm:
         rate = matrix_rate_of(device, self._session.model.dtype)
         rounds = [self._timed_step(1) for _ in range(repeats)]
         least = {part: sum(kinds.values()) / rate for part, kinds in counted.items()}
-        taken = {
-            part: float(
-                np.median([sum(of_step.get(f"{part}/{phase}", 0) for phase in COMPUTING) for of_step in rounds])
-            )
-            for part in counted
-        }
+        taken = {part: float(np.median([_computing(of_step, part) for of_step in rounds])) for part in counted}
         return {
             "flop": counted,
             "flop_per_s": rate,
@@ -137,8 +131,7 @@ class _Arm:
         return seconds | {f"train/{phase}": value for phase, value in watch.seconds.items()}
 
     def _trainer(self) -> Trainer:
-        method: Method = self._method
-        return trainer_of(self._session, method)
+        return trainer_of(self._session, self._method)
 
 
 def _by_kind(counter: FlopCounterMode) -> dict[str, int]:
