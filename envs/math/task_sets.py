@@ -50,14 +50,17 @@ def constant_answer(task_set: str) -> ConstantAnswer:
 
 @lru_cache(maxsize=8)
 def generated(name: str, split: str) -> tuple[Task, ...]:
-    """The problems of a split of a generated task set, no two alike, sorted by id."""
+    """The problems of a split of a generated task set, no two alike and none of a split before it, sorted by id."""
     defined = definition(name)
+    names = list(defined.splits)
+    taken = {task.id for before in names[: names.index(split)] for task in generated(name, before)}
     problems: dict[str, Task] = {}
     for group, count in defined.splits[split].items():
         number, size = 0, len(problems) + count
         while len(problems) < size:
             task = problem(split, number, defined.operations[group])
-            problems.setdefault(task.id, task)
+            if task.id not in taken:
+                problems.setdefault(task.id, task)
             number += 1
     return tuple(sorted(problems.values(), key=lambda task: task.id))
 

@@ -34,7 +34,10 @@ class Group(Strict):
 
 
 class Split(Strict):
-    """``counts`` problems of each group, its task types taking turns, out of ScienceWorld's own splits ``from``."""
+    """``counts`` problems of each group, its task types taking turns, out of ScienceWorld's own splits ``from``.
+
+    A split takes no problem of those before it in the definition.
+    """
 
     source: tuple[OfficialSplit, ...] = Field(alias="from")
     counts: Mapping[str, int]
@@ -103,15 +106,17 @@ def _check(defined: Definition, path: Path) -> None:
         unknown = sorted(set(group.tasks) - set(VARIATIONS))
         if unknown:
             raise ConfigError(f"{path}: groups.{name}.tasks names unknown task types {', '.join(unknown)}")
-    used: dict[str, str] = {}
     for name, split in defined.splits.items():
         unknown = sorted(set(split.counts) - set(defined.groups))
         if unknown:
             raise ConfigError(f"{path}: splits.{name}.counts names unknown groups {', '.join(unknown)}")
-        for source in split.source:
-            if used.setdefault(source, name) != name:
-                raise ConfigError(f"{path}: splits {used[source]} and {name} both draw from {source!r}; separate them")
-    if "test" in defined.splits and set(defined.sft_from) & set(defined.splits["test"].source):
+    if "test" not in defined.splits:
+        return
+    tested = set(defined.splits["test"].source)
+    for name, split in defined.splits.items():
+        if name != "test" and (both := tested & set(split.source)):
+            raise ConfigError(f"{path}: splits {name} and test both draw from {min(both)!r}; separate them")
+    if set(defined.sft_from) & tested:
         raise ConfigError(f"{path}: sft_from shares a split with splits.test; separate them")
 
 
@@ -121,8 +126,10 @@ def regenerate(name: str, split: str) -> list[Task]:
         return select(name, split)
     defined = definition(name)
     sources, problems = defined.splits[split].source, list[Task]()
+    taken = _of_splits_before(name, split)
     for group, count in defined.splits[split].counts.items():
-        queues = [_candidates(defined, task_type, sources) for task_type in defined.groups[group].tasks]
+        candidates = [_candidates(defined, task_type, sources) for task_type in defined.groups[group].tasks]
+        queues = [[key for key in of_type if key not in taken] for of_type in candidates]
         turns = [queue[k] for k in range(max(map(len, queues))) for queue in queues if k < len(queue)]
         if len(turns) < count:
             raise ConfigError(
@@ -130,6 +137,12 @@ def regenerate(name: str, split: str) -> list[Task]:
             )
         problems += [_with_solution(problem_id, split, group) for problem_id in turns[:count]]
     return sorted(problems, key=lambda task: task.id)
+
+
+def _of_splits_before(name: str, split: str) -> set[str]:
+    """Ids of the problems of the splits that stand before ``split`` in the definition."""
+    splits = list(definition(name).splits)
+    return {task.id for before in splits[: splits.index(split)] for task in regenerate(name, before)}
 
 
 def _candidates(defined: Definition, task_type: str, sources: Sequence[str]) -> list[str]:

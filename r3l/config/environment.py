@@ -11,6 +11,7 @@ from r3l.config.files import Strict, find_class, load
 from r3l.config.profile import ProfileName
 from r3l.core.errors import ConfigError
 from r3l.core.names import path_name
+from r3l.core.option import option
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
@@ -22,6 +23,11 @@ class EnvTierConfig(Strict):
 
     train_task_set: TaskSetName
     test_task_set: TaskSetName
+    validation_task_set: TaskSetName | None = option(
+        None,
+        "tasks that settings and start models are chosen on: in neither of the others, nor taught",
+        "our choice: what is chosen on the test task set is no longer tested by it",
+    )
     further_test_task_sets: list[TaskSetName] = Field(
         [], description="evaluated on the way beside the test task set (Trinity); `further_test_task_sets` of a profile"
     )

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import NoneType
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from r3l.config.environment import EnvTierConfig
 from r3l.config.files import find_class, names
 from r3l.config.method import load_method
 from r3l.config.model import ClusterConfig
@@ -64,8 +65,12 @@ def _shared(models: Mapping[str, type[BaseModel]]) -> list[Option]:
 
 
 def run_options() -> list[Option]:
-    """The options of tiers, with the keys that overrides have, and those of a model's cluster."""
-    return [*_options("", TierConfig), *_options("cluster.", ClusterConfig)]
+    """The options of tiers and of environments in them, with the keys of overrides, and of a model's cluster."""
+    return [
+        *_options("", TierConfig),
+        *_options("env_settings.", EnvTierConfig),
+        *_options("cluster.", ClusterConfig),
+    ]
 
 
 def _options(prefix: str, model: type[BaseModel]) -> Iterator[Option]:
@@ -95,6 +100,8 @@ def _choices(annotation: Any) -> Iterator[str]:
     """The words or types that a value may be, those inside a union or a tuple too."""
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         yield from annotation
+    elif get_origin(annotation) is Annotated:
+        yield from _choices(get_args(annotation)[0])
     elif parts := get_args(annotation):
         for part in parts:
             yield from [part] if isinstance(part, str) else _choices(part)

@@ -30,7 +30,7 @@ SCHEMA_VERSION = 2  # raise when a change of code makes all old results incompar
 UNHASHED_FIELDS = {"label", "method_label", "workers", "device", "forward", "model"}  # the model: by its weights
 UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
     "train": ("save_every", "gradient_checkpointing"),
-    "env_settings": ("model", "set", "further_test_task_sets"),
+    "env_settings": ("model", "set", "validation_task_set", "further_test_task_sets"),
     "judge": ("concurrency", "deadline"),
 }
 

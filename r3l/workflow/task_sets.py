@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,15 @@ def check_task_sets(tier: str, env: str) -> dict[str, Any]:
     """Describe an environment's task sets in a tier. Raises DataError where hashes differ or tasks overlap."""
     settings = env_settings(tier, env)
     names = {"train": settings.train_task_set, "test": settings.test_task_set}
+    if settings.validation_task_set:
+        names["validation"] = settings.validation_task_set
     ids = {split: {task.id for task in environment_of(env).tasks(name)} for split, name in names.items()}
-    if both := ids["train"] & ids["test"]:
-        raise DataError(
-            f"task sets {names['train']} and {names['test']} share {len(both)} tasks, e.g. {min(both)}; "
-            "training tasks must not be tested: correct the task sets"
-        )
+    for one, other in itertools.combinations(names, 2):
+        if both := ids[one] & ids[other]:
+            raise DataError(
+                f"task sets {names[one]} and {names[other]} share {len(both)} tasks, e.g. {min(both)}; "
+                "training tasks must not be tested, nor choices made on either: correct the task sets"
+            )
     task_sets = {split: describe_task_set(env, name) for split, name in names.items()}
     return {"schema": 1, "tier": tier, "env": env, "task_sets": task_sets}
 

@@ -177,7 +177,9 @@ def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
     out = tmp_path / "task_sets.json"
     code, _, _ = run(monkeypatch, capsys, "task-set", "check", "--out", out)
     assert code == 0
-    assert json.loads(out.read_text())["task_sets"]["test"]["tasks"] > 0
+    described = json.loads(out.read_text())["task_sets"]
+    sizes = {split: about["tasks"] for split, about in described.items()}
+    assert sizes == {"train": 256, "test": 200, "validation": 128}
 
 
 def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):

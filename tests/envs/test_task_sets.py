@@ -32,7 +32,7 @@ def module(env):
     return importlib.import_module(f"r3l.envs.{env}.task_sets")
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("split", ["train", "test", "validation"])
 def test_the_committed_hash_is_that_of_the_tasks(env, split):
     task_sets = module(env)
     assert task_sets.sha256_of(task_sets.tasks(f"nano/{split}")) == task_sets.committed_hash(f"nano/{split}")
@@ -57,6 +57,11 @@ def test_a_damaged_file_says_how_to_mend_it(env, copied, text):
     copied.write_text(text)
     with pytest.raises(DataError, match=rf"is (missing or )?damaged.*r3l task-set build nano --env {env}"):
         find_environment(env).tasks("nano/test")
+
+
+def test_no_two_splits_share_a_task(env):
+    sets = [{task.id for task in module(env).tasks(f"nano/{split}")} for split in ("train", "test", "validation")]
+    assert len(sets[2]) == 128 and len(set.union(*sets)) == sum(map(len, sets))
 
 
 @pytest.mark.parametrize("task_set", ["micro/test", "nano/dev"])

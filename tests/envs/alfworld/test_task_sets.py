@@ -14,14 +14,14 @@ LISTS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "alfwor
 
 
 def test_sizes_groups_and_disjointness():
-    train, test = task_sets.tasks("nano/train"), task_sets.tasks("nano/test")
-    assert (len(train), len(test)) == (256, 200)
-    for tasks in (train, test):
+    train, test, validation = (task_sets.tasks(f"nano/{split}") for split in ("train", "test", "validation"))
+    assert (len(train), len(test), len(validation)) == (256, 200, 128)
+    for tasks in (train, test, validation):
         assert len({t.id for t in tasks}) == len(tasks) and [t.id for t in tasks] == sorted(t.id for t in tasks)
         assert sum(t.group == "easy" for t in tasks) == len(tasks) / 2
     warm = [task_sets.sft_task(i) for i in range(200)]
-    problems = [{t.payload["pddl_problem"] for t in tasks} for tasks in (train, test, warm)]
-    assert not problems[0] & problems[1] and not problems[0] & problems[2] and not problems[1] & problems[2]
+    problems = [{t.payload["pddl_problem"] for t in tasks} for tasks in (train, test, validation, warm)]
+    assert len(set.union(*problems)) == sum(map(len, problems))
 
 
 def test_unknown_published_splits_are_named():

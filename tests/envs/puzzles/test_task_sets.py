@@ -17,24 +17,35 @@ from r3l.envs.puzzles.validate import build, validate
 
 NANO = [f"{name}_nano" for name in PUZZLES]
 GROUPS = {
-    "knights_knaves": {"test": {"2 people": 60, "3 people": 140}, "train": {"2 people": 150, "3 people": 450}},
-    "binary_matrix": {"test": {"3x3": 60, "4x4": 140}, "train": {"3x3": 150, "4x4": 450}},
-    "shortest_path": {"test": {"feasible": 150, "infeasible": 50}, "train": {"feasible": 450, "infeasible": 150}},
-    "countdown": {"test": {"3 numbers": 100, "4 numbers": 100}, "train": {"3 numbers": 300, "4 numbers": 300}},
+    "knights_knaves": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("2 people", "3 people")},
+    "binary_matrix": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("3x3", "4x4")},
+    "shortest_path": {
+        "test": (150, 50),
+        "train": (450, 150),
+        "validation": (96, 32),
+        "of": ("feasible", "infeasible"),
+    },
+    "countdown": {
+        "test": (100, 100),
+        "train": (300, 300),
+        "validation": (64, 64),
+        "of": ("3 numbers", "4 numbers"),
+    },
 }
 
 
 @pytest.mark.parametrize("name", NANO)
 def test_nano_panels_are_committed_grouped_and_apart(name):
-    splits = {split: Puzzles().tasks(f"{name}/{split}") for split in ("train", "test")}
+    splits = {split: Puzzles().tasks(f"{name}/{split}") for split in ("train", "test", "validation")}
     kind = PUZZLES[name.removesuffix("_nano")]
+    groups = GROUPS[kind.name]
     for split, tasks in splits.items():
-        assert Counter(task.group for task in tasks) == GROUPS[kind.name][split]
+        assert Counter(task.group for task in tasks) == dict(zip(groups["of"], groups[split], strict=True))
         assert [task.id for task in tasks] == sorted(task.id for task in tasks) == listed(name, split)
         assert sha256_of(tasks) == Puzzles().task_set_hash(f"{name}/{split}")
         assert all(set(task.payload) == {"puzzle", "data", "answer", "problem"} for task in tasks)
     keys = [kind.key(task.payload["data"]) for tasks in splits.values() for task in tasks]
-    assert len(set(keys)) == len(keys) == 800
+    assert len(set(keys)) == len(keys) == 928
     spare = [task_sets.sft_task(k, name) for k in range(400)]
     assert not {kind.key(task.payload["data"]) for task in spare} & set(keys)
     assert len({task.group for task in spare}) == 2 and task_sets.sft_task(3, name) == spare[3]
@@ -114,7 +125,7 @@ def test_a_task_with_a_wrong_answer_is_not_valid():
 def test_unknown_panels_and_splits_are_named():
     with pytest.raises(ConfigError, match="binary_matrix_nano/SPLIT"):
         task_sets.tasks("micro/test")
-    with pytest.raises(ConfigError, match="has no split 'dev'; it has test, train"):
+    with pytest.raises(ConfigError, match="has no split 'dev'; it has test, train, validation"):
         task_sets.tasks("countdown_nano/dev")
 
 

@@ -1,5 +1,6 @@
 """Selections and task sets: sizes worked out by hand, disjoint, committed, and loud when they differ."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -44,17 +45,19 @@ def test_official_selection_has_the_published_sizes():
 
 def test_nano_is_disjoint_and_has_short_solutions():
     defined = task_sets.definition("nano")
-    train, test = task_sets.tasks("nano/train"), task_sets.tasks("nano/test")
+    splits = {split: task_sets.tasks(f"nano/{split}") for split in ("train", "test", "validation")}
     warm = [task_sets.sft_task(k) for k in range(300)]
-    for split, tasks in (("train", train), ("test", test)):
+    for split, tasks in splits.items():
         assert Counter(t.group for t in tasks) == Counter(defined.splits[split].counts)
         assert [t.id for t in tasks] == sorted(ids(tasks)) and len(ids(tasks)) == len(tasks)
-    assert 100 <= len(test) <= 200
-    assert not ids(train) & ids(test) and not ids(warm) & ids(test) and not ids(warm) & ids(train)
-    for task in [*train, *test, *warm]:
+    assert {split: len(tasks) for split, tasks in splits.items()} == {"train": 140, "test": 140, "validation": 128}
+    apart = [ids(tasks) for tasks in (*splits.values(), warm)]
+    assert len(set.union(*apart)) == sum(map(len, apart))
+    for task in [*itertools.chain(*splits.values()), *warm]:
         assert 1 <= len(task.payload["solution"]) <= 6
-    for task in test:
-        assert task.payload["variation"] in official_variations(task.payload["task"], "test")
+    for split, source in (("test", "test"), ("validation", "train")):
+        for task in splits[split]:
+            assert task.payload["variation"] in official_variations(task.payload["task"], source)
 
 
 @pytest.mark.parametrize("task_set", ["r3l/train", "r3l/test", "official/dev"])

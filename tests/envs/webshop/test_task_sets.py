@@ -10,17 +10,17 @@ from r3l.envs.webshop.synthetic import sources
 
 
 def test_sizes_groups_and_disjointness():
-    train, test = task_sets.tasks("nano/train"), task_sets.tasks("nano/test")
-    assert (len(train), len(test)) == (256, 200)
-    for tasks in (train, test):
+    train, test, validation = (task_sets.tasks(f"nano/{split}") for split in ("train", "test", "validation"))
+    assert (len(train), len(test), len(validation)) == (256, 200, 128)
+    for tasks in (train, test, validation):
         assert [t.id for t in tasks] == sorted({t.id for t in tasks})
         assert sum(t.group == "easy" for t in tasks) == len(tasks) / 2
         wanted = [t.payload["instruction"].split(", in ")[1].split(",")[0] for t in tasks]
         assert [" and " in options for options in wanted] == [t.group == "hard" for t in tasks]
-    warm = [task_sets.sft_task(i) for i in range(3144)]
-    ids = [{t.id for t in tasks} for tasks in (train, test, warm)]
-    assert len(set.union(*ids)) == 256 + 200 + 3144 == 3600
-    assert task_sets.sft_task(3144) == warm[0] and {t.group for t in warm[:20]} == {"easy", "hard"}
+    warm = [task_sets.sft_task(i) for i in range(3016)]
+    ids = [{t.id for t in tasks} for tasks in (train, test, validation, warm)]
+    assert len(set.union(*ids)) == 256 + 200 + 128 + 3016 == 3600
+    assert task_sets.sft_task(3016) == warm[0] and {t.group for t in warm[:20]} == {"easy", "hard"}
 
 
 def test_ids_carry_the_size_and_hash_of_the_catalogue():
