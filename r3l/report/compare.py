@@ -15,6 +15,7 @@ from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import DataError
 from r3l.core.files import read_json
 from r3l.evaluation import statistics
+from r3l.report import shown
 from r3l.report.feedback import is_taught
 from r3l.report.records import Record, by_method, groups, scores_S_T
 from r3l.report.rows import LongRow
@@ -22,7 +23,6 @@ from r3l.report.table import Cell, Column, Row, Table
 from r3l.report.table.model import table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
-ALPHA = 0.05
 BUDGET = {
     "rollouts": "rollouts",
     "env_steps": "env_steps",
@@ -59,21 +59,10 @@ def compare(records: Sequence[Record], method: str, against: Sequence[str], grou
         raise DataError(
             f"there is no evaluated run of {method!r}; train it first (r3l compare does, without --offline)"
         )
-    tested = [row for row in rows if row["p_value"] is not None]
-    for row, adjusted in zip(tested, statistics.holm([row["p_value"] for row in tested]), strict=True):
-        row["p_holm"] = adjusted
+    shown.correct(rows)
     for row in rows:
-        row["verdict"] = verdict(row)
+        row["verdict"] = shown.verdict(row)
     return rows
-
-
-def verdict(row: LongRow) -> str:
-    """``better``, ``worse``, ``no difference shown``, or ``incomplete`` (under two common seeds)."""
-    if row["p_holm"] is None:
-        return f"incomplete ({row['seeds']} common seed{'' if row['seeds'] == 1 else 's'})"
-    if row["p_holm"] >= ALPHA:
-        return "no difference shown"
-    return "better" if row["difference_mean"] > 0 else "worse"
 
 
 def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> LongRow:
@@ -81,7 +70,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Lo
     by_seed = {record["seed"]: record for record in theirs}
     common = [record for record in ours if record["seed"] in by_seed]
     place = {key: first[key] for key in ("tier", "env", "model", "method")} | {"group": group, "against": other}
-    place |= {"label": theirs[0]["method_label"] if theirs else other, "seeds": len(common)}
+    place |= {"label": theirs[0]["method_label"] if theirs else other, "pairs": 0}
     if not common:
         return place | dict.fromkeys(_EMPTY) | {"verdict": "", "warnings": []}
     paired = [by_seed[record["seed"]] for record in common]
@@ -92,8 +81,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Lo
         **_numbers("theirs", statistics.interval(b)),
         **_numbers("difference", statistics.paired_difference(a, b)),
         "probability_of_improvement": statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1)),
-        "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
-        "p_holm": None,
+        **shown.tested((a - b).mean(axis=1)),
         **{f"budget_{name}": _ratio(common, paired, key) for name, key in BUDGET.items()},
         "warnings": setting_warnings(common[0], paired[0]),
     }
@@ -101,7 +89,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Lo
 
 _EMPTY = (
     *(f"{name}_{part}" for name in ("ours", "theirs", "difference") for part in INTERVAL),
-    *("probability_of_improvement", "p_value", "p_holm"),
+    *("probability_of_improvement", *shown.COLUMNS[1:]),
     *(f"budget_{name}" for name in BUDGET),
 )
 
@@ -181,7 +169,7 @@ def comparison_table(rows: Sequence[LongRow]) -> Table:
         cells,
         "test success of the last checkpoint, 95 % intervals over common seeds; difference: paired by seed and "
         "task; P(>): probability that a seed of ours scores above one of theirs; p: paired t-test over seeds, "
-        "Holm-corrected over this table; x: what training spent, ours / theirs",
+        f"Holm-corrected over this table; {shown.NOTE}; x: what training spent, ours / theirs",
     )
 
 
@@ -189,7 +177,7 @@ def _cells(row: LongRow) -> Row:
     texts = {
         "env": row["env"],
         "against": row["label"],
-        "seeds": str(row["seeds"]),
+        "seeds": str(row["pairs"]),
         "ours": _bounds(row, "ours"),
         "theirs": _bounds(row, "theirs"),
         "difference": _bounds(row, "difference", "+"),
@@ -197,10 +185,10 @@ def _cells(row: LongRow) -> Row:
         "p": _short(row["p_holm"]),
         "rollouts x": _short(row["budget_rollouts"]),
         "tokens x": _short(row["budget_generated"]),
-        "verdict": row["verdict"],
+        shown.WOULD_SHOW: shown.would_show(row),
+        "verdict": shown.verdict(row),
     }
-    shown = row["p_holm"] is not None and row["p_holm"] < ALPHA
-    return {name: Cell(text, bold=shown) for name, text in texts.items()}
+    return {name: Cell(text, bold=shown.is_shown(row)) for name, text in texts.items()}
 
 
 def _bounds(row: LongRow, name: str, sign: str = "") -> str:

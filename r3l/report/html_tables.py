@@ -10,7 +10,7 @@ from typing import Any
 from r3l.config import variant
 from r3l.config.feedback import in_words_of_today
 from r3l.config.options import method_options
-from r3l.report import budget, options
+from r3l.report import budget, options, shown
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
@@ -34,6 +34,7 @@ def scores(rows: Sequence[LongRow]) -> Table:
         "episodes": lambda row: _number(row["episodes"]),
         f"minus {rows[0]['baseline']}": lambda row: _interval(row, "difference_"),
         "p (Holm)": lambda row: _number(row["p_holm"]),
+        shown.WOULD_SHOW: lambda row: Cell(shown.would_show(row), row["smallest_difference"]),
         "unread": lambda row: _share(row["parse_failure_rate"]),
         "truncated": lambda row: _share(row["truncation_rate"]),
         "rollouts": lambda row: _number(row["rollouts"]),
@@ -44,8 +45,8 @@ def scores(rows: Sequence[LongRow]) -> Table:
         cells["paper"] = lambda row: _number(row["paper"])
         cells["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
     columns = [ENVIRONMENT, Column("tasks", filter="all"), *map(Column, list(cells)[2:])]
-    shown = [{name: of(row) for name, of in cells.items()} for row in rows]
-    return table(rows[0]["table"], columns, shown, *outdated_notes(rows))
+    lines = [{name: of(row) for name, of in cells.items()} for row in rows]
+    return table(rows[0]["table"], columns, lines, shown.NOTE, *outdated_notes(rows))
 
 
 def budgets(records: Sequence[Record]) -> Table:
@@ -124,7 +125,7 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
         parent = known[config["extends"]] if config["extends"] else None
         meaning = meanings[config["extends"] or name]
         but = options.changed(_as_json(parent["settings"]), own) if parent else {}
-        shown = {
+        cells = {
             "method": Cell(record["method_label"], title=record["method"]),
             "as": Cell(parent["label"] if parent else ""),
             "but": _changes(but, meaning),
@@ -132,7 +133,7 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
             "otherwise than paper": _changes(options.changed(paper, own), meaning),
             "engine": Cell(options.lines(manifest["run"]["env_settings"].get("options") or {})),
         }
-        row = rows.setdefault(tuple(cell.text for cell in shown.values()), {"environment": Cell(""), **shown})
+        row = rows.setdefault(tuple(cell.text for cell in cells.values()), {"environment": Cell(""), **cells})
         environments = dict.fromkeys([*filter(None, row["environment"].text.split(", ")), env_label(record["env"])])
         row["environment"] = Cell(", ".join(environments))
     note = "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."

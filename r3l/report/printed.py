@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from r3l.config import EnvConfig, load, model_label, names
+from r3l.report import shown
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE, joined
 from r3l.report.labels import env_label
@@ -155,6 +156,7 @@ def _our_notes(rows: Sequence[LongRow], columns: Sequence[str], several: bool) -
         "Ours: mean ± 95 % interval over training seeds; one seed has none. (n/m): n of m planned seeds are done. "
         "Bold: the best of its block among those with all seeds; it need not differ significantly."
     ]
+    notes += filter(None, [shown.note_in_print(rows)])
     if any((row.get("interval") or "").startswith("Wilson") for row in rows):
         notes.append("One run on a question set has Wilson's interval over its questions.")
     notes += [f"Ours: tier {label}." for label in sorted({r["tier_label"] for r in rows if r["tier_label"]})]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from r3l.report import shown
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.printed import plus_minus
 from r3l.report.rows import CONSTANT_ANSWER, LongRow, outdated_notes, task_set_names
 from r3l.report.table import Cell, Column, Row, Section, Table
 
-LEFT, INTERVALS = ("tier", "env", "group", "method", FEEDBACK, "vs paper"), ("success", "difference")
+LEFT, INTERVALS = ("tier", "env", "group", "method", FEEDBACK, "vs paper"), ("success", "difference", shown.WOULD_SHOW)
 
 
 def table(rows: Sequence[LongRow]) -> Table:
@@ -27,8 +28,8 @@ def table(rows: Sequence[LongRow]) -> Table:
         columns.remove("vs paper")
     note = (
         f"success of the last checkpoint on {', '.join(task_set_names(rows))}; ± is the 95 % interval over training "
-        f"seeds; difference is paired with {baseline}; unread: episodes ended by a response without a usable "
-        "action; rollouts and tokens (generated, trained) are means of the training runs"
+        f"seeds; difference is paired with {baseline}; {shown.NOTE}; unread: episodes ended by a response without a "
+        "usable action; rollouts and tokens (generated, trained) are means of the training runs"
         f"{incomparable}{''.join([*warnings, *constants])}"
     )
     return Table(
@@ -51,6 +52,7 @@ def _cells(row: LongRow) -> Row:
         "seeds": "" if constant else f"{row['seeds_done']}/{row['seeds_planned']}",
         "episodes": "" if constant else str(row["episodes"]),
         "difference": plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
+        shown.WOULD_SHOW: shown.would_show(row),
         "unread": "" if row["parse_failure_rate"] is None else f"{row['parse_failure_rate']:.1%}",
         "rollouts": _short(row["rollouts"]),
         "tokens": _short(row["generated_tokens"]),

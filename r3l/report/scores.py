@@ -10,7 +10,7 @@ import numpy as np
 from r3l.config import TierConfig, load, model_label
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
-from r3l.report import published, verdict
+from r3l.report import published, shown, verdict
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
@@ -32,7 +32,7 @@ PLACE = ("tier", "tier_label", "env", "model", "group", "task_set", "task_set_sh
 COLUMNS = (
     *("table", "baseline", *PLACE, "method", "label", FEEDBACK, "provenance", "measure", *INTERVAL, "reward_mean"),
     *("seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
-    *("probability_of_improvement", "p_value", "p_holm", *verdict.COLUMNS, "parse_failure_rate", "truncation_rate"),
+    *("probability_of_improvement", *shown.COLUMNS, *verdict.COLUMNS, "parse_failure_rate", "truncation_rate"),
     *BUDGET,
     "outdated",
 )
@@ -187,14 +187,14 @@ def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Long
     return {
         **interval_columns(statistics.paired_difference(a, b), "difference_"),
         "probability_of_improvement": rounded(statistics.probability_of_improvement(a.mean(axis=1), b.mean(axis=1))),
-        "p_value": statistics.paired_p_value((a - b).mean(axis=1)),
+        **shown.tested((a - b).mean(axis=1)),
     }
 
 
 def _correct(rows: list[LongRow]) -> None:
-    tested = [row for row in rows if row["p_value"] is not None]
-    for row, adjusted in zip(tested, statistics.holm([row["p_value"] for row in tested]), strict=True):
-        row["p_value"], row["p_holm"] = rounded(row["p_value"]), rounded(adjusted)
+    shown.correct(rows)
+    for row in rows:
+        row |= {key: rounded(row[key]) for key in shown.COLUMNS[1:]}
 
 
 def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference: Reference) -> LongRow:

@@ -21,17 +21,21 @@ def test_differences_are_paired_by_seed(tmp_path):
         write_run(tmp_path, "grpo", seed, [1, 0], [0, 0])
     write_run(tmp_path, "grpo", 3, [1, 1], [1, 1])  # no partner: left out
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert (row["seeds"], row["ours_mean"], row["theirs_mean"], row["difference_mean"]) == (3, 0.75, 0.25, 0.5)
+    assert (row["pairs"], row["ours_mean"], row["theirs_mean"], row["difference_mean"]) == (3, 0.75, 0.25, 0.5)
     # seed differences 0.25, 0.5, 0.75: s = 0.25, t(0.975, 2) = 4.30265, half = t s / sqrt(3)
     assert row["difference_high"] - 0.5 == pytest.approx(4.30265 * 0.25 / 3**0.5, abs=1e-5)
     assert row["probability_of_improvement"] == 1.0
     # t = 0.5 / (0.25 / sqrt(3)) = 3.4641 with 2 degrees of freedom: p = 1 - t / sqrt(2 + t^2)
     assert row["p_value"] == pytest.approx(1 - 3.4641 / (2 + 12) ** 0.5, abs=1e-4)
     assert row["verdict"] == "no difference shown"
+    # three seeds show 3.26404 standard deviations; the only comparison of the call needs no correction
+    assert (row["pairs"], row["spread"]) == (3, pytest.approx(0.25))
+    assert row["smallest_difference"] == row["smallest_difference_holm"] == pytest.approx(3.26404 * 0.25, abs=1e-5)
     assert row["budget_rollouts"] == 1.0
     (shown,) = comparison.compare(records.load(find_runs(tmp_path)), "grpo", ["mine"])
     (cells,) = comparison.comparison_table([shown]).cells()
     assert [cell.text for cell in cells[6:8]] == ["0.00", "0.07"]  # probability of improvement, p
+    assert [cell.text for cell in cells[-2:]] == ["0.816 (0.816)", "no difference shown"]
 
 
 def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
@@ -43,6 +47,24 @@ def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
     assert better["p_holm"] == pytest.approx(min(1, 2 * better["p_value"]))
     assert (better["verdict"], equal["verdict"]) == ("better", "no difference shown")
     assert comparison.compare(records.load(find_runs(tmp_path)), "grpo", ["mine"])[0]["verdict"] == "worse"
+    # four seeds: 2.12795 standard deviations alone, 2.66 at 2.5 %
+    assert equal["smallest_difference"] == pytest.approx(2.12795 * equal["spread"], rel=1e-5)
+    assert equal["smallest_difference_holm"] > 1.2 * equal["smallest_difference"]
+
+
+def test_where_all_seeds_differ_alike_there_is_no_spread_to_judge_by(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path, "mine", seed, [1, 0], [0, 0])
+        write_run(tmp_path, "grpo", seed, [0, 1], [0, 0])
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert (row["verdict"], row["p_value"], row["spread"], row["smallest_difference"]) == (
+        "no difference shown",
+        1.0,
+        None,
+        None,
+    )
+    (cells,) = comparison.comparison_table([row]).cells()
+    assert cells[-2].text == "no spread"
 
 
 def test_one_group_of_tasks_can_be_compared_alone(tmp_path):

@@ -9,7 +9,7 @@ from report.runs import best, rewrite, write_run
 from rich.console import Console
 
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.report import printed, records, score_details
+from r3l.report import html_tables, printed, records, score_details
 from r3l.report.rows import write_csv
 from r3l.report.scores import score_rows
 from r3l.report.table.terminal import to_terminal
@@ -46,6 +46,9 @@ def test_difference_is_paired_with_zero_shot(three_seeds):
     assert row["difference_mean"] == 0.5  # 0.25, 0.5, 0.75
     assert row["probability_of_improvement"] == 1.0
     assert row["p_holm"] >= row["p_value"] > 0
+    assert (row["pairs"], row["spread"]) == (3, 0.25)
+    assert row["smallest_difference"] == round(3.2640435 * 0.25, 4)  # standard deviations that three seeds show
+    assert row["smallest_difference_holm"] > row["smallest_difference"]
     assert pick(rows_of(three_seeds), "zero_shot", "easy")["difference_mean"] is None
 
 
@@ -181,3 +184,16 @@ def test_renamed_directories_are_not_runs(three_seeds):
     folder = three_seeds / "nano/alfworld/nano/r3l/seed2"
     folder.rename(folder.with_name("seed2.0123abcd"))
     assert len(find_runs(three_seeds)) == 8
+
+
+def test_every_form_of_a_table_says_what_its_seeds_could_show(three_seeds):
+    """Of each comparison in the long form, the terminal and HTML; as a range below the paper's layout."""
+    rows = rows_of(three_seeds)
+    (section,) = score_details.table([pick(rows, "r3l", "easy")]).sections
+    assert section.rows[0]["would show"].text.startswith("0.816 (")
+    alone = {row["smallest_difference"] for row in rows if row["group"] == "all" and row["spread"]}
+    assert len(alone) == 2  # GRPO and R3L
+    notes = printed.table("Scores", rows, [], []).notes
+    (note,) = [note for note in notes if note.startswith("The smallest difference from zero_shot")]
+    assert f"ALFWorld {min(alone):.3f} to {max(alone):.3f} (" in note
+    assert "would show" in html_tables.scores(rows).names

@@ -1,0 +1,88 @@
+"""Power of the paired t-test: published sample sizes, numbers by hand, and simulated experiments."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from r3l.evaluation.power import Goal, power_of, seeds_needed, smallest_difference, spread
+from r3l.evaluation.statistics import paired_p_value
+
+
+@pytest.mark.parametrize(("standardised", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
+def test_the_sample_sizes_of_the_literature(standardised, pairs):
+    """Cohen 1988 and every table since: pairs for small, medium and large effects at 5 % and 80 %."""
+    assert seeds_needed(1, standardised) == pairs
+    assert power_of(standardised, pairs) >= 0.8 > power_of(standardised, pairs - 1)
+
+
+def test_two_seeds_by_hand():
+    """With one degree of freedom V = W^2, so |t| > c is |Z + delta| > c |W|: an integral over the angle of (Z, W).
+
+    Without a difference the angle is uniform and the power is the level itself.
+    """
+    assert power_of(0, 2) == pytest.approx(0.05, abs=1e-6)
+    generator = np.random.default_rng(0)
+    z, w = generator.standard_normal((2, 1_000_000))
+    delta = 10 * np.sqrt(2)
+    simulated = (np.abs(z + delta) > stats.t.ppf(0.975, 1) * np.abs(w)).mean()
+    assert power_of(10, 2) == pytest.approx(simulated, abs=4 * np.sqrt(0.25 / 1_000_000))
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 20])
+@pytest.mark.parametrize("standardised", [0.05, 0.3, 1.0])
+def test_it_is_the_tail_of_the_noncentral_t_where_that_can_be_computed(standardised, seeds):
+    critical, delta = stats.t.ppf(0.975, seeds - 1), standardised * np.sqrt(seeds)
+    tails = stats.nct.sf(critical, seeds - 1, delta) + stats.nct.cdf(-critical, seeds - 1, delta)
+    assert power_of(standardised, seeds) == pytest.approx(tails, abs=1e-6)
+
+
+def test_five_seeds_show_1_68_standard_deviations():
+    assert smallest_difference(1, 5) == pytest.approx(1.681997, abs=1e-5)
+    assert smallest_difference(0.03, 5) == pytest.approx(0.03 * 1.681997, abs=1e-6)  # it scales with the spread
+    sizes = [smallest_difference(1, seeds) for seeds in range(2, 30)]
+    assert sizes == sorted(sizes, reverse=True)
+    # many seeds: (z(0.975) + z(0.8)) / sqrt(n) = (1.95996 + 0.84162) / sqrt(n)
+    assert smallest_difference(1, 10_000) == pytest.approx(2.80159 / 100, rel=1e-3)
+
+
+def test_what_holm_asks_of_the_only_difference_among_many():
+    """Its first step: 5 % over the number of comparisons."""
+    assert Goal(comparisons=10).level == pytest.approx(0.005)
+    strict = smallest_difference(1, 5, Goal(comparisons=10))
+    assert strict == pytest.approx(smallest_difference(1, 5, Goal(alpha=0.005)))
+    assert strict > 1.5 * smallest_difference(1, 5)
+
+
+@pytest.mark.parametrize(("seeds", "goal"), [(3, Goal()), (5, Goal(comparisons=44)), (10, Goal(power=0.9))])
+def test_the_smallest_difference_is_found_as_often_as_promised(seeds, goal):
+    """Experiments with normal differences, tested as r3l tests them; within four binomial standard errors."""
+    experiments = 4000
+    generator = np.random.default_rng(seeds)
+    true = smallest_difference(0.04, seeds, goal)
+    drawn = generator.normal(true, 0.04, (experiments, seeds))
+    found = np.mean([paired_p_value(differences) < goal.level for differences in drawn])
+    assert found == pytest.approx(goal.power, abs=4 * np.sqrt(goal.power * (1 - goal.power) / experiments))
+
+
+def test_the_planned_number_of_seeds_finds_the_wanted_difference_and_one_seed_less_does_not():
+    experiments, deviation, wanted = 4000, 0.06, 0.05
+    seeds = seeds_needed(deviation, wanted)
+    assert seeds == 14  # 0.8333 standard deviations
+    generator = np.random.default_rng(1)
+    error = np.sqrt(0.16 / experiments)
+    drawn = generator.normal(wanted, deviation, (experiments, seeds))
+    assert np.mean([paired_p_value(differences) < 0.05 for differences in drawn]) > 0.8 - 4 * error
+    assert power_of(wanted / deviation, seeds - 1) < 0.8
+
+
+def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three():
+    """1, 2, 3, 4, 5: s^2 = 2.5. chi-square quantiles with 4 degrees of freedom (tables): 0.484419 and 11.143287."""
+    seen = spread([1, 2, 3, 4, 5])
+    assert (seen.deviation, seen.seeds) == (pytest.approx(2.5**0.5), 5)
+    assert seen.low == pytest.approx((4 * 2.5 / 11.143287) ** 0.5, rel=1e-6)
+    assert seen.high == pytest.approx((4 * 2.5 / 0.484419) ** 0.5, rel=1e-6)
+
+
+def test_one_seed_and_equal_differences_have_no_spread():
+    assert spread([0.3]) is None
+    assert spread([0.1, 0.1, 0.1]) is None
