@@ -21,6 +21,7 @@ from r3l.envs.tagged_text.responses import each_tag_once, one_pair, repeats
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"
+_NAME = re.compile(r"[a-z]+ \d+")  # of a thing: mug 2
 _RECENT = 4  # actions shown in a later turn
 
 
@@ -71,6 +72,10 @@ class AlfworldDialogue(TaggedDialogue):
         if action not in now.admissible:
             return Parsed(None, StopReason.INADMISSIBLE)
         return Parsed(None, StopReason.REPETITION) if repeats(actions, action) else Parsed(action)
+
+    def names(self, action: str) -> list[str]:
+        """The things of an action, each with its number."""
+        return _NAME.findall(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, who reads the observed texts alone; None for crowd-sourced wordings."""

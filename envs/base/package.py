@@ -41,6 +41,10 @@ class Demonstrator(Protocol):
         """``variants`` demonstrations of each task of ``indices``."""
         ...
 
+    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        """What an expert without errors does in each task."""
+        ...
+
 
 class TaskSets(Protocol):
     """What the module ``task_sets`` of an environment has (see EnvironmentPackage)."""
@@ -123,6 +127,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
                 f"not {list(task_sets)}; remove the key"
             )
         return self.demonstrator()
+
+    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        """What a scripted expert without errors does in each task. Raises ConfigError where nothing is scripted."""
+        return self.demonstrator().careful(tasks, max_turns)
 
     def benchmark(self, options: BenchmarkOptions) -> Benchmark:
         """Question sets with known answers. Raises ConfigError where there are none."""

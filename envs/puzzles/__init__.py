@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.task import Task
 from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.puzzles.options import PuzzleOptions
 
@@ -44,3 +46,6 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
         from r3l.envs.puzzles.demonstrations import demonstrator_of
 
         return demonstrator_of(task_sets)
+
+    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        return self.demonstrator_of([tasks[0].id.partition("/")[0]]).careful(tasks, max_turns)

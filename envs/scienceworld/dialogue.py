@@ -8,6 +8,7 @@ Both take one thought and one action and send any action on: the simulator says 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
@@ -15,6 +16,8 @@ from r3l.core.task import Task
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import each_tag_once, first_pair, not_empty, repeats
+
+_VERB = re.compile(r"(?:teleport to|go to|focus on|pick up|put down|look around|look at|look in|\w+) ?")
 
 
 class ScienceWorldDialogue(TaggedDialogue):
@@ -42,6 +45,19 @@ class ScienceWorldDialogue(TaggedDialogue):
         if action is None:
             return Parsed(None, StopReason.FORMAT)
         return Parsed(None, StopReason.REPETITION) if repeats(actions, action) else Parsed(action)
+
+    def names(self, action: str) -> list[str]:
+        """The things of an action; not the places, which are the same in every task and often not yet shown."""
+        from r3l.envs.scienceworld.expert import PLACES
+
+        things = _VERB.sub("", action, count=1).split(" to ")
+        return [thing for thing in things if thing and thing not in PLACES]
+
+    def possible(self, action: str, now: Observation) -> bool:
+        """Whether it is one of the actions that problems are solved with: the simulator lists none."""
+        from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PUT, TAKE
+
+        return action == LOOK or action.startswith((GO, FOCUS, TAKE, PUT))
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, for problems with a stored solution; None for others."""

@@ -113,6 +113,16 @@ class ScriptedDemonstrator:
         finally:
             engine.close()
 
+    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        """What an expert without errors does in each task."""
+        engine = self.engine()
+        recorded = RecordedEnvironment(engine)
+        try:
+            for task in tasks:
+                yield self.demonstrate(recorded, task, 0, CAREFUL, max_turns)
+        finally:
+            engine.close()
+
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
     ) -> Demonstration:

@@ -15,6 +15,8 @@ import numpy as np
 from r3l.core.environment import Critique, Observation, Outcome, Transcript
 from r3l.core.errors import ConfigError
 
+NO_CAUSE = "no steps left"  # where no action was wrong, and time ran out
+_THEN = ", then "  # between the actions of a suggestion
 Answers = Sequence[tuple[str, str]]  # (action, observation after it) of every step; "" where none followed
 
 
@@ -123,8 +125,13 @@ def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) ->
     if transcript.success and not wrong:
         return Critique(Outcome.SUCCESS, summary, "no needless step")
     if not wrong:
-        wrong = [WrongAction(len(answers) - 1, "no steps left", tuple(suggested))]
+        wrong = [WrongAction(len(answers) - 1, NO_CAUSE, tuple(suggested))]
     decisive = [error for error in wrong if error.decides(max_turns)]
     error = decisive[-1] if decisive else wrong[0]
     outcome = Outcome.INEFFICIENT if transcript.success else Outcome.FAILURE
-    return Critique(outcome, summary, error.cause, ", then ".join(error.correction) or "look elsewhere", error.turn)
+    return Critique(outcome, summary, error.cause, _THEN.join(error.correction) or "look elsewhere", error.turn)
+
+
+def first_action(suggestion: str) -> str:
+    """The first action of a critique's suggestion."""
+    return suggestion.partition(_THEN)[0]

@@ -11,7 +11,7 @@ from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Observation, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.scripted.demonstrations import ErrorRates
+from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import ErrorModel
 from r3l.envs.single_answer.engine import AnswerEngine, ResponseGrader
 from r3l.envs.single_answer.options import AnswerOptions
@@ -42,6 +42,10 @@ class AnswerDemonstrator:
             task = self.task(index)
             for variant in range(variants):
                 yield self.demonstrate(task, variant, error_rates, max_turns)
+
+    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        """What an expert without errors does in each task."""
+        return (self.demonstrate(task, 0, CAREFUL, max_turns) for task in tasks)
 
     def demonstrate(self, task: Task, variant: int, error_rates: ErrorRates, max_turns: int) -> Demonstration:
         """Answer ``task``, criticise the response, and answer again from the critique's line.

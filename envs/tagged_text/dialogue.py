@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from r3l.core.environment import Stop, StopReason, Style
+from r3l.core.environment import Observation, Stop, StopReason, Style
 from r3l.core.errors import ConfigError
 from r3l.core.released_prompts import ReleasedPrompts
 from r3l.envs.tagged_text.options import ResponseFormat
@@ -53,6 +53,14 @@ class TaggedDialogue:
     def read(self, response: str) -> str | None:
         """The action of a response, None where it has none; see ``tagged_text.responses``."""
         return self.readers[self.response_format](response)
+
+    def names(self, action: str) -> list[str]:
+        """The names in an action, which a policy has to copy from what it was shown; here all words but the first."""
+        return action.split()[1:]
+
+    def possible(self, action: str, now: Observation) -> bool:
+        """Whether an action can be taken now, as far as the environment says."""
+        return not now.admissible or action in now.admissible
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
         """The final feedback on an ended episode."""

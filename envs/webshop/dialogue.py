@@ -61,6 +61,17 @@ class WebshopDialogue(TaggedDialogue):
             return Parsed(None, StopReason.REPETITION)
         return Parsed(action)
 
+    def names(self, action: str) -> list[str]:
+        """The words of a search; what is clicked on, unless every page of its kind has it."""
+        verb, _, target = action.removesuffix("]").partition("[")
+        if verb == "search":
+            return target.split()
+        return [] if target in {button.lower() for button in _STANDARD_BUTTONS} else [target]
+
+    def possible(self, action: str, now: Observation) -> bool:
+        """What the page has, or any search where it has a search bar."""
+        return action in now.admissible or (action.startswith("search[") and SEARCH_ACTION in now.admissible)
+
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, who reads the observed pages alone; None for the original's instructions."""
         from r3l.envs.scripted.expert import criticise

@@ -19,6 +19,7 @@ from r3l.cli import (
     evaluate,
     listing,
     published,
+    regime,
     released,
     report,
     reproduced,
@@ -57,6 +58,7 @@ app.command("table")(table.table)
 app.command("figure")(table.figure)
 app.command("compare")(compare.compare)
 app.command("reproduced")(reproduced.reproduced)
+app.command("regime")(regime.regime)
 app.command("status")(status.status)
 app.command("cell")(cell.cell)
 app.command("store")(store.store)

@@ -6,6 +6,9 @@ critic's pivot (within one turn) and the critic's cause is ``accurate``, one of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from r3l.core.environment import Critique
 from r3l.core.feedback import ParsedReflection
 from r3l.core.rollout import Episode, RolloutContext
 
@@ -13,17 +16,46 @@ TOLERANCE = 1  # turns between a pivot and the oracle's; paper, appendix: "withi
 GRADES = ("wrong", "partial", "accurate")  # by how much of pivot and cause is right
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """How a reflection's pivot and cause compare with those of the critic."""
+
+    exact: bool
+    near: bool
+    same_cause: bool
+
+    @property
+    def grade(self) -> str:
+        """One of GRADES."""
+        return GRADES[self.near + self.same_cause]
+
+
+def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreement | None:
+    """None where one of the two names no pivot."""
+    if critique is None or critique.turn is None or reflection.pivot is None:
+        return None
+    return Agreement(
+        critique.turn == reflection.pivot,
+        is_right(reflection.pivot, critique.turn),
+        critique.cause.lower() in reflection.root_cause.lower(),
+    )
+
+
+def is_right(pivot: int, oracle: int) -> bool:
+    """Whether a pivot is the oracle's, within one turn."""
+    return abs(oracle - pivot) <= TOLERANCE
+
+
 def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedReflection) -> int | None:
     """Count how ``reflection`` compares with the oracle's critique; the oracle's pivot, None where it names none."""
     critique = ctx.dialogue.critique(base.transcript())
-    if critique is None or critique.turn is None or reflection.pivot is None:
+    agrees = agreement(critique, reflection)
+    if critique is None or agrees is None:
         return None
-    near = abs(critique.turn - reflection.pivot) <= TOLERANCE
-    same_cause = critique.cause.lower() in reflection.root_cause.lower()
     ctx.counters["pivot/with_oracle"] += 1
-    ctx.counters["pivot/oracle_agrees"] += int(critique.turn == reflection.pivot)
-    ctx.counters["pivot/oracle_near"] += int(near)
-    ctx.counters[f"reflection_quality/{GRADES[near + same_cause]}"] += 1
+    ctx.counters["pivot/oracle_agrees"] += int(agrees.exact)
+    ctx.counters["pivot/oracle_near"] += int(agrees.near)
+    ctx.counters[f"reflection_quality/{agrees.grade}"] += 1
     return critique.turn
 
 
@@ -31,6 +63,6 @@ def count_retry(ctx: RolloutContext, pivot: int, oracle: int | None, success: bo
     """Count a retry from ``pivot`` as from a right or a wrong one; without an oracle as neither."""
     if oracle is None:
         return
-    side = "right" if abs(oracle - pivot) <= TOLERANCE else "wrong"
+    side = "right" if is_right(pivot, oracle) else "wrong"
     ctx.counters[f"retry/{side}_pivot"] += 1
     ctx.counters[f"retry/{side}_pivot_success"] += int(success)
