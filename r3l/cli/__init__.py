@@ -18,6 +18,7 @@ from r3l.cli import (
     doctor,
     evaluate,
     listing,
+    power,
     published,
     regime,
     released,
@@ -57,6 +58,7 @@ app.command("export")(train.export)
 app.command("table")(table.table)
 app.command("figure")(table.figure)
 app.command("compare")(compare.compare)
+app.command("power")(power.power)
 app.command("reproduced")(reproduced.reproduced)
 app.command("regime")(regime.regime)
 app.command("status")(status.status)

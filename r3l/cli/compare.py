@@ -39,7 +39,6 @@ def compare(
     from r3l.report import records
     from r3l.report.table.terminal import to_terminal
     from r3l.runs.changed_code import set_aside_changed
-    from r3l.runs.places import find_runs
     from r3l.workflow import plan
 
     if results != RESULTS and not offline:
@@ -47,8 +46,7 @@ def compare(
     check_cores(cores)
     config = configured(tier=tier, methods=[method], envs=listed(env, "--env"), seeds=numbers(seeds))
     runs = plan.grid(config, config.envs, [method])
-    table1 = configured(tier=tier, grid="full").rows(plan.tables()["table1"])
-    opponents = _opponents(method, table1 if against == "all" else listed(against, "--against") or [])
+    opponents = opponents_of(method, against, tier)
     plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
         for path, run in runs.items():  # before snakemake deletes what it makes anew
@@ -57,7 +55,7 @@ def compare(
         changes = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, changes, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
-    others = [p for p in find_runs(stored or STORED) if _is_one_of(p, tier, config.envs, opponents)]
+    others = runs_of(stored or STORED, tier, config.envs, opponents)
     rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
     if out:
         with writable(out):
@@ -68,14 +66,26 @@ def compare(
             print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
 
 
-def _opponents(method: str, named: list[str]) -> list[str]:
-    others = [other for other in named if other != method]
+def opponents_of(method: str, against: str, tier: str) -> list[str]:
+    """The methods of ``--against``, by commas, or all of Table 1, without ``method``. Raises ConfigError for none."""
+    from r3l.workflow import plan
+
+    table1 = configured(tier=tier, grid="full").rows(plan.tables()["table1"])
+    others = [
+        other for other in (table1 if against == "all" else listed(against, "--against") or []) if other != method
+    ]
     if not others:
-        raise ConfigError(f"--against is {','.join(named)!r}; name a method other than {method!r}, or all")
+        raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
     return others
 
 
-def _is_one_of(evaluation: Path, tier: str, envs: list[str], methods: list[str]) -> bool:
-    """By its place: TIER/ENV/MODEL/METHOD/seedN/evaluation.json."""
-    found_tier, env, _, method = evaluation.parts[-6:-2]
-    return found_tier == tier and env in envs and method in methods
+def runs_of(results: Path, tier: str, envs: list[str] | None, methods: list[str]) -> list[Path]:
+    """Runs by their places, TIER/ENV/MODEL/METHOD/seedN/evaluation.json. ``envs`` None: in all environments."""
+    from r3l.runs.places import find_runs
+
+    places = [(path, path.parts[-6:-2]) for path in find_runs(results)]
+    return [
+        path
+        for path, (of_tier, env, _, method) in places
+        if of_tier == tier and env in (envs or [env]) and method in methods
+    ]

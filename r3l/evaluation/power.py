@@ -41,28 +41,22 @@ class Goal:
         return self.alpha / self.comparisons
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Standard deviation of paired differences over ``seeds`` seeds, with its 95 % interval."""
-
-    deviation: float
-    low: float
-    high: float
-    seeds: int
-
-
-def spread(differences_S: ArrayLike, level: float = LEVEL) -> Spread | None:
-    """Of one difference a seed; None for one seed, and where all are equal, which says nothing of other seeds.
-
-    The interval is that of a normal sample: (n - 1) s^2 / sigma^2 has a chi-square distribution with n - 1 degrees of
-    freedom. With five seeds it reaches from 0.6 to 2.9 times the estimate.
-    """
+def spread(differences_S: ArrayLike) -> float | None:
+    """Their standard deviation, a difference a seed; None for one seed, and where all are equal, which says nothing of
+    other seeds."""
     values = np.asarray(differences_S, dtype=np.float64)
-    if len(values) < 2 or np.ptp(values) < 1e-12:
-        return None
-    deviation, freedom = float(values.std(ddof=1)), len(values) - 1
-    low, high = deviation * np.sqrt(freedom / stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], freedom))
-    return Spread(deviation, float(low), float(high), len(values))
+    return None if len(values) < 2 or np.ptp(values) < 1e-12 else float(values.std(ddof=1))
+
+
+def uncertainty(seeds: int, level: float = LEVEL) -> tuple[float, float]:
+    """Factors between which the true standard deviation lies, over the estimate of ``seeds`` seeds.
+
+    (n - 1) s^2 / sigma^2 of a normal sample has a chi-square distribution with n - 1 degrees of freedom. With five
+    seeds it is 0.6 to 2.9 times the estimate.
+    """
+    freedom = seeds - 1
+    low, high = np.sqrt(freedom / stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], freedom))
+    return float(low), float(high)
 
 
 def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
@@ -96,3 +90,26 @@ def seeds_needed(deviation: float, difference: float, goal: Goal = Goal()) -> in
     while not enough(most):
         most *= 2
     return bisect_left(range(most + 1), True, lo=2, key=enough)
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """Seeds are run in blocks until the smallest difference that can be shown is at most ``difference``.
+
+    It looks at the spread alone, never at the difference itself. Even so it stops where chance has made the spread
+    small: in simulations with normal differences a test at 5 % after it errs in up to 7.5 % of all cases, one at
+    ``alpha`` = 3 % in up to 4.8 %.
+    """
+
+    block: int = 5
+    difference: float = 0.04
+    most: int = 20
+    alpha: float = 0.03
+
+    def seeds_due(self, deviation: float | None, seeds: int, goal: Goal = Goal()) -> int:
+        """How many further seeds are due after ``seeds``; 0: stop. ``deviation`` None: there is none to judge by."""
+        if seeds < self.block:
+            return self.block - seeds
+        if deviation is not None and smallest_difference(deviation, seeds, goal) <= self.difference:
+            return 0
+        return min(self.block, max(self.most - seeds, 0))

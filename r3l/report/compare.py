@@ -17,6 +17,7 @@ from r3l.core.files import read_json
 from r3l.evaluation import statistics
 from r3l.report import shown
 from r3l.report.feedback import is_taught
+from r3l.report.labels import method_label
 from r3l.report.records import Record, by_method, groups, scores_S_T
 from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Row, Table
@@ -70,7 +71,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Lo
     by_seed = {record["seed"]: record for record in theirs}
     common = [record for record in ours if record["seed"] in by_seed]
     place = {key: first[key] for key in ("tier", "env", "model", "method")} | {"group": group, "against": other}
-    place |= {"label": theirs[0]["method_label"] if theirs else other, "pairs": 0}
+    place |= {"label": theirs[0]["method_label"] if theirs else method_label(other), "pairs": 0}
     if not common:
         return place | dict.fromkeys(_EMPTY) | {"verdict": "", "warnings": []}
     paired = [by_seed[record["seed"]] for record in common]

@@ -30,11 +30,11 @@ def tested(differences_S: ArrayLike) -> LongRow:
 
     ``spread``: their standard deviation, None where it says nothing (r3l.evaluation.power.spread).
     """
-    seen = spread(differences_S)
+    pairs, deviation = statistics.t_interval(differences_S).seeds, spread(differences_S)
     row: LongRow = dict.fromkeys(COLUMNS)
-    row |= {"pairs": statistics.t_interval(differences_S).seeds, "p_value": statistics.paired_p_value(differences_S)}
-    if seen is not None:
-        row |= {"spread": seen.deviation, "smallest_difference": smallest_difference(seen.deviation, seen.seeds)}
+    row |= {"pairs": pairs, "p_value": statistics.paired_p_value(differences_S), "spread": deviation}
+    if deviation is not None:
+        row["smallest_difference"] = smallest_difference(deviation, pairs)
     return row
 
 

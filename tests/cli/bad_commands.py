@@ -59,6 +59,10 @@ def bad_commands() -> Iterator[tuple[str, ...]]:
 
 
 def _grids() -> Iterator[tuple[str, ...]]:
+    for value in ("0", "-1", "nan", "2", "x"):
+        yield "power", "r3l", "--difference", value
+        yield "power", "r3l", "--power", value
+    yield "power", "r3l", "--comparisons", "0"
     for value in NO_SEEDS:
         for verb in (("compare", "grpo"), ("status",), ("cost",)):
             yield *verb, "--seeds", value
@@ -66,6 +70,8 @@ def _grids() -> Iterator[tuple[str, ...]]:
         yield "compare", value
         for option in ("--against", "--env", "--tier"):
             yield "compare", "grpo", "--offline", option, value
+            yield "power", "grpo", "--against", "r3l", option, value
+        yield "power", value
         for option in ("--table", "--tier", "--env", "--grid"):
             yield "status", option, value
         for option in ("--table", "--tier", "--method"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from r3l.evaluation.power import Goal, power_of, seeds_needed, smallest_difference, spread
+from r3l.evaluation.power import Goal, StoppingRule, power_of, seeds_needed, smallest_difference, spread, uncertainty
 from r3l.evaluation.statistics import paired_p_value
 
 
@@ -76,13 +76,46 @@ def test_the_planned_number_of_seeds_finds_the_wanted_difference_and_one_seed_le
 
 
 def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three():
-    """1, 2, 3, 4, 5: s^2 = 2.5. chi-square quantiles with 4 degrees of freedom (tables): 0.484419 and 11.143287."""
-    seen = spread([1, 2, 3, 4, 5])
-    assert (seen.deviation, seen.seeds) == (pytest.approx(2.5**0.5), 5)
-    assert seen.low == pytest.approx((4 * 2.5 / 11.143287) ** 0.5, rel=1e-6)
-    assert seen.high == pytest.approx((4 * 2.5 / 0.484419) ** 0.5, rel=1e-6)
+    """chi-square quantiles with 4 degrees of freedom (tables): 0.484419 and 11.143287."""
+    assert spread([1, 2, 3, 4, 5]) == pytest.approx(2.5**0.5)
+    assert uncertainty(5) == pytest.approx(((4 / 11.143287) ** 0.5, (4 / 0.484419) ** 0.5), rel=1e-6)
 
 
 def test_one_seed_and_equal_differences_have_no_spread():
     assert spread([0.3]) is None
     assert spread([0.1, 0.1, 0.1]) is None
+
+
+@pytest.mark.parametrize(
+    ("deviation", "seeds", "due"),
+    [
+        (0.02, 3, 2),  # the first block is not full
+        (0.02, 5, 0),  # 0.038 can be shown
+        (0.03, 5, 5),  # 0.057
+        (0.03, 10, 0),  # 0.033
+        (0.09, 15, 5),
+        (0.09, 18, 2),
+        (0.09, 20, 0),  # 0.064, but twenty are the most
+        (None, 5, 5),  # all seeds alike: nothing to judge by
+    ],
+)
+def test_the_stopping_rule_by_hand(deviation, seeds, due):
+    rule = StoppingRule()
+    assert rule.seeds_due(deviation, seeds, Goal(alpha=rule.alpha)) == due
+
+
+def test_false_claims_after_the_stopping_rule_stay_below_five_percent():
+    """Without a difference, at the spread that is worst for it; a test at 5 % would err in 7.5 %."""
+    experiments, rule = 20_000, StoppingRule()
+    drawn = np.random.default_rng(2).normal(0, 0.05, (experiments, rule.most))
+    p_values = np.ones(experiments)
+    running = np.ones(experiments, dtype=bool)
+    for seeds in range(rule.block, rule.most + 1, rule.block):
+        so_far = drawn[:, :seeds]
+        enough = rule.difference / smallest_difference(1, seeds, Goal(alpha=rule.alpha))  # seeds_due, for all at once
+        stops = running & ((so_far.std(axis=1, ddof=1) <= enough) | (seeds == rule.most))
+        p_values[stops] = stats.ttest_1samp(so_far[stops], 0, axis=1).pvalue
+        running &= ~stops
+    error = np.sqrt(0.05 * 0.95 / experiments)
+    assert np.mean(p_values < rule.alpha) < 0.05 + 3 * error
+    assert np.mean(p_values < 0.05) > 0.065
