@@ -9,6 +9,7 @@ import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Results
 from r3l.cli.printing import print_result
+from r3l.core.errors import DataError
 from r3l.core.paths import STORED
 
 
@@ -18,6 +19,8 @@ def store(
     as_json: AsJson = False,
 ) -> None:
     """Keep finished runs for good: verified, lines compressed, without checkpoints.
+
+    In this project's results/stored runs of a tree with uncommitted changes are refused.
 
     Example: `r3l store --results results`
     """
@@ -33,20 +36,29 @@ def store(
 def verify(
     run_dirs: Annotated[list[Path] | None, typer.Argument(help="Run directories. Default: the stored runs.")] = None,
     results: Annotated[Path | None, typer.Option(help="All finished runs below this folder.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse runs of a tree with uncommitted changes; else they are listed.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Prove finished runs: numbers from raw lines, names, task ids, digests; exit code 2 at the first that differs.
 
+    It also says which runs were made from uncommitted code, and under which text of docs/preregistration.md.
+
     Example: `r3l verify results/nano/alfworld/nano/r3l/seed0`
     """
+    from r3l.evaluation.provenance import origins
     from r3l.evaluation.verification import verify as verify_run
     from r3l.runs.places import find_runs
 
     checked = run_dirs or [path.parent for path in find_runs(results or STORED)]
     for run_dir in checked:
         verify_run(run_dir)
-    print_result(
-        {"verified": len(checked)},
-        as_json,
-        f"{len(checked)} runs: every number follows from the raw lines, and no file has changed",
-    )
+    found = origins(checked)
+    lines = [f"{len(checked)} runs: every number follows from the raw lines, and no file has changed", *found.lines()]
+    print_result({"verified": len(checked), **found.as_json()}, as_json, "\n".join(lines))
+    if strict and found.dirty:
+        raise DataError(
+            f"{len(found.dirty)} of {len(checked)} runs were made from a tree with uncommitted changes; make them "
+            "again from a clean clone"
+        )

@@ -25,6 +25,7 @@ from r3l.cli.arguments import (
 )
 from r3l.cli.printing import pairs, print_report, print_result
 from r3l.core.errors import ConfigError, check_known
+from r3l.core.paths import STORED
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -59,6 +60,7 @@ def train(
     from r3l.config import variant
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.loggers import LOGGERS
+    from r3l.runs.provenance import check_clean
     from r3l.runs.run_dir import move_aside
 
     for name in logger or []:
@@ -66,6 +68,8 @@ def train(
     row = variant(method).changed(profile=profile, engine=None if engine == tier_engine(tier) else engine)
     run = resolve_run(tier, env, row, seed, model, overrides, steps)
     where, fingerprint = run_dir or RESULTS / run.cell / f"seed{seed}", run.fingerprint()
+    if where.resolve().is_relative_to(STORED):
+        check_clean(f"{where} is kept in git")
     set_aside_changed(where, run)
     if set_aside:
         move_aside(where, fingerprint)

@@ -25,7 +25,8 @@ from r3l.core.progress import progress
 from r3l.core.seeds import Address
 from r3l.evaluation.models import Model
 from r3l.evaluation.statistics import wilson_interval
-from r3l.runs.manifest import commit, versions
+from r3l.runs.manifest import versions
+from r3l.runs.provenance import commit
 from r3l.runs.run_dir import locked
 
 Row = dict[str, Any]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from r3l.core.errors import DataError
 from r3l.core.files import read_json
+from r3l.core.paths import STORED
+from r3l.evaluation.provenance import origins
 from r3l.evaluation.verification import LINES, WHOLE, sign, verify
 from r3l.runs import trajectory_log
 
@@ -21,8 +23,14 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
 
     Lines are compressed, checkpoints left out, trajectories kept of seed 0 (they are for reading). A stored run of
     another fingerprint is replaced. Raises DataError where a stored run of the same fingerprint has other scores: the
-    same run ended differently, and one has to be chosen.
+    same run ended differently, and one has to be chosen; and before anything is written, where ``out`` is this
+    project's own store and a run was made from a tree with uncommitted changes.
     """
+    if out.resolve() == STORED and (dirty := origins(run_dirs).dirty):
+        raise DataError(
+            f"{len(dirty)} of {len(run_dirs)} runs were made from a tree with uncommitted changes, the first "
+            f"{dirty[0]}: nobody could repeat them. Make them again from a clean clone, or keep them elsewhere (--out)"
+        )
     written = []
     for source in run_dirs:
         verify(source)

@@ -18,7 +18,8 @@ from r3l.regime.records import Regime
 from r3l.report import published
 from r3l.report.table import Cell, Column
 from r3l.report.table.model import Section, Table
-from r3l.runs.manifest import commit, describe_task_set, hardware, versions
+from r3l.runs.manifest import describe_task_set, hardware, versions
+from r3l.runs.provenance import commit
 
 SCHEMA = 1
 SECTIONS: dict[str, dict[str, str]] = {

@@ -1,10 +1,9 @@
-"""manifest.json: everything that names and repeats a run: configuration, task sets, versions, hardware, commit."""
+"""manifest.json: what names and repeats a run: configuration, task sets, versions, hardware, commit, plan."""
 
 from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from r3l.config import Run, environment_of, validate
 from r3l.config.corrections import corrections_of
 from r3l.core.files import read_json
-from r3l.core.paths import ROOT, is_checkout
+from r3l.runs.provenance import commit, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST
 
 PACKAGES = (
@@ -41,6 +40,7 @@ def manifest(run: Run) -> dict[str, Any]:
         "versions": versions(),
         "hardware": hardware(),
         "commit": commit(),
+        "preregistration_sha256": preregistration_sha256(),
     }
 
 
@@ -91,15 +91,3 @@ def hardware() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
     }
-
-
-def commit() -> str | None:
-    """The checkout's commit, or None where there is none; ``-dirty`` when files differ from it."""
-    if not is_checkout():
-        return None
-    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    try:
-        done = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()

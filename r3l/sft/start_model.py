@@ -12,7 +12,8 @@ from r3l.core.errors import DataError
 from r3l.core.files import read_json, sha256_of, write_json_atomic
 from r3l.local.checkpoint import load_model
 from r3l.local.precision import MasterWeights, compute_dtype, device_of
-from r3l.runs.manifest import commit, hardware, versions
+from r3l.runs.manifest import hardware, versions
+from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer
 from r3l.sft.recipe import SFTConfig
 

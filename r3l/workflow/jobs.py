@@ -10,6 +10,7 @@ from r3l.config import Run, environment_of
 from r3l.core.errors import ConfigError
 from r3l.core.paths import STORED
 from r3l.runs.places import BENCHMARKS, EVALUATION, find_benchmark_runs
+from r3l.runs.provenance import check_clean
 from r3l.workflow import plan, resources, status
 from r3l.workflow.resources import JobKind, ResourceRequest
 from r3l.workflow.task_sets import task_set_files
@@ -30,6 +31,8 @@ class Jobs:
         profile = {name: str(value.raw) for name, value in defaults.items()}
         resources.check_profile(profile)
         self.config = plan.load(content)
+        if self.config.clean:
+            check_clean("the workflow is asked for runs that can be stored (clean=true)")
         self.tables = plan.tables()
         self.options = plan.options(self.config)
         self._runs_of: dict[str, dict[str, Run]] = {}

@@ -38,6 +38,7 @@ class WorkflowConfig(Strict):
     models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
+    clean: bool = Field(False, description="refuse to start where files differ from the commit: for runs to be stored")
     sources: dict[str, str]
 
     def columns(self, table: TableConfig) -> list[str]:
