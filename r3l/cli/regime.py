@@ -18,7 +18,9 @@ def regime(
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Default: results/stored/regime/ENV.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Default: results/stored/regime/ENV.json, and docs/regime.md.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a start model without training: how it fails, and whether reflections, pivots and hints help it.
@@ -27,9 +29,13 @@ def regime(
 
     Example: `r3l regime webshop --model results/models/candidate --attempts 4 --out candidate.json`
     """
+    from r3l.core.paths import is_checkout
+    from r3l.regime import page
     from r3l.regime.card import table_of
     from r3l.regime.measure import Sample, measure_regime
     from r3l.report.table.terminal import to_terminal
 
     content = measure_regime(env, model, seed, Sample(task_set, tasks, attempts), out)
+    if out is None and is_checkout():
+        page.write()
     print_shown(content, as_json, to_terminal(table_of(content)))

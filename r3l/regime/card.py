@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, Strict, locate, validate
+from r3l.core.environment import StopReason
 from r3l.core.files import read_json
-from r3l.core.paths import CONFIGS
+from r3l.core.paths import CONFIGS, STORED
 from r3l.core.yaml_files import read_yaml
 from r3l.regime.measures import Measure, measures
 from r3l.regime.records import Regime
@@ -22,6 +23,7 @@ from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 
 SCHEMA = 1
+CARDS = STORED / "regime"
 SECTIONS: dict[str, dict[str, str]] = {
     "Attempts": {
         "success": "success",
@@ -199,11 +201,6 @@ def paper(label: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def missed(content: Mapping[str, Any]) -> list[str]:
-    """The measures of a card that miss their target, those that could not be judged among them."""
-    return [key for key, measure in content["measures"].items() if measure["target"] and not measure["met"]]
-
-
 def shown_value(key: str, measure: Mapping[str, Any]) -> str:
     """A value with its interval, for people."""
     value, low, high = (measure[part] for part in ("value", "low", "high"))
@@ -241,8 +238,8 @@ def lines(content: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]
         rows = [(key, label) for key, label in labels.items() if key in content["measures"]]
         sections.append((title, rows))
         if title == "Attempts":
-            stops = [key for key, m in content["measures"].items() if key.startswith("stop_") and m["value"]]
-            sections.append(("How attempts end", [(key, key.removeprefix("stop_")) for key in stops]))
+            stops = [stop for stop in StopReason if content["measures"][f"stop_{stop}"]["value"]]
+            sections.append(("How attempts end", [(f"stop_{stop}", stop.value) for stop in stops]))
     return sections
 
 

@@ -49,7 +49,7 @@ def play_regime(session: PlaySession, settings: R3LSettings, tasks: Sequence[Tas
             seconds["attempts"] += time.perf_counter() - began
             _check_critic(ctx, episodes)
             began = time.perf_counter()
-            played += session.concurrently(partial(_studied, ctx, settings), episodes)
+            played += session.concurrently(partial(study, ctx, settings), episodes)
             seconds["retries"] += time.perf_counter() - began
             advance(f"{sum(attempt.success for attempt in played)} solved", count=len(batch))
     return Regime(played, _expert(session, tasks), isinstance(session.dialogue, TaggedDialogue), seconds)
@@ -77,7 +77,7 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
     return {demonstration.task.id: demonstration.success for demonstration in demonstrations}
 
 
-async def _studied(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> Attempt:
+async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> Attempt:
     """An attempt with what came of it; closes it."""
     trajectory = episode.trajectory
     assert trajectory.stop_reason is not None
