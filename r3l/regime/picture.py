@@ -134,4 +134,5 @@ def _point(ax: Axes, x: float, measure: Mapping[str, Any] | None, colour: str, f
 def _axis(ax: Axes, labels: Sequence[str], title: str) -> None:
     ax.set_title(title)
     ax.set_xticks(range(len(labels)), list(labels), rotation=20, ha="right")
+    ax.set_xlim(-0.5, len(labels) - 0.5)
     ax.grid(visible=False, axis="x")
