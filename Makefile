@@ -3,7 +3,8 @@
 # make stored   tables and figures of the stored runs
 # make setup    only the install        make clean   what the tools left (never results/)
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
-# make vllm     the environment of a vLLM server for CPUs, which `r3l evaluate --server` can ask (docs/endpoints.md)
+# make vllm     an environment with vLLM for CPUs: `r3l train --set sampling.engine=vllm` (docs/engine.md), and a server
+#               that `r3l evaluate --server` can ask (docs/endpoints.md)
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (README, Quick start).
 
@@ -46,7 +47,7 @@ $(STAMP): pyproject.toml constraints.txt
 trinity: $(TRINITY_STAMP)
 
 # r3l without its own pins: numpy 2.4 and verl's numpy < 2 cannot stand together.
-$(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.txt | $(STAMP)
+$(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.txt configs/environments.txt | $(STAMP)
 	@[ -x $(TRINITY)/bin/python ] || $(BIN)/python -m venv $(TRINITY)
 	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) -r configs/trinity/requirements.txt
 	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) --no-deps -e .
@@ -54,11 +55,13 @@ $(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.t
 
 vllm: $(VLLM_STAMP)
 
-# The wheel pulls CUDA builds of three packages with which its imports fail; a language model needs none of them.
-$(VLLM_STAMP): configs/vllm/requirements.txt | $(STAMP)
+# The wheel pulls CUDA builds of three packages with which its imports fail; a language model needs none of them. r3l
+# without its own pins, as for Trinity.
+$(VLLM_STAMP): configs/vllm/requirements.txt configs/environments.txt | $(STAMP)
 	@[ -x $(VLLM)/bin/python ] || $(BIN)/python -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install $(PIP_ARGS) -r configs/vllm/requirements.txt
 	$(VLLM)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/python -m pip install $(PIP_ARGS) --no-deps -e .
 	@touch $@
 
 table1: setup

@@ -19,6 +19,7 @@ from r3l.bench.roofline import bandwidth_of, matrix_rate_of
 from r3l.bench.stopwatch import timing
 from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
+from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.local.engine import collect, trainer_of
 from r3l.local.session import Session, open_session, policy_of
@@ -37,6 +38,10 @@ def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
     ``phases`` and ``limit`` are of the first arm, from further steps that are not timed as a whole: seconds of each
     phase, and the share of this machine's measured matrix rate that its products reached.
     """
+    if run.sampling.engine != "torch":
+        raise ConfigError(
+            "r3l bench step compares forward passes of torch: leave sampling.engine out (r3l bench train)"
+        )
     with open_session(run, start_of(run), trains=True) as session:
         tasks = session.package.tasks(run.env_settings.train_task_set)
         of_arms = {arm: _Arm(session, arm, tasks) for arm in arms}

@@ -25,7 +25,7 @@ from r3l.core.environment import Message
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.render import ChatRenderer
-from r3l.core.seeds import generator
+from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.decoding import GenerationRequest
@@ -107,8 +107,11 @@ class _OurStep:
 
     def __call__(self, number: int) -> tuple[float, float]:
         """Step ``number``; seconds of sampling and of training."""
+        policy = self.session.policy
         began = clock()
+        policy.begin()
         requests = self._sample(number)
+        policy.release()
         middle = clock()
         size = len(self.prompts) // len(self.tasks)
         groups = [
@@ -118,18 +121,16 @@ class _OurStep:
             for i, task in enumerate(self.tasks)
         ]
         self.trainer.step(rows_of(self.method, groups))
+        policy.hand_over()
         return middle - began, clock() - middle
 
-    @torch.inference_mode()
     def _sample(self, number: int) -> list[GenerationRequest]:
         sampling = Sampling(self.session.run.sampling.temperature, self.length)
-        draws = [generator("bench", number, k).random(self.length) for k in range(len(self.prompts))]
         requests = [
-            GenerationRequest(None, list(ids), sampling, frozenset(), u)
-            for ids, u in zip(self.prompts, draws, strict=True)
+            GenerationRequest(None, list(ids), sampling, frozenset(), seed_of("bench", number, k))
+            for k, ids in enumerate(self.prompts)
         ]
-        self.session.model.eval()
-        self.session.policy.decoder(requests).run()
+        self.session.policy.sample(requests)
         return requests
 
 

@@ -19,7 +19,7 @@ from r3l.config.model import (
 from r3l.config.profile import PROFILES
 from r3l.config.resolution import build_method, dialogue_of, feedback_of, gpu_cluster, resolve, trains
 from r3l.config.run import Run, hashed, locate, sft_folder, start_of, weights_of
-from r3l.config.tier import ComputeDtype, Device, Forward, OptimizerConfig, TierConfig, TrainConfig
+from r3l.config.tier import ComputeDtype, Device, Forward, OptimizerConfig, SamplingConfig, TierConfig, TrainConfig
 from r3l.config.variant import Variant, variant
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "PROFILES",
     "PackagedConfig",
     "Run",
+    "SamplingConfig",
     "Strict",
     "TierConfig",
     "TrainConfig",

@@ -60,6 +60,7 @@ def resolve(
     code = own_code(env, row.method)
     run = run.model_copy(update={"method_settings": dict(complete), "own_code": code})
     _check_samples(run)
+    _check_sampler(run)
     if run.engine != "server":  # a server calls its models as it likes
         check_model(run.model)
     return run
@@ -134,6 +135,20 @@ def _check_samples(run: Run) -> None:
             f"{run.tier}/{run.env}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
             "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"
         )
+
+
+def _check_sampler(run: Run) -> None:
+    """vLLM beside the local engine leaves no choice of some things."""
+    if run.sampling.engine == "torch":
+        return
+    reasons = {
+        "Trinity-RFT brings a vLLM of its own: leave one of them out": run.engine == "trinity",
+        "sampling.decoding=compiled is torch's: leave one of them out": run.sampling.decoding == "compiled",
+        "it takes temperatures up to 2": max(run.sampling.temperature, run.evaluation.temperature) > 2,
+    }
+    for reason, concerns in reasons.items():
+        if concerns:
+            raise ConfigError(f"{run.tier}/{run.env}: sampling.engine is {run.sampling.engine!r}, but {reason}")
 
 
 def build_method(run: Run) -> Method:

@@ -34,7 +34,8 @@ UNHASHED = {  # keys that change no result, and those of the environment that ar
     "judge": ("concurrency", "deadline"),
 }
 
-UNHASHED_VALUES = {  # options that are younger than stored runs, at the value which those ran with
+UNHASHED_VALUES: dict[str, dict[str, Any]] = {  # options younger than stored runs, at the value which those ran with
+    "sampling": {"engine": "torch"},
     "method_settings": {
         "reflection_schema": "strict",
         "sd_coef_start": None,

@@ -61,6 +61,11 @@ class TrainConfig(OptimizerConfig):
 class SamplingConfig(Strict):
     """Training rollouts."""
 
+    engine: Literal["torch", "vllm"] = option(
+        "torch",
+        "torch: the local engine's own sampler; vllm: vLLM in the same process (r3l.local.vllm_sampling)",
+        "our choice: needs nothing further, and samples what the stored runs did",
+    )
     temperature: float = option(
         1.0,
         "of sampling, and of the policy that training optimises",
@@ -73,7 +78,8 @@ class SamplingConfig(Strict):
     max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1, le=10_000_000)
     tokens_per_batch: int | None = option(
         None,
-        "tokens of the dialogs that are sampled together, padding counted; none: all together",
+        "tokens of the dialogs that are sampled together, padding counted; none: all together. vllm: that it caches; "
+        "none: 64 dialogs of max_context",
         "our choice: nano dialogs are short",
         ge=1,
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from r3l.core.policy import Sampling
+from r3l.core.seeds import uniforms
 from r3l.local.kv_cache import BatchCache, Buffers, Column, FixedCache, LayerState
 from r3l.local.precision import vocabulary_logits
 
@@ -26,7 +28,7 @@ def tokens_in(state: Sequence[LayerState] | None) -> int:
 class GenerationRequest:
     """One response to sample: ``state`` caches what is encoded, ``pending`` is not yet, any of ``stops`` is the last.
 
-    ``uniforms`` has a draw for each token. The decoder fills ``ids`` and ``logprobs`` and puts a new ``state``, which
+    ``seed``: of the draws of its tokens. The decoder fills ``ids`` and ``logprobs`` and puts a new ``state``, which
     holds all tokens but the last sampled one.
     """
 
@@ -34,9 +36,14 @@ class GenerationRequest:
     pending: list[int]
     sampling: Sampling
     stops: Set[int]
-    uniforms: np.ndarray
+    seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+
+    @cached_property
+    def draws(self) -> np.ndarray:
+        """A uniform draw for each token."""
+        return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self) -> int:
         """Tokens of the dialog when the response is as long as it may be."""
@@ -116,7 +123,7 @@ class Decoder:
         greedy_B = temperature == 0
         scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
         logp_B_V = torch.log_softmax(logits_B_V / scale, dim=-1)
-        draws = torch.tensor([request.uniforms[len(request.ids)] for request in self.live], device=logits_B_V.device)
+        draws = torch.tensor([request.draws[len(request.ids)] for request in self.live], device=logits_B_V.device)
         cumulative_B_V = logp_B_V.exp().cumsum(-1)
         picks = torch.searchsorted(cumulative_B_V, draws[:, None] * cumulative_B_V[:, -1:], right=True).squeeze(1)
         tokens_B = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))

@@ -24,7 +24,7 @@ from r3l.core.task import Task, tasks_of_step
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint
 from r3l.local.precision import cast_parameters
-from r3l.local.session import Session, open_session
+from r3l.local.session import Session, check_sampler, open_session
 from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import step_metrics, trajectory_log
@@ -50,6 +50,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     began = time.monotonic()
     if not run_dir.is_dir():
         checkpoint.find(start_of(run))
+    check_sampler(run)
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done
@@ -133,6 +134,7 @@ class Training:
     def resume(self, path: Path, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint and its state file."""
         checkpoint.load_trainer(path, self.trainer, state["step"])
+        self.session.policy.hand_over()  # a sampler that lags behind has been loaded
         self.totals.update(state["totals"])
 
     def steps(self, loggers: Sequence[str]) -> None:
@@ -155,9 +157,11 @@ class Training:
     def update(self, rows: Sequence[TrajectoryRow]) -> Metrics:
         """One optimiser step, handed to the sampler when its turn comes; metrics."""
         began = time.perf_counter()
+        self.session.policy.release()
         metrics = self.trainer.step(rows)
         if self.trainer.steps_done % self.run.train.sync_interval == 0:
             self.trainer.sync()
+            metrics |= self.session.policy.hand_over()
         metrics["seconds/train"] = time.perf_counter() - began
         every = self.run.train.kl_metric_every
         if every and self.trainer.steps_done % every == 0:

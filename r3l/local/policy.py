@@ -19,7 +19,7 @@ from r3l.core.batching import packed
 from r3l.core.dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
-from r3l.core.seeds import Address, seed_of, uniforms
+from r3l.core.seeds import Address, seed_of
 from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, GenerationRequest, tokens_in
 from r3l.local.forward import is_supported
 from r3l.local.kv_cache import LayerState
@@ -73,20 +73,36 @@ class LocalPolicy:
         self.counts.clear()
         return counts
 
-    @torch.inference_mode()
+    def begin(self) -> None:
+        """Before the rollouts of a step or a batch: what they sample depends on nothing that was sampled before."""
+
+    def release(self) -> None:
+        """After them: what memory of a GPU sampling alone needs goes to training."""
+
+    def hand_over(self) -> dict[str, float]:
+        """Sample with the present weights of ``model`` from now on; metrics. They are shared: nothing to do."""
+        return {}
+
+    def close(self) -> None:
+        """End what samples."""
+
     def _serve(self, requests: list[GenerationRequest]) -> list[GenerationRequest]:
         began = time.perf_counter()
+        self.sample(requests)
+        self.counts[f"seconds/{requests[0].sampling.phase}"] += time.perf_counter() - began
+        return requests
+
+    @torch.inference_mode()
+    def sample(self, requests: list[GenerationRequest]) -> None:
+        """Fill the ids and log-probs of ``requests``."""
         self.model.eval()
         widths = [request.columns() for request in requests]
         for indices in packed(widths, self.tokens_per_batch or len(requests) * max(widths)):
             batch = [requests[k] for k in sorted(indices)]
             with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
-                self.decoder(batch).run()
-        self.counts[f"seconds/{requests[0].sampling.phase}"] += time.perf_counter() - began
-        return requests
+                self._decoder(batch).run()
 
-    def decoder(self, requests: list[GenerationRequest]) -> Decoder:
-        """What samples ``requests`` as one batch."""
+    def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
         common = (self.model, requests, self.renderer.end_id, self.counts)
         if self.step:
             return FixedDecoder(self.step, *common)
@@ -118,9 +134,8 @@ class LocalConversation(TokenDialog):
         self._policy.counts["appended"] += len(self._ids) - self.encoded if whole_turns else appended
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on without a new message
             self._state = [layer[:, :, :-1] for layer in self._state]
-        draws = uniforms(seed_of(*address), sampling.max_tokens)
         stops = self._policy.renderer.stops(sampling.stop)
-        request = GenerationRequest(self._state, self._ids[self.encoded :], sampling, stops, draws)
+        request = GenerationRequest(self._state, self._ids[self.encoded :], sampling, stops, seed_of(*address))
         await self._policy.barrier.request(sampling.phase, address, request)
         self._last_is_new = True
         self._state = request.state if self._policy.use_cache else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import importlib.util
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +15,9 @@ import torch
 from torch.utils import deterministic
 
 from r3l.config import Run
+from r3l.core.errors import ConfigError
+from r3l.core.rollout import RolloutContext
+from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
@@ -33,9 +39,18 @@ class Session(PlaySession):
     master_weights: MasterWeights | None
     tokenizer: Any
 
+    def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
+        """As for every policy; this one begins anew."""
+        self.policy.begin()
+        return super().rollout_context(address, temperature)
+
 
 def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_cache: bool = True) -> LocalPolicy:
     """The policy that samples from ``model`` as ``run`` says; ``step`` and ``use_cache`` are LocalPolicy's."""
+    if run.sampling.engine == "vllm":
+        from r3l.local.vllm_sampling import VllmPolicy
+
+        return VllmPolicy(model, tokenizer, run.sampling, run.samples)
     return LocalPolicy(
         model,
         tokenizer,
@@ -52,8 +67,9 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
 def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session]:
     """Load ``model`` and start the workers; closes them at the end.
 
-    Raises ConfigError where it ``trains`` under a judge that is not named.
+    Raises ConfigError where it ``trains`` under a judge that is not named, and as :func:`check_sampler`.
     """
+    check_sampler(run)
     if trains:
         judge_options(run)
     torch.set_num_threads(run.threads)
@@ -66,6 +82,18 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
     cast_parameters(network, dtype)
     sampler = copy.deepcopy(network) if trains and run.train.sync_interval > 1 else network
     step = FixedStep(device) if run.sampling.decoding == "compiled" else None
-    policy = policy_of(run, sampler, tokenizer, step)
-    with open_play_session(run, policy, policy.barrier.gather) as playing:
+    with (
+        contextlib.closing(policy_of(run, sampler, tokenizer, step)) as policy,
+        open_play_session(run, policy, policy.barrier.gather) as playing,
+    ):
         yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)
+
+
+def check_sampler(run: Run) -> None:
+    """Raises ConfigError where vLLM is to sample and is not installed."""
+    if run.sampling.engine == "vllm" and importlib.util.find_spec("vllm") is None:
+        raise ConfigError(
+            f"{run.cell}: sampling.engine is vllm, but there is none beside {sys.executable}: `make vllm` makes an "
+            "environment with one for CPUs (.venv-vllm/bin/r3l), on a GPU install it beside r3l (docs/engine.md); or "
+            "leave sampling.engine out"
+        )

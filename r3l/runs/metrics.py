@@ -80,6 +80,13 @@ _DECLARED = (
     Metric("kl_to_start", "nats/token", STEP, "k3 against the start model, every `train.kl_metric_every` steps"),
     Metric("logprob_mismatch/mean", "nats", STEP, "a token's log-prob in training against sampling: mean difference"),
     Metric("logprob_mismatch/max", "nats", STEP, "the largest difference"),
+    Metric(
+        "handover/mean",
+        "nats",
+        STEP,
+        "a token's log-prob in vLLM against the model, after the weights were handed over: mean",
+    ),
+    Metric("handover/max", "nats", STEP, "the largest difference"),
     Metric("weights/behind", "steps", STEP, "updates that the sampling weights lack (trinity)"),
     Metric("rollouts", "rollouts", TOTAL, "episodes played: base rollouts and retries"),
     Metric("env_steps", "actions", TOTAL, "taken in environments"),

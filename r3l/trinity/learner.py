@@ -18,7 +18,6 @@ import torch
 from r3l.config import Run, build_method
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
-from r3l.core.seeds import uniforms
 from r3l.local import checkpoint
 from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
 from r3l.local.kv_cache import LayerState
@@ -75,9 +74,8 @@ class Learner:
         for sample in samples:
             state = self._caches.longest(sample.ids)
             sampling = Sampling(sample.temperature, sample.max_tokens)
-            draws = uniforms(sample.seed, sample.max_tokens)
             stops = {self.tokenizer.eos_token_id}
-            requests.append(GenerationRequest(state, sample.ids[tokens_in(state) :], sampling, stops, draws))
+            requests.append(GenerationRequest(state, sample.ids[tokens_in(state) :], sampling, stops, sample.seed))
         self.trainer.sampler.eval()
         Decoder(self.trainer.sampler, requests, self.tokenizer.eos_token_id, defaultdict(float)).run()
         for sample, request in zip(samples, requests, strict=True):

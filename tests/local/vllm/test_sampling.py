@@ -1,0 +1,236 @@
+"""vLLM itself as the sampler, in the environment of `make vllm` (tests/local/test_vllm_sampling.py runs this there)."""
+
+import asyncio
+import importlib.util
+import json
+import math
+
+import pytest
+import torch
+
+from r3l.config import resolve
+from r3l.core.digests import write_digests
+from r3l.core.environment import Message
+from r3l.core.errors import EngineError
+from r3l.core.files import read_json, read_jsonl
+from r3l.core.policy import FinishReason, Sampling
+from r3l.evaluation.evaluate import evaluate_run
+from r3l.local.checkpoint import load_model
+from r3l.local.engine import train
+from r3l.local.policy import LocalPolicy
+from r3l.local.preflight import preflight
+from r3l.runs import trajectory_log
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="no vllm in this environment (make vllm)"),
+]
+SMALL = ["sampling.engine=vllm", "train.tasks_per_step=2", "workers=0", "method_settings.group_size=4"]
+SIGHT = "You are in the middle of a room. Looking quickly around you, you see a desk 1, a shelf 2 and a bed 1."
+
+
+def small(env, method, *overrides):
+    return resolve("nano", env, method, 0, overrides=[*SMALL, *overrides])
+
+
+@pytest.fixture(scope="module")
+def nano():
+    """(model, tokenizer): the stored start model."""
+    return load_model("nano", torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def started(nano):
+    """(policy, weights of the start model): vLLM, which starts once."""
+    from r3l.local.vllm_sampling import VllmPolicy
+
+    model, tokenizer = nano
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    policy = VllmPolicy(model, tokenizer, small("alfworld", "grpo").sampling, "trajectory")
+    yield policy, weights
+    policy.close()
+
+
+@pytest.fixture
+def policy(started):
+    """vLLM with the weights of the start model."""
+    policy, weights = started
+    policy.model.load_state_dict(weights)
+    policy.hand_over()
+    policy.take_counts()
+    policy.renderer.__dict__.pop("_line_ends", None)
+    return policy
+
+
+def scale(model, factor):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(factor)
+
+
+def talk(policy, sampling, dialogs=range(5), turns=3):
+    """Completions of each dialog and of a fork after its first turn; the dialogs' tokens."""
+
+    async def one(i):
+        dialog, completions = policy.open(), []
+        for t in range(turns):
+            dialog.add(Message("user", f"{SIGHT} You arrive at desk {i + t}." * (1 + i % 2)))
+            completions.append(await dialog.respond(sampling, ("x", i, t)))
+        fork = dialog.fork(1)
+        fork.add(Message("user", "again"))
+        completions.append(await fork.respond(sampling, ("fork", i)))
+        return completions, dialog._ids
+
+    async def everyone():
+        return await policy.barrier.gather(one, dialogs)
+
+    policy.begin()
+    return asyncio.run(everyone())
+
+
+def test_greedy_responses_are_the_local_samplers(nano, policy):
+    """Random ones are drawn in another way, from the same distribution."""
+    local = LocalPolicy(*nano, policy.max_context)
+    for (theirs, _), (ours, _) in zip(talk(policy, Sampling(0.0, 24)), talk(local, Sampling(0.0, 24)), strict=True):
+        assert [x.response_ids for x in theirs] == [x.response_ids for x in ours]
+        assert [x.finish_reason for x in theirs] == [x.finish_reason for x in ours]
+
+
+def test_logprobs_are_those_of_the_policy_that_acts_and_draws_belong_to_the_address(nano, policy):
+    model, sampling = nano[0], Sampling(0.7, 24)
+    crowd = talk(policy, sampling)
+    for completions, ids in crowd:
+        with torch.no_grad():
+            logp = torch.log_softmax(model(torch.tensor(ids)[None]).logits[0].double() / 0.7, -1)
+        last = completions[2]
+        n = len(last.response_ids)
+        assert list(last.response_ids) == ids[-n:]
+        expected = [logp[k - 1, ids[k]].item() for k in range(len(ids) - n, len(ids))]
+        assert last.logprobs == pytest.approx(expected, abs=1e-4)
+    assert talk(policy, sampling) == crowd
+    alone = talk(policy, sampling, dialogs=[3])[0][0]
+    assert [x.response_ids for x in alone] == [x.response_ids for x in crowd[3][0]]
+    assert alone[0].response_ids != talk(policy, sampling, dialogs=[7])[0][0][0].response_ids
+
+
+def test_first_tokens_are_as_frequent_as_the_model_says(nano, policy):
+    """2,000 addresses: the share of a token of probability p is p, within four standard deviations."""
+    model, count, temperature = nano[0], 2000, 2.0
+    scale(model, 0.8)  # several tokens are likely
+    policy.hand_over()
+
+    async def one(i):
+        dialog = policy.open()
+        dialog.add(Message("user", SIGHT))
+        return (await dialog.respond(Sampling(temperature, 1), ("frequency", i))).response_ids[0]
+
+    async def everyone():
+        return await policy.barrier.gather(one, range(count))
+
+    policy.begin()
+    sampled = asyncio.run(everyone())
+    prompt = policy.renderer.opening([Message("user", SIGHT)])
+    with torch.no_grad():
+        p_V = torch.softmax(model(torch.tensor(prompt)[None]).logits[0, -1].double() / temperature, -1)
+    likely = p_V.topk(8)
+    assert 0.1 < likely.values[0] < 0.3 and likely.values[7] > 0.002
+    for p, token in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
+        assert abs(sampled.count(token) / count - p) < 4 * math.sqrt(p * (1 - p) / count)
+
+
+def test_the_prefix_cache_serves_later_turns_and_forks_and_begins_empty(policy):
+    def counts():
+        talk(policy, Sampling(0.7, 24))
+        return policy.take_counts()
+
+    first, again = counts(), counts()
+    assert first["encoded"] == again["encoded"] and first["encoded"] < 1.5 * first["appended"]
+
+
+def test_a_line_ends_a_response_where_the_dialog_says_so(nano, policy):
+    local = LocalPolicy(*nano, policy.max_context)
+    breaks = frozenset(range(0, nano[0].config.vocab_size, 3)) | {policy.renderer.end_id}  # as if they held one
+    for one in (policy, local):
+        one.renderer.__dict__["_line_ends"] = breaks
+    lines = [talk(one, Sampling(0.0, 12, stop="line"), dialogs=[1])[0][0] for one in (policy, local)]
+    assert FinishReason.LINE in {x.finish_reason for x in lines[0]}
+    assert [(x.response_ids, x.finish_reason) for x in lines[0]] == [
+        (x.response_ids, x.finish_reason) for x in lines[1]
+    ]
+
+
+def test_a_hand_over_brings_all_of_new_weights(nano, policy):
+    scale(nano[0], 1.01)
+    gap = policy.hand_over()
+    assert 0 < gap["handover/mean"] < 1e-5 and gap["handover/max"] < 1e-4
+
+
+def test_a_copy_without_its_tied_vocabulary_projection_is_refused(nano, policy, monkeypatch):
+    scale(nano[0], 1.01)
+    weights = {name: value for name, value in nano[0].state_dict().items() if name != "lm_head.weight"}
+    monkeypatch.setattr(policy, "_weights", lambda: weights)
+    with pytest.raises(EngineError, match=r"stale copy of the weights: .* 0\.\d+ nats in the mean .* Do not train"):
+        policy.hand_over()
+
+
+def test_a_hand_over_that_does_nothing_is_refused_after_one_update(monkeypatch, tmp_path):
+    """An update at the tier's learning rate is enough to see it, and the preflight needs none."""
+    from r3l.local.vllm_sampling import VllmPolicy
+
+    run, given = small("math", "grpo", "train.steps=2"), []
+
+    def first_only(policy):
+        given.append(policy.model.state_dict())
+        return given[0] if len(given) == 1 else {}
+
+    monkeypatch.setattr(VllmPolicy, "_weights", first_only)
+    with pytest.raises(EngineError, match="stale copy"):
+        train(run, tmp_path)
+    assert len(given) == 2 and not (tmp_path / "result.json").exists()
+    given.clear()
+    with pytest.raises(EngineError, match="stale copy"):
+        preflight(run)
+    assert len(given) == 2
+
+
+def test_a_sound_sampler_passes_the_preflight():
+    report = preflight(small("alfworld", "r3l"))
+    assert report["tokens"] > 50 and report["logprob_mismatch/max"] < 1e-3
+    assert 0 < report["handover/mean"] < 1e-5
+
+
+@pytest.mark.parametrize(("method", "sync_interval"), [("r3l", 1), ("grpo", 2)])
+def test_a_resumed_run_gives_the_same_bytes(tmp_path, method, sync_interval):
+    """With S = 2 the run goes on where the sampler lags behind: its own weights are handed over."""
+
+    def run(steps):
+        overrides = (f"train.steps={steps}", "train.save_every=1", f"train.sync_interval={sync_interval}")
+        return small("math", method, "train.lr=1e-2", *overrides)
+
+    train(run(4), tmp_path / "whole")
+    halves = tmp_path / "halves"
+    train(run(3), halves)
+    for state in halves.glob("checkpoints/*/trainer.json"):  # as if the longer run had been stopped after step 3
+        content = json.loads(state.read_text())
+        state.write_text(json.dumps(content | {"fingerprint": run(4).fingerprint()}))
+        write_digests(state.parent)
+    (halves / "result.json").unlink()
+    resumed = train(run(4), halves)
+    assert resumed == read_json(tmp_path / "whole/result.json")
+    rows = [read_jsonl(folder / "metrics.jsonl") for folder in (tmp_path / "whole", halves)]
+    whole, continued = ([{k: v for k, v in row.items() if "seconds" not in k} for row in of_run] for of_run in rows)
+    assert whole[-1] == continued[-1]
+    assert sum("handover/mean" in row for row in whole) == 4 // sync_interval
+    last = [
+        [line for line in read_jsonl(folder / trajectory_log.FILE) if line["step"] == 4]
+        for folder in (tmp_path / "whole", halves)
+    ]
+    assert last[0] == last[1] != []
+
+
+def test_a_run_is_evaluated_by_its_sampler_and_repeats(tmp_path):
+    train(small("math", "grpo", "train.steps=1"), tmp_path)
+    first = evaluate_run(tmp_path)
+    episodes = (tmp_path / "episodes.jsonl").read_bytes()
+    assert len(episodes.splitlines()) == 200 and evaluate_run(tmp_path) == first
+    assert (tmp_path / "episodes.jsonl").read_bytes() == episodes
