@@ -1,7 +1,7 @@
 """``r3l bench rollout``: the same tasks played in several ways, in one run.
 
 ``cached``: as a run does by default. ``uncached``: every dialog encoded from its start at each turn. ``compiled``:
-decoding by a compiled step of fixed shape.
+decoding by a compiled step of fixed shape. ``vllm``: by vLLM, whose draws are others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 
 from r3l.config import Run, build_method, start_of
 from r3l.local.decoding import FixedStep
-from r3l.local.session import Session, open_session, policy_of
+from r3l.local.session import Session, check_sampler, open_session, policy_of
 
-Arm = Literal["cached", "uncached", "compiled"]
+Arm = Literal["cached", "uncached", "compiled", "vllm"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 STATUS = Path("/proc/self/status")
 Report = dict[str, Any]
@@ -29,16 +29,19 @@ def bench_rollout(run: Run, tasks: int, repeats: int, arms: Sequence[Arm]) -> Re
     """Play ``tasks`` tasks as ``run``'s method does, in each of ``arms`` in turn, ``repeats`` times.
 
     All draw from the same addresses, so they sample the same episodes but for float rounding, which ``same_episodes``
-    shows. An arm: medians over repetitions of seconds, sampled tokens a second, shares of the time by phase (what is
-    left is waiting for ``environments``), and the most memory. ``seconds_ratio``: of an arm to ``cached``.
+    shows (vllm: others). An arm: medians over repetitions of seconds, sampled tokens a second, shares of the time by
+    phase (what is left is waiting for ``environments``), and the most memory. ``seconds_ratio``: to ``cached``.
     ``prompt_tokens_shared``: tokens that a dialog did not encode with caches, since another one opened with them.
     """
     rounds: dict[Arm, list[Report]] = {arm: [] for arm in arms}
-    with open_session(run, start_of(run)) as session:
-        sessions = _session_of_each(session, arms)
-        _play(sessions["cached"], tasks)  # not counted: engines start, and ScienceWorld's remembers
-        if "compiled" in arms:
-            _play(sessions["compiled"], tasks)  # compiles
+    runs: dict[Arm, Run] = {arm: _with_sampler(run, "vllm" if arm == "vllm" else "torch") for arm in (*arms, "cached")}
+    for of_arm in runs.values():
+        check_sampler(of_arm)
+    with open_session(runs["cached"], start_of(run)) as session, contextlib.ExitStack() as opened:
+        sessions = {arm: _session_of(session, arm, runs[arm], opened) for arm in runs}
+        for arm in sessions:
+            if arm != "uncached":
+                _play(sessions[arm], tasks)  # not counted: engines start, ScienceWorld's remembers, steps are compiled
         for repeat in range(repeats):
             for arm in arms if repeat % 2 == 0 else reversed(arms):
                 rounds[arm].append(_play(sessions[arm], tasks))
@@ -54,21 +57,16 @@ def bench_rollout(run: Run, tasks: int, repeats: int, arms: Sequence[Arm]) -> Re
     return report
 
 
-def _session_of_each(session: Session, arms: Sequence[Arm]) -> dict[Arm, Session]:
-    """The session with the policy of each arm, and of ``cached``."""
-    step = FixedStep(session.model.device)
+def _with_sampler(run: Run, engine: str) -> Run:
+    return run.model_copy(update={"sampling": run.sampling.model_copy(update={"engine": engine})})
 
-    def of(arm: Arm) -> Session:
-        policy = policy_of(
-            session.run,
-            session.model,
-            session.tokenizer,
-            step if arm == "compiled" else None,
-            use_cache=arm != "uncached",
-        )
-        return replace(session, policy=policy, gather=policy.barrier.gather)
 
-    return {arm: of(arm) for arm in (*arms, "cached")}
+def _session_of(session: Session, arm: Arm, run: Run, opened: contextlib.ExitStack) -> Session:
+    """The session with the policy of an arm, which ``opened`` closes."""
+    step = FixedStep(session.model.device) if arm == "compiled" else None
+    policy = policy_of(run, session.model, session.tokenizer, step, use_cache=arm != "uncached")
+    opened.callback(policy.close)
+    return replace(session, policy=policy, gather=policy.barrier.gather)
 
 
 def _play(session: Session, tasks: int) -> Report:
@@ -90,7 +88,7 @@ def _play(session: Session, tasks: int) -> Report:
         "peak_gib": peak_gib(),
         "encoded": counts["encoded"],
         "appended": counts["appended"],
-        "forwards": counts["forwards"],
+        "forwards": counts.get("forwards"),  # vLLM does not say
         "generated": ctx.counters["tokens/generated"],
         "rollouts": ctx.counters["rollouts"],
         "transcripts": hash(tuple(t.token_ids().tobytes() for t in trajectories)),

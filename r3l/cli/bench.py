@@ -71,13 +71,15 @@ def bench_rollout(
     overrides: Overrides = None,
     tasks: Annotated[int, typer.Option(min=1, help="Training tasks to play.")] = 8,
     repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each arm, taken in turn.")] = 3,
-    arms: Annotated[str, typer.Option(help="Of cached, uncached, compiled; ratios are to cached.")] = "cached,uncached",
+    arms: Annotated[
+        str, typer.Option(help="Of cached, uncached, compiled, vllm; ratios are to cached.")
+    ] = "cached,uncached",
     out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """The same episodes in several ways: with key-value caches that are kept and forked (cached), each dialog encoded
-    anew at every turn (uncached), decoded by a compiled step (compiled). Seconds, tokens a second, shares of the time
-    by phase, memory.
+    anew at every turn (uncached), decoded by a compiled step (compiled); and others, drawn by vLLM. Seconds, tokens a
+    second, shares of the time by phase, memory.
 
     Example: `r3l bench rollout --tier smol --arms cached,compiled`
     """

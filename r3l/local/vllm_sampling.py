@@ -62,7 +62,6 @@ class VllmPolicy(LocalPolicy):
         self._shares_memory, self._awake = model.device.type == "cuda", True
         self._llm = self._started(sampling)
         self.hand_over()
-        self.release()
 
     def begin(self) -> None:
         """Wake up, with an empty prefix cache."""
@@ -86,6 +85,7 @@ class VllmPolicy(LocalPolicy):
         self.begin()
         self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(self._weights().items())})
         gap_T = self._gap()
+        self.release()
         mean, most = gap_T.mean().item(), gap_T.max().item()
         limits = LIMITS[self.model.dtype]
         if not (mean <= limits[0] and most <= limits[1]):
@@ -135,26 +135,31 @@ class VllmPolicy(LocalPolicy):
         tokens = max(sampling.tokens_per_batch or DIALOGS * self.max_context, self.max_context)
         of_token = math.prod(layer_shape(model.config, 1, 1)) * model.config.num_hidden_layers * model.dtype.itemsize
         on_device = {"enable_sleep_mode": True} if self._shares_memory else {"block_size": CPU_BLOCK}
+        set_num_threads = torch.set_num_threads  # vLLM for CPUs puts one in its place that sets nothing
         try:
-            with out_of_memory_explained("in starting vLLM", SAMPLING_REMEDY):
-                return self._vllm.LLM(
-                    model.name_or_path,
-                    load_format="dummy",
-                    dtype=str(model.dtype).removeprefix("torch."),
-                    hf_overrides={"head_dtype": "float32"},  # as r3l.local.precision has it
-                    logprobs_mode="processed_logprobs",  # of the policy that acts, at its temperature
-                    max_model_len=self.max_context,
-                    kv_cache_memory_bytes=tokens * of_token,
-                    enable_prefix_caching=True,
-                    enable_chunked_prefill=False,  # 0.32 on a CPU ends where a seeded prompt is read in parts
-                    enforce_eager=True,
-                    skip_tokenizer_init=True,
-                    generation_config="vllm",
-                    **on_device,
-                )
+            return self._vllm.LLM(
+                model.name_or_path,
+                load_format="dummy",
+                dtype=str(model.dtype).removeprefix("torch."),
+                hf_overrides={"head_dtype": "float32"},  # as r3l.local.precision has it
+                logprobs_mode="processed_logprobs",  # of the policy that acts, at its temperature
+                max_model_len=self.max_context,
+                kv_cache_memory_bytes=tokens * of_token,
+                enable_prefix_caching=True,
+                enable_chunked_prefill=False,  # 0.32 on a CPU ends where a seeded prompt is read in parts
+                enforce_eager=True,
+                skip_tokenizer_init=True,
+                generation_config="vllm",
+                **on_device,
+            )
         except (ValueError, NotImplementedError, RuntimeError) as error:
             reason = " ".join(str(error).split())
-            raise EngineError(f"vLLM cannot start with the model {model.name_or_path}: {reason[:500]}") from error
+            raise EngineError(
+                f"vLLM cannot start with the model {model.name_or_path}: {reason[:500]}. Where it lacks memory, lower "
+                "sampling.tokens_per_batch"
+            ) from error
+        finally:
+            torch.set_num_threads = set_num_threads
 
     def _weights(self) -> dict[str, torch.Tensor]:
         weights: dict[str, torch.Tensor] = self.model.state_dict()
