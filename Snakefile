@@ -42,6 +42,8 @@ STATE = jobs.STATE  # a run's directory
 localrules:  # seconds each; on a cluster they run beside snakemake itself
     all,
     task_set,
+    tune,
+    tunings,
     table,
     budget,
     figure,
@@ -140,6 +142,22 @@ rule evaluate_further:
         task_set=JOBS.further_task_set,
     shell:
         "{R3L} evaluate $(dirname {input}) --task-set {wildcards.set}/{wildcards.split}"
+
+
+rule tune:
+    # A method's learning rate: each of three with two seeds, scored on the validation task set, never on the test set.
+    input:
+        JOBS.tuning_evaluations,
+    output:
+        "results/tuning/{tier}/{env}/{method}.json",
+    shell:
+        "{R3L} tune {wildcards.method:q} --tier {wildcards.tier} --env {wildcards.env} --offline > /dev/null"
+
+
+rule tunings:
+    # Of everything that Table 1 trains.
+    input:
+        JOBS.tunings,
 
 
 rule table:

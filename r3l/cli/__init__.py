@@ -29,6 +29,7 @@ from r3l.cli import (
     table,
     train,
     trinity_config,
+    tune,
 )
 from r3l.cli.arguments import check_arguments
 from r3l.core.errors import R3LError
@@ -59,6 +60,7 @@ app.command("table")(table.table)
 app.command("figure")(table.figure)
 app.command("compare")(compare.compare)
 app.command("power")(power.power)
+app.command("tune")(tune.tune)
 app.command("reproduced")(reproduced.reproduced)
 app.command("regime")(regime.regime)
 app.command("status")(status.status)

@@ -18,7 +18,7 @@ def store(
     out: Annotated[Path | None, typer.Option(help="Default: results/stored of this project.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep finished runs for good: verified, lines compressed, without checkpoints.
+    """Keep finished runs and tunings for good: runs verified, their lines compressed, without checkpoints.
 
     In this project's results/stored runs of a tree with uncommitted changes are refused.
 
@@ -28,9 +28,12 @@ def store(
     from r3l.runs.places import find_runs
 
     target = out or STORED
-    written = stored.store([path.parent for path in find_runs(results)], results, target)
-    files = [str(path) for path in written]
-    print_result({"stored": files}, as_json, f"{len(files)} runs stored in {target}")
+    tunings = stored.store_tunings(results, target)
+    runs = find_runs(results, may_be_none=bool(tunings))
+    written = stored.store([path.parent for path in runs], results, target)
+    content = {"stored": [str(path) for path in written], "tunings": [str(path) for path in tunings]}
+    also = f", {len(tunings)} tunings" if tunings else ""
+    print_result(content, as_json, f"{len(written)} runs{also} stored in {target}")
 
 
 def verify(

@@ -16,9 +16,10 @@ from r3l.config.files import explain, find_class, load, validate
 from r3l.config.method import MethodConfig, load_method, method_label
 from r3l.config.model import ClusterConfig, check_model, find_model
 from r3l.config.own_code import own_code
-from r3l.config.profile import ProfileName, profile_of
+from r3l.config.profile import TUNED, ProfileName, profile_of
 from r3l.config.run import Run
 from r3l.config.tier import TierConfig
+from r3l.config.tuning import RATE, at_rate, check_current, stored_tuning, untuned
 from r3l.config.variant import Variant, check_override, variant
 from r3l.config.where import Place
 from r3l.core.environment import Dialogue
@@ -45,8 +46,10 @@ def resolve(
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. Order of precedence: tier, environment, model, method
     (settings, profile, where, tier), variant, overrides.
     """
-    in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     row = variant(method) if isinstance(method, str) else method
+    if profile_of(row) == TUNED:
+        return _tuned(tier, env, row, seed, model, list(overrides or ()))
+    in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     changes = _nested({}, [*row.overrides(), *(overrides or ())])
     for key in CHOSEN & changes.keys():
         raise ConfigError(f"key {key!r} is not for an override: it follows from {CHOSEN_BY}")
@@ -66,6 +69,21 @@ def resolve(
     return run
 
 
+def _tuned(tier: str, env: str, row: Variant, seed: int, model: str | None, overrides: list[str]) -> Run:
+    """A run with its tuned learning rate, unless it states one or trains nothing. Raises ConfigError without a tuning
+    of today's configuration."""
+    plain = untuned(row)
+    run, source = resolve(tier, env, plain, seed, model, overrides), ""
+    if trains(run) and not any(change.startswith(f"{RATE}=") for change in [*plain.changes, *overrides]):
+        tuning, source = stored_tuning(tier, env, plain)
+        first = tuning["rates"][0]
+        tried = resolve(tier, env, at_rate(plain, f"{first['lr']:.3g}"), first["runs"][0]["seed"], model)
+        check_current(tuning, source, tried)
+        run = resolve(tier, env, plain, seed, model, [*overrides, f"{RATE}={tuning['chosen']}"])
+    names = {"method": row.name, "method_label": method_label(row), "profile": TUNED, "rate_source": source}
+    return run.model_copy(update=names)
+
+
 def _of_files(tier: TierConfig, env: EnvConfig, profile: ProfileName, model: str | None) -> dict[str, Any]:
     """What tier, environment and model say of a run, under a profile."""
     if tier.tier not in env.tiers:
@@ -75,7 +93,7 @@ def _of_files(tier: TierConfig, env: EnvConfig, profile: ProfileName, model: str
     in_tier = env.tiers[tier.tier]
     model_name = model or in_tier.model or tier.model
     model_config = find_model(model_name)
-    values = tier.model_dump(exclude={"sources"}) | {
+    values = tier.model_dump(exclude={"sources", "tuning"}) | {
         "model": model_name,
         "profile": profile,
         "env_settings": in_tier.model_dump(exclude={"set"}),

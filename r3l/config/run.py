@@ -27,7 +27,7 @@ from r3l.core.yaml_files import read_yaml
 
 SCHEMA_VERSION = 2  # raise when a change of code makes all old results incomparable (some: r3l.config.corrections)
 
-UNHASHED_FIELDS = {"label", "method_label", "workers", "device", "forward", "model"}  # the model: by its weights
+UNHASHED_FIELDS = {"label", "method_label", "workers", "device", "forward", "model", "rate_source"}  # model: by weights
 UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
     "train": ("save_every", "gradient_checkpointing"),
     "env_settings": ("model", "set", "validation_task_set", "further_test_task_sets"),
@@ -59,6 +59,7 @@ class Run(TierSettings):
     env_settings: EnvTierConfig
     method_code: str
     method_settings: dict[str, Any]  # all of them, defaults included
+    rate_source: str = Field("", description="profile tuned: the file in which the learning rate was chosen")
     own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's own files (r3l.config.own_code)")
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -149,10 +149,18 @@ class TierSettings(Strict):
     )
 
 
+class TuningConfig(Strict):
+    """What every method of a tier is tuned with: `r3l tune`."""
+
+    span: float = Field(gt=1, description="the learning rates are the usual one, it divided by this, and times this")
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=2, description="apart from those of experiments")
+
+
 class TierConfig(TierSettings):
     """configs/tiers/<name>.yaml."""
 
     tier: str
     label: str
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
+    tuning: TuningConfig | None = Field(None, description="how learning rates are tuned; none: they are not")
     sources: dict[str, str]

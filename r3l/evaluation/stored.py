@@ -8,12 +8,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
-from r3l.core.files import read_json
+from r3l.core.files import read_json, write_text_atomic
 from r3l.core.paths import STORED
 from r3l.evaluation.provenance import origins
 from r3l.evaluation.verification import LINES, WHOLE, sign, verify
 from r3l.runs import trajectory_log
+from r3l.runs.provenance import is_dirty
 
 READ = "seed0"  # the runs whose trajectories are kept
 
@@ -45,6 +47,29 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
         shutil.rmtree(target, ignore_errors=True)
         temporary.rename(target)
         written.append(target)
+    return written
+
+
+def store_tunings(results: Path, out: Path) -> list[Path]:
+    """Copy the tunings below ``results`` to the same places below ``out``; the files written.
+
+    Raises DataError, before anything is written, where ``out`` is this project's own store and a run of one was made
+    from a tree with uncommitted changes.
+    """
+    found = sorted((results / FOLDER).glob("*/*/*.json"))
+    for path in found if out.resolve() == STORED else []:
+        if any(is_dirty(run["commit"]) for rate in read_json(path)["rates"] for run in rate["runs"]):
+            raise DataError(
+                f"{path} has runs that were made from a tree with uncommitted changes: nobody could repeat them. Tune "
+                "again in a clean clone, or keep it elsewhere (--out)"
+            )
+    written = []
+    for path in found:
+        target = out / path.relative_to(results)
+        if not target.is_file() or target.read_bytes() != path.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_text_atomic(target, path.read_text(encoding="utf-8"))
+            written.append(target)
     return written
 
 

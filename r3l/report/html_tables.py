@@ -130,6 +130,7 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
             "as": Cell(parent["label"] if parent else ""),
             "but": _changes(but, meaning),
             "profile": Cell(manifest["run"]["profile"]),
+            "learning rate": _rate(manifest["run"]),
             "otherwise than paper": _changes(options.changed(paper, own), meaning),
             "engine": Cell(options.lines(manifest["run"]["env_settings"].get("options") or {})),
         }
@@ -137,8 +138,14 @@ def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> 
         environments = dict.fromkeys([*filter(None, row["environment"].text.split(", ")), env_label(record["env"])])
         row["environment"] = Cell(", ".join(environments))
     note = "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
-    columns = ["environment", "method", "as", "but", "profile", "otherwise than paper", "engine"]
+    columns = ["environment", "method", "as", "but", "profile", "learning rate", "otherwise than paper", "engine"]
     return table("In force", list(map(Column, columns)), list(rows.values()), note)
+
+
+def _rate(run: Mapping[str, Any]) -> Cell:
+    """With the file that it was chosen in, where `r3l tune` has chosen it."""
+    rate, source = run.get("train", {}).get("lr"), run.get("rate_source", "")
+    return Cell("" if rate is None else f"{rate:g}{', tuned' if source else ''}", title=source)
 
 
 def _changes(values: LongRow, meaning: Mapping[str, str]) -> Cell:

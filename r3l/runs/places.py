@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from r3l.config import Run
+from r3l.config.tuning import validation_task_set
 from r3l.core.errors import DataError
 
 BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets; in a run: its further task sets
@@ -13,6 +15,11 @@ EVALUATION = "evaluation.json"
 def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
     """Where the evaluation of a run on ``task_set`` lies: that on its test task set in the run's own folder."""
     return run_dir if task_set == test_task_set else run_dir / BENCHMARKS / task_set
+
+
+def validation_evaluation(run_dir: Path, run: Run) -> Path:
+    """Where a run's score on its validation task set lies. Raises ConfigError where there is no such task set."""
+    return evaluation_folder(run_dir, validation_task_set(run), run.env_settings.test_task_set) / EVALUATION
 
 
 def run_dir_of(evaluation: Path) -> Path:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from r3l.config import Run, environment_of
+from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
 from r3l.core.paths import STORED
-from r3l.runs.places import BENCHMARKS, EVALUATION, find_benchmark_runs
+from r3l.runs.places import BENCHMARKS, EVALUATION, find_benchmark_runs, validation_evaluation
 from r3l.runs.provenance import check_clean
 from r3l.workflow import plan, resources, status
 from r3l.workflow.resources import JobKind, ResourceRequest
@@ -50,10 +50,32 @@ class Jobs:
     def run(self, wildcards: Any) -> Run:
         """The run of a job. Raises ConfigError where no table has it."""
         path = STATE.removeprefix("results/").format(**wildcards)
+        if tried := self._tuning_run(wildcards, path):
+            return tried
         for table in {**self._runs_of, **self.tables}:  # those that are planned first
             if path in self.runs(table):
                 return self.runs(table)[path]
         raise ConfigError(f"no table of this configuration has results/{path}; r3l cell makes a run by its name")
+
+    def _tuning_run(self, wildcards: Any, path: str) -> Run | None:
+        """The run of a tuning, which no table has: known by its seed."""
+        config = load("tiers", wildcards.tier, TierConfig).tuning
+        if config is None or int(wildcards.seed) not in config.seeds:
+            return None
+        run = resolve(wildcards.tier, wildcards.env, wildcards.method, int(wildcards.seed), self.config.model)
+        return run if f"{run.cell}/seed{run.seed}" == path else None
+
+    def tuning_evaluations(self, wildcards: Any) -> list[str]:
+        """What a tuning is made of: the validation scores of its runs."""
+        tried = plan.tuning_runs(wildcards.tier, wildcards.env, wildcards.method, self.config.model)
+        runs = [(Path("results", path), run) for of_rate in tried.values() for path, run in of_rate.items()]
+        return [str(validation_evaluation(run_dir, run)) for run_dir, run in runs]
+
+    def tunings(self, _: Any) -> list[str]:
+        """The tunings of all that Table 1 trains."""
+        trained = [run for run in self.runs("table1").values() if trains(run)]
+        places = [tuning.place(run.tier, run.env, variant(run.method)) for run in trained]
+        return [f"results/{place}" for place in dict.fromkeys(places)]
 
     def model(self, wildcards: Any) -> str:
         """The start model of a run, as `r3l train` reads it."""

@@ -10,7 +10,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from r3l.config import EnvConfig, Run, Strict, TierConfig, load_method, names, resolve, validate, variant
+from r3l.config import (
+    EnvConfig,
+    Run,
+    Strict,
+    TierConfig,
+    load_method,
+    names,
+    resolve,
+    trains,
+    tuning,
+    validate,
+    variant,
+)
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
@@ -186,6 +198,24 @@ def grid(
     ]
     planned = [cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds]
     return {f"{run.cell}/seed{run.seed}": run for run in planned}
+
+
+def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> dict[str, dict[str, Run]]:
+    """What tuning a method trains: of every learning rate the runs by their directories under results/.
+
+    Raises ConfigError for a tier that is not tuned, and for a method that trains nothing.
+    """
+    config = load_config("tiers", tier, TierConfig).tuning
+    row = tuning.untuned(variant(method))
+    usual = resolve(tier, env, row, 0, model)
+    if config is None or not trains(usual):
+        lacks = f"tier {tier} says nothing of tuning" if config is None else f"{method} trains nothing"
+        raise ConfigError(f"{lacks}: there is no learning rate to choose")
+    tried = {
+        rate: [resolve(tier, env, tuning.at_rate(row, rate), seed, model) for seed in config.seeds]
+        for rate in tuning.rates(usual.train.lr, config)
+    }
+    return {rate: {f"{run.cell}/seed{run.seed}": run for run in runs} for rate, runs in tried.items()}
 
 
 def options(config: WorkflowConfig) -> str:

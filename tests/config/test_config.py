@@ -235,7 +235,7 @@ def test_a_variant_can_be_changed_further():
     [
         ("r3l@alpa=5", "unknown key 'alpa' (did you mean 'alpha'?)"),
         ("r3l@alpha", "must look like key=value"),
-        ("r3l@profile=papper", "no profile 'papper'; known: fair, paper, released_code (did you mean 'paper'?)"),
+        ("r3l@profile=papper", "no profile 'papper'; known: fair, paper, released_code, tuned (did you mean 'paper'?)"),
         ("r3l@train.step=5", "unknown key 'train.step' (did you mean 'steps'?)"),
         ("r3l@pivot=end", "key 'pivot' has value 'end'"),
     ],

@@ -1,0 +1,84 @@
+"""The verb that chooses learning rates: `r3l tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, listed
+from r3l.cli.cell import line, make
+from r3l.cli.printing import print_shown
+from r3l.core.errors import ConfigError
+from r3l.core.paths import STORED
+
+if TYPE_CHECKING:
+    from r3l.config import Run
+
+
+def tune(
+    method: Annotated[str | None, typer.Argument(help="A method or variant; with --show all by default.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment; with --show several, by commas.")] = None,
+    tier: Tier = "nano",
+    show: Annotated[bool, typer.Option("--show", help="Only show the stored tunings, of all methods or one.")] = False,
+    offline: Annotated[bool, typer.Option(help="Train nothing; choose from the runs there are.")] = False,
+    results: Results = RESULTS,
+    cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
+    out: Annotated[Path | None, typer.Option(help="Also draw the learning curves: a .png or .pdf file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose a method's learning rate as every method's is: three rates, two seeds, by validation tasks and one rule.
+
+    The choice goes to results/tuning/TIER/ENV/METHOD.json; `r3l store` keeps it, and `--profile tuned` uses what is
+    kept. What is trained already is not trained again.
+
+    Example: `r3l tune grpo --env alfworld`
+
+    Example: `r3l tune --show --env alfworld,webshop --out tuning.png`
+    """
+    from r3l.config import EnvConfig, load, variant
+    from r3l.config.tuning import place, untuned
+    from r3l.core.files import writable, write_json_atomic
+    from r3l.evaluation.tuning import tuning
+    from r3l.report.figures.tuning import draw_tunings
+    from r3l.report.table.terminal import to_terminal
+    from r3l.report.tuning import tuning_table, tunings
+
+    envs = listed(env, "--env")
+    for name in envs or []:
+        load("envs", name, EnvConfig)
+    if show:
+        found = tunings(STORED if results == RESULTS else results, tier, envs, method)
+    elif method is None or envs is None or len(envs) > 1:
+        raise ConfigError("give a method and an environment (r3l tune grpo --env alfworld), or --show")
+    else:
+        check_cores(cores)
+        row = untuned(variant(method))
+        tried = _tried(tier, envs[0], row.name, results, cores, offline)
+        found = [tuning(row.name, tried)]
+        path = results / place(tier, envs[0], row)
+        with writable(path):
+            write_json_atomic(path, found[0])
+    if out:
+        draw_tunings(found, out)
+    print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
+
+
+def _tried(tier: str, env: str, method: str, results: Path, cores: str, offline: bool) -> dict[str, dict[Path, Run]]:
+    """The runs of a tuning by their directories, trained and scored where that is wanted."""
+    from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.places import validation_evaluation
+    from r3l.workflow import plan
+
+    planned = plan.tuning_runs(tier, env, method)
+    tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
+    runs = {run_dir: run for of_rate in tried.values() for run_dir, run in of_rate.items()}
+    targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
+    if not offline:
+        if results != RESULTS:
+            raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
+        for run_dir, run in runs.items():
+            set_aside_changed(run_dir, run)
+        make(line(targets, {"tier": tier, "envs": [env]}, ["--cores", cores]))
+    return tried

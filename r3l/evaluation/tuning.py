@@ -1,0 +1,80 @@
+"""Equal tuning: every method gets the same three learning rates, seeds and tasks, and one rule that chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from r3l.config import Run
+from r3l.core.errors import DataError
+from r3l.core.files import read_json, read_jsonl
+from r3l.evaluation.verification import verify_further
+from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS, base_success, step_seconds
+from r3l.runs.places import validation_evaluation
+from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
+
+RULE = (
+    "highest mean success on the validation task set, last checkpoint; of the rates within half a standard error of "
+    "it, the lowest. Standard error of a mean over seeds, from the variance over seeds averaged over the rates"
+)
+SPENT = {"rollouts": "rollouts", "generated": GENERATED_TOKENS, "trained": TRAINED_TOKENS}
+
+
+def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
+    """(rate, standard error) by RULE, of one success a seed for every rate. Raises ValueError for a single seed."""
+    if min(map(len, scores.values())) < 2:
+        raise ValueError("a standard error needs two seeds")
+    means = {rate: float(np.mean(values)) for rate, values in scores.items()}
+    error = float(np.sqrt(np.mean([np.var(values, ddof=1) / len(values) for values in scores.values()])))
+    near = [rate for rate, mean in means.items() if mean >= max(means.values()) - error / 2 - 1e-12]
+    return min(near), error
+
+
+def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> dict[str, Any]:
+    """The content of a tuning's file. ``tried``: of every rate its finished runs by their directories.
+
+    Raises DataError for a run that is not finished, or is another one than planned.
+    """
+    rates: list[dict[str, Any]] = [
+        {"lr": float(rate), "runs": [_run(run_dir, run) for run_dir, run in runs.items()]}
+        for rate, runs in tried.items()
+    ]
+    scores = {rate["lr"]: [run["success"] for run in rate["runs"]] for rate in rates}
+    chosen, error = choose(scores)
+    first_dir, first = next(iter(next(iter(tried.values())).items()))
+    return {
+        "tier": first.tier,
+        "env": first.env,
+        "method": method,
+        "chosen": chosen,
+        "rule": RULE,
+        "standard_error": error,
+        "task_set": read_json(validation_evaluation(first_dir, first))["task_set"],
+        "rates": [rate | {"success": float(np.mean(scores[rate["lr"]]))} for rate in rates],
+    }
+
+
+def _run(run_dir: Path, run: Run) -> dict[str, Any]:
+    path = validation_evaluation(run_dir, run)
+    if not path.is_file():
+        raise DataError(f"{run_dir} is not trained, or not scored on the validation task set: r3l tune does both")
+    verify_further(path.parent, run_dir)
+    evaluation, result, manifest = read_json(path), read_json(run_dir / RESULT), read_json(run_dir / MANIFEST)
+    if evaluation["fingerprint"] != run.fingerprint():
+        raise DataError(f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains anew")
+    metrics = read_jsonl(run_dir / METRICS)
+    return {
+        "seed": run.seed,
+        "success": evaluation["groups"]["all"]["success"],
+        "groups": {group: scores["success"] for group, scores in evaluation["groups"].items()},
+        "model": evaluation["model"],
+        "fingerprint": evaluation["fingerprint"],
+        "commit": manifest["commit"],
+        "preregistration_sha256": manifest.get("preregistration_sha256"),
+        "curve": [None if (rate := base_success(line)) is None else round(rate, 4) for line in metrics],
+        "seconds": round(sum(map(step_seconds, metrics)), 1),
+        **{name: result["budget"].get(key, 0) for name, key in SPENT.items()},
+    }

@@ -1,0 +1,183 @@
+"""Equal tuning: the rule by hand, the runs that it takes, and profile `tuned`, which uses what was chosen."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from r3l import cli
+from r3l.config import resolve, tuning, variant
+from r3l.config.tier import TuningConfig
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.files import read_jsonl
+from r3l.core.paths import STORED
+from r3l.evaluation import tuning as of_runs
+from r3l.evaluation.evaluate import evaluate_run
+from r3l.evaluation.stored import store_tunings
+from r3l.evaluation.tuning import choose
+from r3l.local.engine import train
+from r3l.report.figures.tuning import draw_tunings
+from r3l.report.tuning import tuning_table
+from r3l.workflow import plan
+from r3l.workflow.jobs import Jobs
+
+
+def test_the_rule_by_hand():
+    """Variances over two seeds: 0.02, 0.02 and 0.08, on average 0.04; of a mean of two 0.02, its root 0.1414."""
+    scores = {1e-4: [0.2, 0.4], 3e-4: [0.3, 0.5], 9e-4: [0.25, 0.65]}
+    assert choose(scores) == (3e-4, pytest.approx(0.02**0.5))  # 0.40 is within 0.0707 of 0.45, 0.30 is not
+    assert choose({**scores, 1e-4: [0.29, 0.49]})[0] == 1e-4  # 0.39 is
+    assert choose({1e-4: [0.5, 0.5], 3e-4: [0.5, 0.5], 9e-4: [0.51, 0.51]}) == (9e-4, 0.0)  # no error: the highest
+    assert choose({1e-4: [0, 0], 3e-4: [0, 0], 9e-4: [0, 0]})[0] == 1e-4
+    with pytest.raises(ValueError, match="two seeds"):
+        choose({1e-4: [0.5], 3e-4: [0.4]})
+
+
+def test_the_grid_surrounds_the_usual_rate():
+    config = TuningConfig(span=3, seeds=[100, 101])
+    assert tuning.rates(3e-4, config) == ["0.0001", "0.0003", "0.0009"]
+    assert tuning.rates(1e-4, config) == ["3.33e-05", "0.0001", "0.0003"]
+
+
+def test_a_tuning_takes_six_runs_with_seeds_of_its_own():
+    runs = plan.tuning_runs("nano", "math", "rltf_sd@feedback=environment")
+    assert list(runs) == ["3.33e-05", "0.0001", "0.0003"]
+    assert list(runs["0.0003"]) == [
+        f"nano/math/nano_math/rltf_sd@feedback=environment,train.lr=0.0003/seed{seed}" for seed in (100, 101)
+    ]
+    for rate, of_rate in runs.items():
+        assert {run.train.lr for run in of_rate.values()} == {float(rate)}
+        assert {run.env_settings.validation_task_set for run in of_rate.values()} == {"nano/validation"}
+    with pytest.raises(ConfigError, match="zero_shot trains nothing"):
+        plan.tuning_runs("nano", "math", "zero_shot")
+    with pytest.raises(ConfigError, match="tier smol says nothing of tuning"):
+        plan.tuning_runs("smol", "alfworld", "grpo")
+
+
+class Wildcards(dict):
+    """As snakemake has them: keys are attributes too."""
+
+    __getattr__ = dict.__getitem__
+
+
+def test_the_workflow_knows_the_runs_of_a_tuning_by_their_names_alone():
+    jobs = Jobs(plan.workflow_content(), {})
+    wanted = Wildcards({"tier": "nano", "env": "alfworld", "method": "grpo"})
+    assert jobs.tunings(None) == [
+        f"results/tuning/nano/{env}/{method}.json" for env in jobs.config.envs for method in ("grpo", "r3l")
+    ]
+    evaluations = jobs.tuning_evaluations(wanted)
+    assert len(evaluations) == 6
+    assert all(path.endswith("/evaluations/nano/validation/evaluation.json") for path in evaluations)
+    place = {"tier": "nano", "env": "alfworld", "model": "nano", "method": "grpo@train.lr=0.0009", "seed": "101"}
+    run = jobs.run(Wildcards(place))
+    assert (run.train.lr, run.seed) == (9e-4, 101)
+    with pytest.raises(ConfigError, match="no table of this configuration has"):
+        jobs.run(Wildcards(place | {"model": "nano_math"}))
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """A store with a tuning of GRPO on ALFWorld, which has chosen the highest rate."""
+    monkeypatch.setattr(tuning, "STORED", tmp_path)
+    content = {"tier": "nano", "env": "alfworld", "method": "grpo", "chosen": 9e-4, "rates": []}
+    for rate, runs in plan.tuning_runs("nano", "alfworld", "grpo").items():
+        tried = [{"fingerprint": run.fingerprint(), "model": "nano", "seed": run.seed} for run in runs.values()]
+        content["rates"].append({"lr": float(rate), "runs": tried})
+    path = tmp_path / "tuning" / "nano" / "alfworld" / "grpo.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_profile_tuned_is_the_papers_with_the_chosen_rate_and_says_where_it_is_from(stored):
+    paper, tuned = resolve("nano", "alfworld", "grpo", 3), resolve("nano", "alfworld", "grpo@profile=tuned", 3)
+    assert (paper.train.lr, paper.rate_source) == (3e-4, "")
+    assert (tuned.train.lr, tuned.rate_source) == (9e-4, "results/stored/tuning/nano/alfworld/grpo.json")
+    assert tuned.method_settings == paper.method_settings
+    assert (tuned.profile, tuned.cell) == ("tuned", "nano/alfworld/nano/grpo@profile=tuned")
+    assert tuned.fingerprint() != paper.fingerprint()
+    assert tuned.model_copy(update={"rate_source": ""}).fingerprint() == tuned.fingerprint()
+
+
+def test_a_stated_rate_and_a_method_without_training_need_no_tuning(stored):
+    stored.unlink()
+    stated = resolve("nano", "alfworld", "grpo@profile=tuned", 0, overrides=["train.lr=1e-5"])
+    assert (stated.train.lr, stated.rate_source) == (1e-5, "")
+    assert resolve("nano", "alfworld", "zero_shot@profile=tuned", 0).rate_source == ""
+
+
+def test_a_missing_tuning_is_refused_with_what_to_do(stored):
+    with pytest.raises(ConfigError, match=r"r3l has no tuned learning rate on alfworld .*\(r3l tune 'r3l' --env"):
+        resolve("nano", "alfworld", "r3l@profile=tuned", 0)
+    with pytest.raises(ConfigError, match="no file results/stored/tuning/nano/alfworld/grpo@train.steps=3.json"):
+        resolve("nano", "alfworld", "grpo@train.steps=3,profile=tuned", 0)
+
+
+def test_a_tuning_of_another_start_model_or_configuration_is_refused(stored):
+    with pytest.raises(ConfigError, match="start model nano, .* now nano_math, .* tune alfworld again"):
+        resolve("nano", "alfworld", "grpo@profile=tuned", 0, "nano_math")
+    content = json.loads(stored.read_text())
+    content["rates"][0]["runs"][0]["fingerprint"] = "0" * 16
+    stored.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="grpo.json was made with another configuration"):
+        resolve("nano", "alfworld", "grpo@profile=tuned", 0)
+
+
+def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
+    """Two real runs of one update, scored on the validation task set."""
+    short = ["train.steps=1", "train.tasks_per_step=1", "method_settings.group_size=2", "train.lr=1e-4"]
+    runs = {tmp_path / str(seed): resolve("nano", "math", "grpo", seed, overrides=short) for seed in (100, 101)}
+    for run_dir, run in runs.items():
+        train(run, run_dir)
+        with pytest.raises(DataError, match="not scored on the validation task set"):
+            of_runs.tuning("grpo", {"0.0001": runs})
+        evaluate_run(run_dir, "nano/validation")
+    content = of_runs.tuning("grpo", {"0.0001": runs})
+    assert not any((run_dir / "evaluation.json").exists() for run_dir in runs)  # the test task set stays unseen
+    (rate,) = content["rates"]
+    for run_dir, tried in zip(runs, rate["runs"], strict=True):
+        episodes = read_jsonl(run_dir / "evaluations" / "nano" / "validation" / "episodes.jsonl")
+        assert tried["success"] == sum(e["success"] for e in episodes) / len(episodes)
+        assert (len(tried["curve"]), tried["rollouts"]) == (1, 2)
+    assert rate["success"] == pytest.approx(sum(tried["success"] for tried in rate["runs"]) / 2)
+    assert content["chosen"] == 1e-4 and content["task_set"]["name"] == "nano/validation"
+    three = content | {"rates": [rate, rate, rate]}
+    (cells,) = tuning_table([three]).cells()
+    assert cells[2].text.startswith("0.0001: ") and cells[2].bold
+    assert draw_tunings([three], tmp_path / "t.png")[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_tunings_lie_by_tier_environment_and_row():
+    row = variant("rltf_sd@feedback=environment,profile=tuned")
+    assert str(tuning.place("nano", "math", row)) == "tuning/nano/math/rltf_sd@feedback=environment.json"
+
+
+def test_a_tuning_is_kept_unless_its_code_was_in_no_commit(stored, tmp_path):
+    """In the project's own store; another folder takes it as it is."""
+    results, elsewhere = tmp_path, tmp_path / "elsewhere"
+    content = json.loads(stored.read_text())
+    for commit, kept in (("abc", True), ("abc-dirty", False)):
+        for rate in content["rates"]:
+            for run in rate["runs"]:
+                run["commit"] = commit
+        stored.write_text(json.dumps(content))
+        if not kept:
+            with pytest.raises(DataError, match="grpo.json has runs .* uncommitted changes"):
+                store_tunings(results, STORED)
+        (written,) = store_tunings(results, elsewhere)
+        assert written == elsewhere / "tuning" / "nano" / "alfworld" / "grpo.json"
+        assert written.read_text() == stored.read_text()
+    assert store_tunings(results, elsewhere) == []  # it stands there already
+
+
+def test_bad_commands_are_one_paragraph(tmp_path):
+    for arguments, message in (
+        (["tune"], "give a method and an environment"),
+        (["tune", "grpo", "--env", "alfworld,math"], "give a method and an environment"),
+        (["tune", "--show", "--results", str(tmp_path)], "there is no such tuning"),
+        (["tune", "grpo", "--env", "alfworld", "--offline", "--results", str(tmp_path)], "is not trained"),
+        (["tune", "grpo", "--env", "alfworld", "--results", str(tmp_path)], "add --offline"),
+    ):
+        error = CliRunner().invoke(cli.app, arguments).exception
+        assert isinstance(error, ConfigError | DataError) and message in str(error), arguments
