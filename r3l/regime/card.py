@@ -11,7 +11,7 @@ from typing import Any
 
 from r3l.config import Run, Strict, locate, validate
 from r3l.core.environment import StopReason
-from r3l.core.files import read_json
+from r3l.core.files import read_json, sha256_of
 from r3l.core.paths import CONFIGS, STORED
 from r3l.core.yaml_files import read_yaml
 from r3l.regime.measures import Measure, measures
@@ -23,6 +23,7 @@ from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 
 SCHEMA = 1
+WEIGHTS = "model.safetensors"
 CARDS = STORED / "regime"
 SECTIONS: dict[str, dict[str, str]] = {
     "Attempts": {
@@ -166,12 +167,13 @@ def _counted(words: Any) -> dict[str, int]:
 
 
 def described_model(model: str) -> dict[str, Any]:
-    """Which model: its name, and of one that a supervised stage made its weights, recipe and commit."""
+    """Which model: its name and weights, and of one that a supervised stage made its recipe and commit."""
     folder = Path(locate(model))
     manifest = read_json(folder / "sft.json") if (folder / "sft.json").is_file() else {}
+    weights = folder / WEIGHTS
     return {
         "name": folder.name,
-        "weights_sha256": manifest.get("weights_sha256"),
+        "weights_sha256": sha256_of(weights) if weights.is_file() else None,
         "recipe": manifest.get("config", {}).get("name"),
         "parameters": manifest.get("parameters"),
         "commit": manifest.get("commit"),

@@ -19,7 +19,7 @@ ORDER = ("alfworld", "scienceworld", "webshop", "math")  # then the others, by n
 
 INTRODUCTION = """# Regime cards
 
-A regime is what training starts from: a start model, its tasks and its limits. `r3l regime ENV` measures it without
+A regime is what training starts from: a start model, task sets and limits. `r3l regime ENV` measures it without
 training, so that it can be chosen before any method is compared. The targets are in `configs/regime.yaml`, the cards in
 `results/stored/regime/`; `python -m r3l.regime.page` writes this page and its picture from them.
 
