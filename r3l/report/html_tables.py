@@ -14,7 +14,7 @@ from r3l.report import budget, options, shown
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
-from r3l.report.rows import LongRow, outdated_notes
+from r3l.report.rows import LongRow, notes_of_runs, outdated_notes
 from r3l.report.table import Cell, Column, Row, Table
 from r3l.report.table.model import table
 from r3l.runs.metrics import members
@@ -46,7 +46,7 @@ def scores(rows: Sequence[LongRow]) -> Table:
         cells["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
     columns = [ENVIRONMENT, Column("tasks", filter="all"), *map(Column, list(cells)[2:])]
     lines = [{name: of(row) for name, of in cells.items()} for row in rows]
-    return table(rows[0]["table"], columns, lines, shown.NOTE, *outdated_notes(rows))
+    return table(rows[0]["table"], columns, lines, shown.NOTE, *notes_of_runs(rows))
 
 
 def budgets(records: Sequence[Record]) -> Table:

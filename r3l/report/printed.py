@@ -16,7 +16,7 @@ from r3l.report.feedback import NOTE, joined
 from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES, Better
 from r3l.report.published import SCORES, Published
-from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, LongRow, outdated_notes, task_set_names
+from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, LongRow, notes_of_runs, task_set_names
 from r3l.report.table import Cell, Column, Row, Section, Table
 from r3l.report.table.model import mark_best
 
@@ -171,7 +171,7 @@ def _our_notes(rows: Sequence[LongRow], columns: Sequence[str], several: bool) -
         *([f"Task sets: {', '.join(task_sets)}."] if task_sets else []),
         *sorted(constants),
         *sorted(warnings),
-        *outdated_notes(rows),
+        *notes_of_runs(rows),
     ]
 
 

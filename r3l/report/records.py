@@ -31,7 +31,7 @@ class Record:
 
     Of an evaluation on a question set ``env`` is that set's name in print, so that it is a bench of its own.
     ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger. ``feedback``: whose
-    it read (r3l.report.feedback).
+    it read (r3l.report.feedback). ``preregistration``: the sha256 of the text that it was made under.
     """
 
     path: Path
@@ -41,6 +41,7 @@ class Record:
     metrics: list[dict[str, Any]]
     outdated: list[str]
     feedback: str | None = None
+    preregistration: str | None = None
 
     def __getitem__(self, key: str) -> Any:
         """A field of the evaluation."""
@@ -106,7 +107,8 @@ def _load(path: Path) -> Record:
     result = read_json(run_dir / "result.json")
     manifest = read_json(run_dir / "manifest.json")
     outdated, source = missing_in(manifest), source_label(manifest["run"])
-    return Record(path, evaluation, result, episodes, read_jsonl(run_dir / "metrics.jsonl"), outdated, source)
+    metrics, registered = read_jsonl(run_dir / "metrics.jsonl"), manifest.get("preregistration_sha256")
+    return Record(path, evaluation, result, episodes, metrics, outdated, source, registered)
 
 
 def _task_set(record: Record) -> str:
@@ -128,6 +130,11 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
 def outdated(seeds: Sequence[Record]) -> dict[str, str | None]:
     """The column ``outdated`` of a row: the corrections that some of its runs lack, by commas; None: none."""
     return {"outdated": ", ".join(sorted({name for record in seeds for name in record.outdated})) or None}
+
+
+def preregistration(seeds: Sequence[Record]) -> dict[str, str | None]:
+    """The column ``preregistration`` of a row: the texts that its runs were made under, by commas; None: before any."""
+    return {"preregistration": ", ".join(sorted({r.preregistration[:12] for r in seeds if r.preregistration})) or None}
 
 
 def feedback(seeds: Sequence[Record]) -> dict[str, str | None]:

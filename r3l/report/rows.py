@@ -47,6 +47,15 @@ def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def notes_of_runs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What must be said of the runs behind rows of scores: outdated ones, and what plan they were made under."""
+    ran = [row.get("preregistration") for row in rows if row["seeds_done"]]
+    plans = {plan: ran.count(plan) for plan in dict.fromkeys(ran) if plan}
+    parts = [f"{plan} ({rows} of {len(ran)} rows)" for plan, rows in plans.items()]
+    note = [f"Made under docs/preregistration.md with sha256 {'; '.join(parts)}."] if parts else []
+    return [*note, *outdated_notes(rows)]
+
+
 def write_csv(rows: Sequence[LongRow], out: Path) -> None:
     """Atomic; raises RunDirectoryError naming the file where it cannot be written."""
     write_text(to_csv(rows), out)

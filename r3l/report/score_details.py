@@ -8,7 +8,7 @@ from itertools import groupby
 from r3l.report import shown
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.printed import plus_minus
-from r3l.report.rows import CONSTANT_ANSWER, LongRow, outdated_notes, task_set_names
+from r3l.report.rows import CONSTANT_ANSWER, LongRow, notes_of_runs, task_set_names
 from r3l.report.table import Cell, Column, Row, Section, Table
 
 LEFT, INTERVALS = ("tier", "env", "group", "method", FEEDBACK, "vs paper"), ("success", "difference", shown.WOULD_SHOW)
@@ -36,7 +36,7 @@ def table(rows: Sequence[LongRow]) -> Table:
         f"{rows[0]['table']}, tier {'; '.join(labels)}",
         [Column(name, right=name not in LEFT, no_wrap=name in INTERVALS) for name in columns],
         [Section("", [_cells(row) for row in part]) for _, part in groupby(rows, key=lambda row: row["group"])],
-        [note, *outdated_notes(rows)],
+        [note, *notes_of_runs(rows)],
     )
 
 

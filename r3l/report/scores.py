@@ -15,7 +15,7 @@ from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Published, Reference
-from r3l.report.records import Bench, Record, by_method, feedback, groups, outdated, scores_S_T
+from r3l.report.records import Bench, Record, by_method, feedback, groups, outdated, preregistration, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, INTERVAL, LongRow, interval_columns, rounded
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
@@ -35,6 +35,7 @@ COLUMNS = (
     *("probability_of_improvement", *shown.COLUMNS, *verdict.COLUMNS, "parse_failure_rate", "truncation_rate"),
     *BUDGET,
     "outdated",
+    "preregistration",
 )
 
 
@@ -169,6 +170,7 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
         "truncation_rate": _share(episodes, TRUNCATIONS),
         **{column: _mean_budget(seeds, key) for column, key in BUDGET.items()},
         **outdated(seeds),
+        **preregistration(seeds),
     }
 
 

@@ -197,3 +197,16 @@ def test_every_form_of_a_table_says_what_its_seeds_could_show(three_seeds):
     (note,) = [note for note in notes if note.startswith("The smallest difference from zero_shot")]
     assert f"ALFWorld {min(alone):.3f} to {max(alone):.3f} (" in note
     assert "would show" in html_tables.scores(rows).names
+
+
+def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds):
+    assert not any("preregistration" in note for note in printed.table("Scores", rows_of(three_seeds), [], []).notes)
+    for path in find_runs(three_seeds):
+        manifest = json.loads((path.parent / "manifest.json").read_text())
+        if "grpo" in path.parts:
+            manifest["preregistration_sha256"] = "ab" * 32
+        rewrite(path.parent / "manifest.json", json.dumps(manifest))
+    rows = rows_of(three_seeds)
+    assert {r["method"]: r["preregistration"] for r in rows} == {"zero_shot": None, "grpo": "ab" * 6, "r3l": None}
+    notes = printed.table("Scores", rows, [], []).notes
+    assert f"Made under docs/preregistration.md with sha256 {'ab' * 6} (1 of 3 rows)." in notes
