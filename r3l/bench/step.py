@@ -29,7 +29,10 @@ Arm = Literal["packed", "transformers", "reencoded"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 Report = dict[str, Any]
 COMPUTING = ("layers", "attention", "vocabulary", "backward")  # phases whose work is matrix products
-PRODUCTS = {"linear": ("mm", "addmm"), "attention": ("bmm", "baddbmm", "_scaled_dot_product_flash_attention_for_cpu")}
+PRODUCTS = {  # by the beginnings of their names: on a GPU attention and its backward pass have several kernels
+    "linear": ("mm", "addmm"),
+    "attention": ("bmm", "baddbmm", "_scaled_dot_product"),
+}
 
 
 def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
@@ -141,8 +144,11 @@ class _Arm:
 
 def _by_kind(counter: FlopCounterMode) -> dict[str, int]:
     """Floating-point operations of matrix products: of weights, and of queries, keys and values."""
-    counts = {operation.__name__.split(".")[0]: flop for operation, flop in counter.get_flop_counts()["Global"].items()}
-    return {kind: sum(counts.get(name, 0) for name in names) for kind, names in PRODUCTS.items()}
+    counts = {operation.__name__: flop for operation, flop in counter.get_flop_counts()["Global"].items()}
+    return {
+        kind: sum(flop for name, flop in counts.items() if name.startswith(beginnings))
+        for kind, beginnings in PRODUCTS.items()
+    }
 
 
 def _computing(seconds: Mapping[str, float], part: str) -> float:

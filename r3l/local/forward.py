@@ -70,12 +70,17 @@ def products(
 def fused(
     queries_R_H_C_D: torch.Tensor, keys_R_G_T_D: torch.Tensor, values_R_G_T_D: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
-    """The same by torch's kernel."""
-    rows, _, count, _ = queries_R_H_C_D.shape
-    mask = bias.to(queries_R_H_C_D.dtype).expand(rows, count, -1)[:, None]
-    return functional.scaled_dot_product_attention(
-        queries_R_H_C_D, keys_R_G_T_D, values_R_G_T_D, attn_mask=mask, enable_gqa=True
-    )
+    """The same by torch's kernel. On a GPU those that take a mask know no groups (its own, ``enable_gqa``, would fall
+    back to plain operations): the heads of a group ask as further queries where there is one a row, else keys are
+    repeated."""
+    rows, heads, count, size = queries_R_H_C_D.shape
+    queries, keys, values = queries_R_H_C_D, keys_R_G_T_D, values_R_G_T_D
+    mask = bias.to(queries.dtype).expand(rows, count, -1)[:, None]
+    if count == 1:
+        queries = queries.reshape(rows, keys.shape[1], -1, size)
+    else:
+        keys, values = (states.repeat_interleave(heads // states.shape[1], dim=1) for states in (keys, values))
+    return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask).view(queries_R_H_C_D.shape)
 
 
 def _layer(

@@ -19,13 +19,18 @@ ROWS_LEFT = 0.75  # caches move together when fewer rows are left; measured: 0.5
 
 
 class Storage:
-    """Memory for the caches of one batch after another: fresh pages cost a tenth of sampling on a CPU."""
+    """Memory for the caches of one batch after another: fresh pages cost a tenth of sampling on a CPU.
+
+    On a GPU, whose allocator keeps them, each batch takes its own: training needs the memory in between.
+    """
 
     def __init__(self) -> None:
         self._flat: torch.Tensor | None = None
 
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
         """A tensor of ``shape`` that holds finite numbers, whatever was last written there."""
+        if like.device.type != "cpu":
+            return torch.zeros(*shape, dtype=like.dtype, device=like.device)
         size = math.prod(shape)
         if self._flat is None or len(self._flat) < size:
             self._flat = torch.zeros(size, dtype=like.dtype, device=like.device)

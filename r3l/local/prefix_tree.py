@@ -15,7 +15,9 @@ import torch
 from r3l.core.batching import common_length, in_tree_order
 from r3l.local.forward import attention
 
-BLOCK = 64  # queries of a row that attend together: no key after a block is read; measured best of 32, 64, 128
+# Queries of a row that attend together: no key after a block is read. Measured best of 32, 64, 128 on a CPU; a GPU
+# waits for operations to be launched, so few large ones (our choice, not measured).
+BLOCK, GPU_BLOCK = 64, 1024
 
 
 class PrefixTree:
@@ -60,11 +62,12 @@ class PrefixTree:
         self._blocks: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         answers_N = np.zeros(len(self.ids_N), dtype=np.int64)
         longest, before = max(map(len, self.paths)), 0
-        for first in range(0, longest, BLOCK):
-            asking = [k for k, path in enumerate(self.paths) if starts[k] < min(first + BLOCK, len(path)) > first]
+        block = BLOCK if device.type == "cpu" else GPU_BLOCK
+        for first in range(0, longest, block):
+            asking = [k for k, path in enumerate(self.paths) if starts[k] < min(first + block, len(path)) > first]
             if not asking:
                 continue
-            last = min(first + BLOCK, max(len(self.paths[k]) for k in asking))
+            last = min(first + block, max(len(self.paths[k]) for k in asking))
             keys_R_T = np.zeros((len(asking), last), dtype=np.int64)
             for line, k in zip(keys_R_T, asking, strict=True):
                 line[: len(self.paths[k])] = self.paths[k][:last]

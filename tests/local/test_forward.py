@@ -124,10 +124,11 @@ def test_rows_of_like_length_attend_together():
     assert packed_by_length([20, 3, 8, 9, 5, 40, 41]) == [[1, 4, 2], [3], [0, 5], [6]]
 
 
-def test_both_kinds_of_attention_agree():
+@pytest.mark.parametrize("count", [5, 1])
+def test_both_kinds_of_attention_agree(count):
     torch.manual_seed(0)
-    queries, keys, values = torch.randn(3, 4, 5, 8), torch.randn(3, 2, 11, 8), torch.randn(3, 2, 11, 8)
-    bias = torch.full((3, 5, 11), -torch.inf).triu(7)
+    queries, keys, values = torch.randn(3, 4, count, 8), torch.randn(3, 2, 11, 8), torch.randn(3, 2, 11, 8)
+    bias = torch.full((3, count, 11), -torch.inf).triu(7)
     assert torch.allclose(products(queries, keys, values, bias), fused(queries, keys, values, bias), atol=1e-6)
     assert torch.allclose(products(queries, keys, values, bias[:1]), fused(queries, keys, values, bias[:1]), atol=1e-6)
 

@@ -1,0 +1,82 @@
+"""On another device than the CPU: nothing is made on the wrong one, and the numbers are those of the CPU."""
+
+import copy
+
+import pytest
+import torch
+from conftest import make_trajectory
+from local.second_device import DEVICE, There, second_device
+from local.test_policy import talk
+
+from r3l.baselines.grpo import GRPO
+from r3l.config import TrainConfig
+from r3l.core.batching import rows_of
+from r3l.core.trajectory import Group
+from r3l.local.decoding import FixedStep
+from r3l.local.policy import LocalPolicy
+from r3l.local.trainer import Trainer
+
+METHOD = GRPO({})
+
+
+def moved(model):
+    there = copy.deepcopy(model).to(DEVICE)
+    there.tie_weights()  # a real device keeps the one tensor
+    return there
+
+
+def test_two_devices_do_not_mix():
+    with second_device():
+        there = torch.tensor([1.0, 2.0], device=DEVICE)
+        assert isinstance(there, There) and (there * 2 + torch.tensor(1.0)).tolist() == [3.0, 5.0]
+        with pytest.raises(AssertionError, match="add mixes devices"):
+            there + torch.ones(2)
+
+
+@pytest.mark.parametrize("kind", ["packed", "transformers", "fixed"])
+def test_sampling(nano, kind):
+    def sampled(model):
+        step = FixedStep(model.device, compiled=False) if kind == "fixed" else None
+        forward = "packed" if kind == "packed" else "transformers"
+        return talk(LocalPolicy(model, nano[1], 512, tokens_per_batch=400, step=step, forward=forward))
+
+    here = sampled(nano[0])
+    with second_device():
+        there = sampled(moved(nano[0]))
+    for (a, *_), (b, conversation, _) in zip(here, there, strict=True):
+        assert [x.response_ids for x in a] == [x.response_ids for x in b]
+        for x, y in zip(a, b, strict=True):
+            assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
+        assert all(layer.device == DEVICE for layer in conversation._state)
+
+
+@pytest.mark.parametrize("forward", ["packed", "transformers"])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_training(nano, forward, recompute):
+    """The memory probe, two updates under a KL to a reference, with a sampler that lags behind."""
+    config = TrainConfig(
+        steps=2, tasks_per_step=1, lr=1e-3, tokens_per_microbatch=24, gradient_checkpointing=recompute, sync_interval=2
+    )
+    group = Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])
+    method = GRPO({"kl_coef": 0.1})
+    rows = rows_of(method, [group])
+
+    def trainer_of(model):
+        reference = copy.deepcopy(nano[0]).to(model.device)
+        sampler = copy.deepcopy(model)
+        return Trainer(model, method, config, reference, sampler=sampler, forward=forward)
+
+    def trained(model):
+        trainer = trainer_of(model)
+        trainer.probe_memory(12)
+        metrics = [trainer.step(rows), trainer.step(rows)]
+        return trainer, metrics, trainer.kl_to_reference(rows), trainer.logprob_mismatch(rows).mean
+
+    here, metrics_here, *further_here = trained(copy.deepcopy(nano[0]))
+    with second_device():
+        there, metrics_there, *further_there = trained(moved(nano[0]))
+        assert further_there == pytest.approx(further_here, rel=1e-3)
+        for a, b in zip(metrics_here, metrics_there, strict=True):
+            assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
+        for name, weight in here.model.state_dict().items():
+            torch.testing.assert_close(there.model.state_dict()[name].cpu(), weight, rtol=1e-3, atol=1e-5)
