@@ -12,6 +12,7 @@ from r3l.config import ArchitectureConfig
 
 BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 GIB = 2**30
+LOGITS = 16  # bytes a token and word in the local engine: float32 logits and gradients, both twice (a test measures it)
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,18 @@ def training(
     )
 
 
-def activations(a: ArchitectureConfig, tokens: int, dtype: str = "bfloat16") -> float:
+def activations(a: ArchitectureConfig, tokens: int, dtype: str = "bfloat16", logits: int | None = None) -> float:
     """Bytes of a forward and backward pass of ``tokens`` with gradient checkpointing, logits included.
 
     2 t h (L + 4) for what is stored between layers, then the larger of 10 t V (logits without an entropy term) and
-    4 V h + 80 t h (one layer's backward pass); all that twice in float32.
+    4 V h + 80 t h (one layer's backward pass); all that twice in float32. ``logits``: bytes in place of those 10, in
+    any ``dtype``.
     """
+    scale = BYTES[dtype] // 2
     stored = 2 * tokens * a.hidden * (a.layers + 4)
-    peak = max(10 * tokens * a.vocabulary, 4 * a.vocabulary * a.hidden + 80 * tokens * a.hidden)
-    return float((stored + peak) * (BYTES[dtype] // 2))
+    layer = 4 * a.vocabulary * a.hidden + 80 * tokens * a.hidden
+    of_logits = (10 * scale if logits is None else logits) * tokens * a.vocabulary
+    return float(stored * scale + max(of_logits, layer * scale))
 
 
 def cache_per_token(a: ArchitectureConfig, dtype: str = "bfloat16") -> int:
@@ -95,7 +99,7 @@ def in_turns(
     return InTurns(
         weights=a.parameters * (4 + size * lower + size * reference),
         optimiser=a.parameters * 8,
-        training=a.parameters * (4 + size * lower) + activations(a, tokens, dtype),
+        training=a.parameters * (4 + size * lower) + activations(a, tokens, dtype, LOGITS),
         caches=cached * cache_per_token(a, dtype),
     )
 

@@ -6,15 +6,18 @@ import re
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoModelForCausalLM, LlamaConfig
 
+from r3l.bench.rollout import forget_peak, peak_gib
 from r3l.bench.roofline import least_seconds
 from r3l.bench.step import _by_kind
 from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
 from r3l.config import ArchitectureConfig, TierConfig, load
-from r3l.config.gpu_memory import in_turns
+from r3l.config.gpu_memory import LOGITS, in_turns
 from r3l.core.errors import ConfigError
 from r3l.local import doctor
+from r3l.local.logprobs import tree_logprobs
 
 
 def test_least_seconds_by_hand(nano):
@@ -38,10 +41,25 @@ def test_memory_of_a_process_that_samples_and_trains_by_hand():
     plan = in_turns(a, tokens=10, cached=100, dtype="bfloat16", reference=True)
     assert plan.weights == 1000 * (4 + 2 + 2) and plan.optimiser == 1000 * 8
     assert plan.caches == 100 * (2 * 2 * 1 * 2 * 2)
-    activations = 2 * 10 * 4 * (2 + 4) + max(10 * 10 * 16, 4 * 16 * 4 + 80 * 10 * 4)
+    activations = 2 * 10 * 4 * (2 + 4) + max(16 * 10 * 16, 4 * 16 * 4 + 80 * 10 * 4)
     assert plan.training == 1000 * (4 + 2) + activations
+    wordy = in_turns(a.model_copy(update={"vocabulary": 1000}), tokens=10, cached=0, dtype="bfloat16", reference=True)
+    assert wordy.training == 1000 * (4 + 2) + 2 * 10 * 4 * (2 + 4) + 16 * 10 * 1000
     assert plan.total == plan.weights + plan.optimiser + plan.training
     assert in_turns(a, 10, 100, "float32").weights == 4000  # a float32 model is its own master
+
+
+@pytest.mark.skipif(peak_gib() is None, reason="not Linux")
+def test_logits_take_what_the_plan_says():
+    """A model that is almost only vocabulary: the most memory of a forward and backward pass, in the CPU's."""
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1}
+    model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=9000, num_hidden_layers=1, **sizes))
+    ids_B_T = torch.arange(1024)[None]
+    for _ in range(2):  # the first time, other things take memory too
+        forget_peak()
+        before = peak_gib()
+        tree_logprobs(model, ids_B_T, torch.ones(1, 1024), 0.7).sum().backward()
+    assert (peak_gib() - before) * 2**30 / (1024 * 9000) == pytest.approx(LOGITS, rel=0.1)
 
 
 def test_the_doctor_plans_the_memory_of_published_models_only():
