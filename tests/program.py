@@ -32,6 +32,12 @@ def run(monkeypatch, capsys, *arguments):
     return ended.value.code or 0, captured.out, captured.err
 
 
+def ready():
+    """Have that process, with the environment of the whole session, not of the first test that comes here."""
+    with patch.dict(os.environ, ENVIRONMENT, clear=True):
+        forkserver.ensure_running()
+
+
 class Program:
     """``python -m MODULE ARGUMENTS`` in ``folder``: a process and a session of its own."""
 
@@ -41,8 +47,7 @@ class Program:
         for name in ("stdout", "stderr"):
             Path(self._outputs.name, name).touch()  # it may be killed before it comes to that
         start = (module, list(map(str, arguments)), os.path.abspath(folder), dict(os.environ), self._outputs.name)
-        with patch.dict(os.environ, ENVIRONMENT, clear=True):  # not what the first test that comes here has set
-            forkserver.ensure_running()
+        ready()
         self.process = FORKS.Process(target=_main, args=start)
         self.process.start()
 

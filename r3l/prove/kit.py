@@ -10,7 +10,8 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +22,8 @@ from r3l.core.files import read_json, write_json_atomic, write_text_atomic
 from r3l.core.parent import end_with_parent, kill
 from r3l.prove.forms import GPU, Form
 from r3l.prove.page import markdown
-from r3l.runs.manifest import commit, hardware, versions
+from r3l.runs.manifest import hardware, versions
+from r3l.runs.provenance import commit
 
 if TYPE_CHECKING:
     from r3l.prove.parts import Part  # imports torch
@@ -55,7 +57,8 @@ class Kit:
     """
 
     def __init__(self, form: Form, parts: Sequence[Part], again: Sequence[str] = ()) -> None:
-        self.form, self.parts = form, parts
+        self.form = replace(form, report=form.report.absolute(), work=form.work.absolute())
+        self.parts = parts
         names = [part.name for part in parts]
         for name in again:
             check_known("part", name, names)
@@ -104,7 +107,7 @@ class Kit:
         answer = folder / f"{part.name}.json"
         answer.unlink(missing_ok=True)
         own = max(seconds - ENDING, seconds / 2) if part.resumable else seconds
-        process = _FORKS.Process(target=_in_process, args=(part.show, self.form, own, answer, _environment()))
+        process = _forks().Process(target=_in_process, args=(part.show, self.form, own, answer, dict(os.environ)))
         process.start()
         process.join(max(seconds, 1.0))
         late = process.is_alive()
@@ -146,13 +149,11 @@ class Kit:
         write_text_atomic(self.form.report / PAGE, markdown(content, {part.name: part.what for part in self.parts}))
 
 
-# Imports are most of what a short part takes: they are done once, in a process that is forked for each part.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["r3l.prove.parts"])
-
-
-def _environment() -> dict[str, str]:
-    return dict(os.environ)
+def _forks() -> ForkServerContext:
+    """Imports are most of what a short part takes: they are done once, in a process that is forked for each part."""
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["r3l.prove.parts"])
+    return forks
 
 
 def _log_of(answer: Path) -> str:

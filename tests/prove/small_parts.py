@@ -55,4 +55,4 @@ def nothing(form, seconds):
 WELL, WRONG, DEFECT = Part("well", "w", 1, well), Part("wrong", "x", 1, wrong), Part("defect", "d", 1, defect)
 CRASH, ABSENT = Part("crash", "c", 1, crash), Part("absent", "a", 1, absent)
 LATE = Part("late", "l", 0.05, late)
-COUNTING, NOTHING = Part("counting", "n", 10, counting, True), Part("nothing", "o", 0.05, nothing, True)
+COUNTING, NOTHING = Part("counting", "n", 10, counting, True), Part("nothing", "o", 1, nothing, True)
