@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +90,20 @@ def model(form: Form, seconds: float) -> Proof:
     return Proof(f"{manifest['parameters']:,} parameters, sha256 {manifest['weights_sha256'][:12]}", manifest)
 
 
-def agreement(form: Form, seconds: float, dtype: str) -> Proof:
-    """Sampling's log-probs against training's, computed in ``dtype``."""
-    run = form.run("r3l", *form.short, f"compute_dtype={dtype}")
-    if dtype == "bfloat16" and device_of(run.device).type == "cpu":
+def agreement(form: Form, seconds: float, dtype: str, engine: str = "torch") -> Proof:
+    """Sampling's log-probs, by ``engine``, against training's, computed in ``dtype``."""
+    run = form.run("r3l", *form.short, f"compute_dtype={dtype}", f"sampling.engine={engine}")
+    _check_installed(engine)
+    if engine == "torch" and dtype == "bfloat16" and device_of(run.device).type == "cpu":
         raise Skipped("a CPU computes in float32")
     report = preflight(run)
     gap = f"{report['logprob_mismatch/mean']:.2g} nats in the mean, {report['logprob_mismatch/max']:.2g} at most"
     return Proof(f"{gap}, over {report['tokens']} tokens", report)
+
+
+def _check_installed(engine: str) -> None:
+    if engine == "vllm" and find_spec("vllm") is None:
+        raise Skipped("vllm is not installed")
 
 
 def resume(form: Form, seconds: float) -> Proof:
@@ -193,6 +200,7 @@ def decoding(form: Form, seconds: float, other: Arm) -> Proof:
     run = form.run("grpo", *form.short)
     if other == "compiled" and device_of(run.device).type == "cpu":
         raise Skipped("a CPU compiles for minutes, and decodes eagerly faster (docs/smol.md)")
+    _check_installed(other)
     report = bench_rollout(run, 2, form.repeats, ("cached", other))
     speed = ", ".join(f"{arm} {of_arm['tokens_per_s']:.3g}" for arm, of_arm in report["arms"].items())
     return Proof(f"tokens/s: {speed}; seconds of {other} to cached: {report['seconds_ratio'][other]:.2f}", report)
@@ -269,6 +277,13 @@ PARTS = (
     Part("step", "a real multi-turn step by phase, and its share of the limit", 6, benched_step),
     Part("decoding", "eager decoding, with kept caches and without", 3, partial(decoding, other="uncached")),
     Part("compiled", "compiled decoding beside eager", 5, partial(decoding, other="compiled")),
+    Part(
+        "agreement_vllm",
+        "vLLM's log-probs are training's, also after a hand-over",
+        4,
+        partial(agreement, dtype="bfloat16", engine="vllm"),
+    ),
+    Part("vllm", "decoding by vLLM beside ours", 4, partial(decoding, other="vllm")),
     Part("r3l", "R3L learns on ALFWorld", 5, partial(learning, method="r3l"), resumable=True),
     Part("grpo", "GRPO learns on ALFWorld", 6, partial(learning, method="grpo"), resumable=True),
 )
