@@ -96,12 +96,9 @@ def test_the_dry_form_in_slices(monkeypatch, capsys, tmp_path):
     assert code == 0, (error, {name: part["seen"] for name, part in report["parts"].items()})
     status = {name: part["status"] for name, part in report["parts"].items()}
     assert json.loads(out)["parts"] == status and set(status.values()) == {"passed", "skipped"}
-    assert {name for name in status if status[name] == "skipped"} == {
-        "model",
-        "agreement_bfloat16",
-        "memory",
-        "compiled",
-    }
+    skipped = {name for name in status if status[name] == "skipped"}
+    without_vllm = set() if find_spec("vllm") else {"agreement_vllm", "vllm"}
+    assert skipped == {"model", "agreement_bfloat16", "memory", "compiled"} | without_vllm
     figures = {name: part["figures"] for name, part in report["parts"].items()}
     assert figures["agreement_float32"]["tokens"] > 20
     assert figures["resume"]["state_restored"] and figures["resume"]["same_end"] and any(figures["resume"]["grad_norm"])
