@@ -44,6 +44,7 @@ def power(
     from r3l.evaluation.power import ALPHA, Goal, StoppingRule
     from r3l.report import power as planning
     from r3l.report import records
+    from r3l.report.compare import compare
     from r3l.report.figures.power import draw_power
     from r3l.report.table.terminal import to_terminal
 
@@ -57,7 +58,7 @@ def power(
     wanted = rule.difference if stopping_rule else 0.05 if difference is None else difference
     opponents = opponents_of(method, against, tier)
     runs = records.load(runs_of(results or STORED, tier, envs, [method, *opponents]))
-    rows = planning.power_rows(runs, method, opponents, wanted, goal, group)
+    rows = planning.power_rows(compare(runs, method, opponents, group), runs, wanted, goal)
     if out:
         draw_power(rows, runs, goal, out)
     if stopping_rule:

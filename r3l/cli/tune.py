@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,6 +45,7 @@ def tune(
     from r3l.report.figures.tuning import draw_tunings
     from r3l.report.table.terminal import to_terminal
     from r3l.report.tuning import tuning_table, tunings
+    from r3l.workflow import plan
 
     envs = listed(env, "--env")
     for name in envs or []:
@@ -55,7 +57,10 @@ def tune(
     else:
         check_cores(cores)
         row = untuned(variant(method))
-        tried = _tried(tier, envs[0], row.name, results, cores, offline)
+        planned = plan.tuning_runs(tier, envs[0], row.name)
+        tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
+        if not offline:
+            _train(tried, results, cores)
         found = [tuning(row.name, tried)]
         path = results / place(tier, envs[0], row)
         with writable(path):
@@ -65,20 +70,16 @@ def tune(
     print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
 
 
-def _tried(tier: str, env: str, method: str, results: Path, cores: str, offline: bool) -> dict[str, dict[Path, Run]]:
-    """The runs of a tuning by their directories, trained and scored where that is wanted."""
+def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:
+    """Train and score, by the workflow, what is not there yet."""
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import validation_evaluation
-    from r3l.workflow import plan
 
-    planned = plan.tuning_runs(tier, env, method)
-    tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
+    if results != RESULTS:
+        raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
     runs = {run_dir: run for of_rate in tried.values() for run_dir, run in of_rate.items()}
     targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
-    if not offline:
-        if results != RESULTS:
-            raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
-        for run_dir, run in runs.items():
-            set_aside_changed(run_dir, run)
-        make(line(targets, {"tier": tier, "envs": [env]}, ["--cores", cores]))
-    return tried
+    for run_dir, run in runs.items():
+        set_aside_changed(run_dir, run)
+    first = next(iter(runs.values()))
+    make(line(targets, {"tier": first.tier, "envs": [first.env]}, ["--cores", cores]))

@@ -1,7 +1,7 @@
 """Where the package's data lies.
 
 In a checkout ``r3l/baselines``, ``r3l/configs``, ``r3l/envs`` and ``r3l/stored`` are links to the folders at its top;
-a wheel holds copies in their place, of the stored results only the start models and the published numbers.
+a wheel holds copies in their place, of the stored results only the start models, the published numbers and the tunings.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import numpy as np
 
 from r3l.core.files import read_json
 from r3l.evaluation.power import Goal, StoppingRule, seeds_needed, smallest_difference, uncertainty
-from r3l.report.compare import compare
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record
 from r3l.report.rows import LongRow
@@ -21,19 +20,17 @@ SEEDS = (3, 5, 10, 20)  # of which a plan says what they could show
 PLACE = ("tier", "env", "model", "method", "group", "against", "label", "pairs", "difference_mean", "spread")
 
 
-def power_rows(
-    records: Sequence[Record], method: str, against: Sequence[str], wanted: float, goal: Goal, group: str = "all"
-) -> list[LongRow]:
-    """A row an environment and opponent: the seeds that ``wanted`` takes, and what other numbers of seeds could show.
+def power_rows(compared: Sequence[LongRow], records: Sequence[Record], wanted: float, goal: Goal) -> list[LongRow]:
+    """A row for each of r3l.report.compare: the seeds that ``wanted`` takes, and what other numbers could show.
 
     ``core_hours``: of training both methods with that many seeds, as long as the stored runs took on average;
     ``core_hours_left``: of those that are not stored. Numbers are None where fewer than two seeds are common.
     """
     rows = []
-    for compared in compare(records, method, against, group):
-        row = {key: compared[key] for key in PLACE}
+    for comparison in compared:
+        row = {key: comparison[key] for key in PLACE}
         bench = [record for record in records if record.bench == tuple(row[key] for key in ("tier", "env", "model"))]
-        pair = sum(_core_seconds([r for r in bench if r["method"] == name]) for name in (method, compared["against"]))
+        pair = sum(_core_seconds([r for r in bench if r["method"] == name]) for name in (row["method"], row["against"]))
         rows.append(row | _plan(row["spread"], row["pairs"], wanted, goal) | {"core_seconds": pair})
     for row in rows:
         row |= {"core_hours": None, "core_hours_left": None}

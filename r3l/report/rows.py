@@ -51,7 +51,7 @@ def notes_of_runs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What must be said of the runs behind rows of scores: outdated ones, and what plan they were made under."""
     ran = [row.get("preregistration") for row in rows if row["seeds_done"]]
     plans = {plan: ran.count(plan) for plan in dict.fromkeys(ran) if plan}
-    parts = [f"{plan} ({rows} of {len(ran)} rows)" for plan, rows in plans.items()]
+    parts = [f"{plan} ({count} of {len(ran)} rows)" for plan, count in plans.items()]
     note = [f"Made under docs/preregistration.md with sha256 {'; '.join(parts)}."] if parts else []
     return [*note, *outdated_notes(rows)]
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from r3l import cli
 from r3l.evaluation.power import Goal, StoppingRule, seeds_needed
 from r3l.report import power, records
+from r3l.report.compare import compare
 from r3l.runs.places import find_runs
 
 STEPS = [{"step": 1, "seconds/collect": 200.0, "seconds/train": 160.0}]
@@ -27,7 +28,8 @@ def runs(tmp_path):
 
 
 def planned(root, wanted, comparisons=1):
-    return power.power_rows(records.load(find_runs(root)), "r3l", ["grpo"], wanted, Goal(comparisons=comparisons))
+    runs = records.load(find_runs(root))
+    return power.power_rows(compare(runs, "r3l", ["grpo"]), runs, wanted, Goal(comparisons=comparisons))
 
 
 def test_seeds_and_core_hours_of_a_wanted_difference(runs):
@@ -54,7 +56,8 @@ def test_the_table_says_how_little_three_seeds_say_of_their_spread(runs):
 
 def test_two_methods_without_common_seeds_are_no_plan(runs):
     write_run(runs, "raft", 7, [1], [0])
-    (row,) = power.power_rows(records.load(find_runs(runs)), "r3l", ["raft"], 0.05, Goal())
+    loaded = records.load(find_runs(runs))
+    (row,) = power.power_rows(compare(loaded, "r3l", ["raft"]), loaded, 0.05, Goal())
     assert (row["pairs"], row["spread"], row["seeds_needed"], row["core_hours"]) == (0, None, None, None)
     (due,) = power.due_rows([row], StoppingRule(), Goal())
     assert due["seeds_due"] == 5
