@@ -67,12 +67,10 @@ def _ask_hub(model: str) -> None:
     offline = huggingface_hub.constants.HF_HUB_OFFLINE
     if offline or isinstance(huggingface_hub.try_to_load_from_cache(model, "config.json"), str):
         return
-    try:
-        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(model, "config.json"), timeout=HUB)
+    try:  # not by huggingface-hub's own client: its errors are httpx's before version 2, then httpx2's
+        httpx2.head(huggingface_hub.hf_hub_url(model, "config.json"), timeout=HUB)
     except httpx2.TransportError as error:
         raise ConnectionError(f"the hub cannot be reached ({error}), and the model is not cached") from error
-    except huggingface_hub.errors.HfHubHTTPError:
-        return
 
 
 def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
