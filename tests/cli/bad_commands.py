@@ -63,6 +63,7 @@ def _grids() -> Iterator[tuple[str, ...]]:
         yield "power", "r3l", "--difference", value
         yield "power", "r3l", "--power", value
     yield "power", "r3l", "--comparisons", "0"
+    yield from (("tune", *arguments) for arguments in ((), ("grpo",), ("zero_shot", "--env", "math")))
     for value in NO_SEEDS:
         for verb in (("compare", "grpo"), ("status",), ("cost",)):
             yield *verb, "--seeds", value
@@ -72,6 +73,9 @@ def _grids() -> Iterator[tuple[str, ...]]:
             yield "compare", "grpo", "--offline", option, value
             yield "power", "grpo", "--against", "r3l", option, value
         yield "power", value
+        yield "tune", value, "--env", "alfworld"
+        for option in ("--env", "--tier", "--cores"):
+            yield "tune", "grpo", "--env", "alfworld", option, value
         for option in ("--table", "--tier", "--env", "--grid"):
             yield "status", option, value
         for option in ("--table", "--tier", "--method"):
