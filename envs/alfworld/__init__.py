@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment, Style
@@ -37,6 +38,9 @@ class Alfworld(EnvironmentPackage[TaggedOptions]):
         return validate.build(name)
 
     def demonstrator(self) -> Demonstrator:
-        from r3l.envs.alfworld.demonstrations import DEMONSTRATOR
+        return self.demonstrator_of(())
 
-        return DEMONSTRATOR
+    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
+        from r3l.envs.alfworld.demonstrations import demonstrator_of
+
+        return demonstrator_of(self.kind_of_task(task_sets))

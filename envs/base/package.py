@@ -128,6 +128,15 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
             )
         return self.demonstrator()
 
+    def kind_of_task(self, task_sets: Sequence[str]) -> str:
+        """The task set whose kind of task a recipe teaches, ``nano`` by default. Raises ConfigError for several."""
+        if len(task_sets) > 1:
+            raise ConfigError(
+                f"an SFT recipe of environment {self.name!r} teaches the tasks of one task set, not of "
+                f"{list(task_sets)}; keep one"
+            )
+        return next(iter(task_sets), "nano")
+
     def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
         """What a scripted expert without errors does in each task. Raises ConfigError where nothing is scripted."""
         return self.demonstrator().careful(tasks, max_turns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from r3l.core.benchmark import Benchmark
@@ -41,9 +42,12 @@ class Math(EnvironmentPackage[MathOptions]):
         return task_sets.constant_answer(task_set)
 
     def demonstrator(self) -> Demonstrator:
-        from r3l.envs.math.demonstrations import DEMONSTRATOR
+        return self.demonstrator_of(())
 
-        return DEMONSTRATOR
+    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
+        from r3l.envs.math.demonstrations import demonstrator_of
+
+        return demonstrator_of(self.kind_of_task(task_sets))
 
     def benchmark(self, options: BenchmarkOptions) -> Benchmark:
         from r3l.envs.math.benchmarks import MathBenchmark

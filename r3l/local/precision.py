@@ -95,9 +95,13 @@ class MasterWeights:
             for master, computed in self._pairs():
                 computed.copy_(master)
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """The master weights by the model's names."""
-        return {name: p.detach() for name, p in zip(self._names, self.parameters, strict=True)}
+        return zip(self._names, self.parameters, strict=True)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The master weights by the model's names, without gradients."""
+        return {name: p.detach() for name, p in self.named_parameters()}
 
     def _pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
         """(master, computed) where they are two."""

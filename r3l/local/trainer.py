@@ -77,7 +77,7 @@ class Trainer:
         self.master_weights = master_weights or MasterWeights(model)
         if config.gradient_checkpointing:
             recompute_activations(model)
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer: Any = torch.optim.AdamW(
             self.master_weights.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
         self.steps_done = 0

@@ -63,14 +63,14 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def build_model(tokenizer: Any, seed: int) -> Qwen2ForCausalLM:
+def build_model(tokenizer: Any, seed: int, layers: int = 5, hidden_size: int = 128) -> Qwen2ForCausalLM:
     """A randomly initialised model for ``tokenizer``; the same seed gives the same weights."""
     config = Qwen2Config(
         vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=5,
-        num_attention_heads=4,
+        hidden_size=hidden_size,
+        intermediate_size=3 * hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden_size // 32,
         num_key_value_heads=2,
         max_position_embeddings=2048,
         tie_word_embeddings=True,

@@ -26,6 +26,7 @@ from r3l.core.paths import CONFIGS, STORED_MODELS
 from r3l.core.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
 from r3l.sft.examples import ExampleKind
+from r3l.sft.optimizer import OptimizerName
 
 OWN_RECIPE: dict[str, Any] = {  # of an environment of the user's own
     "seed": 0,
@@ -85,7 +86,10 @@ class SFTConfig(Strict):
     )
     gradient_checkpointing: bool = False
     device: Device = "cpu"
-    compute_dtype: ComputeDtype = "float32"
+    compute_dtype: ComputeDtype = Field("float32", description="of forward and backward passes, on a CPU too")
+    optimizer: OptimizerName = Field("adamw", description="muon needs fewer steps from random weights")
+    layers: int = Field(5, ge=1, description="of a nano model")
+    hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a nano model")
     prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
     reflection_share: float = Field(
@@ -94,7 +98,7 @@ class SFTConfig(Strict):
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]
 
-    def optimizer(self, phase: SFTPhase) -> OptimizerConfig:
+    def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:
         """That of a phase. Our choice: AdamW's second moment averages over 20 steps, since a phase has few."""
         return OptimizerConfig(
             lr=phase.lr,

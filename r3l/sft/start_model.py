@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from r3l.core.digests import write_digests
 from r3l.core.errors import DataError
 from r3l.core.files import read_json, sha256_of, write_json_atomic
 from r3l.local.checkpoint import load_model
-from r3l.local.precision import MasterWeights, compute_dtype, device_of
+from r3l.local.precision import MasterWeights, device_of
 from r3l.runs.manifest import hardware, versions
 from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer
@@ -33,15 +35,20 @@ class StartModel:
         """A model that is there: stored, of configs/models, a folder or a hub id."""
         device = device_of(config.device)
         network, tokenizer = load_model(model, device)
-        return cls(network, tokenizer, MasterWeights(network, compute_dtype(config.compute_dtype, device)))
+        return cls(network, tokenizer, _master_weights(network, config))
 
     @classmethod
     def new(cls, texts: Iterable[str], config: SFTConfig) -> StartModel:
         """A nano model with random weights, its tokenizer trained on ``texts``."""
         tokenizer = build_tokenizer(texts)
         device = device_of(config.device)
-        network = build_model(tokenizer, config.seed).to(device)  # type: ignore[arg-type]
-        return cls(network, tokenizer, MasterWeights(network, compute_dtype(config.compute_dtype, device)))
+        network = build_model(tokenizer, config.seed, config.layers, config.hidden_size).to(device)  # type: ignore[arg-type]
+        return cls(network, tokenizer, _master_weights(network, config))
+
+
+def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
+    """In the type that the recipe names: nothing is decoded here, so that a CPU's bfloat16 pays too."""
+    return MasterWeights(network, getattr(torch, config.compute_dtype))
 
 
 def begun(config: SFTConfig, out: Path) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from r3l.core.seeds import generator
 from r3l.local.trainer import Trainer
 from r3l.sft import demonstrations
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
+from r3l.sft.optimizer import muon_of
 from r3l.sft.recipe import SFTConfig, SFTPhase, load_config
 from r3l.sft.start_model import StartModel, begun, store
 
@@ -78,9 +79,10 @@ def fit(model: StartModel, examples: Examples, config: SFTConfig, number: int) -
     """The supervised steps of phase ``number`` (from 0); mean losses of a tenth of it, at most 100 steps."""
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
-    trainer = Trainer(
-        model.network, WeightedCrossEntropy(), config.optimizer(phase), master_weights=model.master_weights
-    )
+    settings = config.optimizer_settings(phase)
+    trainer = Trainer(model.network, WeightedCrossEntropy(), settings, master_weights=model.master_weights)
+    if config.optimizer == "muon":
+        trainer.optimizer = muon_of(model.master_weights, settings)
     window = min(100, max(1, phase.steps // 10))
     losses: list[float] = []
     curve: list[float] = []

@@ -6,7 +6,7 @@ import pytest
 
 from r3l.core.environment import StopReason, Transcript
 from r3l.core.worker import RecordedEnvironment
-from r3l.envs.alfworld.demonstrations import DEMONSTRATOR
+from r3l.envs.alfworld.demonstrations import demonstrator_of
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.expert import DEVICES, kind_of
@@ -29,14 +29,16 @@ def engine():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_careful_agent_wins_from_the_text_alone(engine, family):
     for seed in range(5):
-        d = DEMONSTRATOR.demonstrate(engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
+        d = demonstrator_of("nano").demonstrate(engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
         assert d.success and d.reward == 1 and d.retry == ()
 
 
 @pytest.fixture(scope="module")
 def erring(engine):
     tasks = [generate(House(family, 900 + k, 7, 8)) for family in FAMILIES for k in range(4)]
-    return [DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
+    return [
+        demonstrator_of("nano").demonstrate(engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)
+    ]
 
 
 def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):

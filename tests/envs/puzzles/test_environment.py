@@ -74,8 +74,18 @@ def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
         Puzzles().demonstrator_of(())
     with pytest.raises(ConfigError, match="'sudoku_nano'"):
         Puzzles().demonstrator_of(["sudoku_nano"])
-    with pytest.raises(ConfigError, match="environment 'math' has one kind of task .* remove the key"):
-        environment_of("math").demonstrator_of(["nano"])
+    with pytest.raises(ConfigError, match="environment 'webshop' has one kind of task .* remove the key"):
+        environment_of("webshop").demonstrator_of(["nano"])
+    with pytest.raises(
+        ConfigError, match=r"'math' teaches the tasks of one task set, not of \['nano', 'chain'\]; keep"
+    ):
+        environment_of("math").demonstrator_of(["nano", "chain"])
+    assert {len(d.steps) for d in environment_of("math").demonstrations(range(8), 1, 7, CAREFUL, ["chain"])} == {
+        3,
+        4,
+        5,
+        6,
+    }
 
 
 def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():

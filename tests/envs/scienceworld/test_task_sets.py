@@ -82,7 +82,7 @@ def write_definition(folder, monkeypatch, old, new):
     "old, new, message",
     [
         ("from: [test]", "from: [train]", "train and test both draw from 'train'"),
-        ("sft_from: [dev]", "sft_from: [test]", "sft_from shares"),
+        ("sft_from: [dev, train]", "sft_from: [test]", "sft_from shares"),
         ("find-plant", "find-plants", "unknown task types find-plants"),
         ("max_actions", "max_action", "max_action"),
     ],
