@@ -50,19 +50,19 @@ class Jobs:
     def run(self, wildcards: Any) -> Run:
         """The run of a job. Raises ConfigError where no table has it."""
         path = STATE.removeprefix("results/").format(**wildcards)
-        if tried := self._tuning_run(wildcards, path):
+        if tried := self._tuning_run({**wildcards}, path):
             return tried
         for table in {**self._runs_of, **self.tables}:  # those that are planned first
             if path in self.runs(table):
                 return self.runs(table)[path]
         raise ConfigError(f"no table of this configuration has results/{path}; r3l cell makes a run by its name")
 
-    def _tuning_run(self, wildcards: Any, path: str) -> Run | None:
+    def _tuning_run(self, cell: Mapping[str, Any], path: str) -> Run | None:
         """The run of a tuning, which no table has: known by its seed."""
-        config = load("tiers", wildcards.tier, TierConfig).tuning
-        if config is None or int(wildcards.seed) not in config.seeds:
+        config = load("tiers", cell["tier"], TierConfig).tuning
+        if config is None or int(cell["seed"]) not in config.seeds:
             return None
-        run = resolve(wildcards.tier, wildcards.env, wildcards.method, int(wildcards.seed), self.config.model)
+        run = resolve(cell["tier"], cell["env"], cell["method"], int(cell["seed"]), self.config.model)
         return run if f"{run.cell}/seed{run.seed}" == path else None
 
     def tuning_evaluations(self, wildcards: Any) -> list[str]:
