@@ -7,14 +7,12 @@ responses: AdamW 0.589, Muon 0.305.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from r3l.config import OptimizerConfig
 from r3l.local.precision import MasterWeights
-
-OptimizerName = Literal["adamw", "muon"]
 
 
 def muon_of(weights: MasterWeights, config: OptimizerConfig) -> Together:
@@ -23,8 +21,10 @@ def muon_of(weights: MasterWeights, config: OptimizerConfig) -> Together:
     Both take one learning rate: Muon's updates are scaled to the root mean square of AdamW's (Liu et al. 2025,
     arXiv 2502.16982, section 2.2).
     """
-    matrices = [p for name, p in weights.named_parameters() if p.ndim == 2 and ".layers." in name]
-    others = [p for name, p in weights.named_parameters() if not (p.ndim == 2 and ".layers." in name)]
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for name, weight in weights.named_parameters():
+        (matrices if weight.ndim == 2 and ".layers." in name else others).append(weight)
     return Together(
         [
             torch.optim.Muon(matrices, lr=config.lr, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"),

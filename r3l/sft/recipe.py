@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -26,7 +26,8 @@ from r3l.core.paths import CONFIGS, STORED_MODELS
 from r3l.core.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
 from r3l.sft.examples import ExampleKind
-from r3l.sft.optimizer import OptimizerName
+
+OptimizerName = Literal["adamw", "muon"]  # r3l.sft.optimizer
 
 OWN_RECIPE: dict[str, Any] = {  # of an environment of the user's own
     "seed": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,13 +34,9 @@ def draw_power(rows: Sequence[LongRow], records: Sequence[Record], goal: Goal, o
     if not known:
         raise DataError("nothing to draw: no comparison has two common seeds that differ")
     envs = list(dict.fromkeys(row["env"] for row in known))
-    down = -(-len(envs) // COLUMNS)
-    across = -(-len(envs) // down)
+    across = math.ceil(len(envs) / math.ceil(len(envs) / COLUMNS))  # rows of equal length
     with matplotlib.rc_context(style.RC):
-        width = max(1.9 * across + 0.6, style.COLUMN)
-        figure, axes = style.subplots(down, across, width, 1.9 * down + 0.9, sharey=True)
-        for ax in axes.flat[len(envs) :]:
-            ax.remove()
+        figure, axes = style.grid(len(envs), across, cell_height=1.9, margin=0.9)
         for ax, env in zip(axes.flat, envs, strict=False):
             _subplot(ax, [row for row in known if row["env"] == env], goal)
         for ax in axes[:, 0]:

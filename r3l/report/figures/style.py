@@ -59,6 +59,19 @@ def subplots(rows: int, columns: int, width: float, height: float, **options: An
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
+def grid(count: int, across: int, cell_height: float, margin: float) -> tuple[Figure, Any]:
+    """A figure with ``count`` subplots, ``across`` side by side, that share their y axis; its array of axes.
+
+    ``cell_height`` of a row and ``margin`` for legend and caption, in inches; places that are left over are empty.
+    """
+    down = math.ceil(count / across)
+    width = max(1.9 * across + 0.6, COLUMN)
+    figure, axes = subplots(down, across, width, cell_height * down + margin, sharey=True)
+    for ax in axes.flat[count:]:
+        ax.remove()
+    return figure, axes
+
+
 def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
     """Above the subplots: what each method looks like."""
     from matplotlib.lines import Line2D

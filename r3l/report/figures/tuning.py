@@ -25,13 +25,8 @@ def draw_tunings(tunings: Sequence[dict[str, Any]], out: Path) -> list[Path]:
     import matplotlib
     from matplotlib.lines import Line2D
 
-    across = min(len(tunings), ACROSS)
-    down = -(-len(tunings) // across)
     with matplotlib.rc_context(style.RC):
-        width = max(1.9 * across + 0.6, style.COLUMN)
-        figure, axes = style.subplots(down, across, width, 1.7 * down + 1.0, sharey=True)
-        for ax in axes.flat[len(tunings) :]:
-            ax.remove()
+        figure, axes = style.grid(len(tunings), min(len(tunings), ACROSS), cell_height=1.7, margin=1.0)
         for ax, tuning in zip(axes.flat, tunings, strict=False):
             _subplot(ax, tuning)
         for ax in axes[:, 0]:
