@@ -7,25 +7,26 @@ from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
-from r3l.envs.tagged_text.options import TaggedOptions
+from r3l.envs.alfworld.options import AlfworldOptions
 
 
-class Alfworld(EnvironmentPackage[TaggedOptions]):
+class Alfworld(EnvironmentPackage[AlfworldOptions]):
     """See the package; its engine has no options, its text side has."""
 
-    name, options = "alfworld", TaggedOptions
+    name, options = "alfworld", AlfworldOptions
 
-    def make_engine(self, options: TaggedOptions) -> Environment:
+    def make_engine(self, options: AlfworldOptions) -> Environment:
         from r3l.envs.alfworld.engine import AlfworldEngine
 
         return AlfworldEngine()
 
-    def make_dialogue(self, style: Style, max_turns: int, options: TaggedOptions) -> Dialogue:
+    def make_dialogue(self, style: Style, max_turns: int, options: AlfworldOptions) -> Dialogue:
         from r3l.envs.alfworld.dialogue import AlfworldDialogue
         from r3l.envs.alfworld.released import ReleasedAlfworldDialogue
 
-        kind = ReleasedAlfworldDialogue if style == "released" else AlfworldDialogue
-        return kind(style, max_turns, options.response_format)
+        if style == "released":
+            return ReleasedAlfworldDialogue(style, max_turns, options.response_format)
+        return AlfworldDialogue(style, max_turns, options.response_format, options.list_places)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.alfworld import task_sets

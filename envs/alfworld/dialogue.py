@@ -12,16 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
+from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Style, Transcript
 from r3l.core.errors import DataError
 from r3l.core.task import Task
 from r3l.envs.alfworld.goals import parse_goal
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.responses import each_tag_once, one_pair, repeats
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"
 _NAME = re.compile(r"[a-z]+ \d+")  # of a thing: mug 2
+_WALK = "go to "
 _RECENT = 4  # actions shown in a later turn
 
 
@@ -34,6 +36,16 @@ class AlfworldDialogue(TaggedDialogue):
     readers = {"strict": each_tag_once, "released": one_pair}
     retry_tolerates = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
     reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
+
+    def __init__(
+        self,
+        style: Style,
+        max_turns: int | None = None,
+        response_format: ResponseFormat = "strict",
+        list_places: bool = False,
+    ) -> None:
+        super().__init__(style, max_turns, response_format)
+        self.list_places = list_places
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """What stands before the first response."""
@@ -51,7 +63,8 @@ class AlfworldDialogue(TaggedDialogue):
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         """The user turn that shows ``now`` after ``actions``."""
         if self.style == "compact":
-            return Message("user", f"{len(actions)}: {_flat(now.text)}")
+            places = _places(now.admissible) if self.list_places else ""
+            return Message("user", f"{len(actions)}: {_flat(now.text)}{places}")
         content = self.prompt(
             "following",
             task=task_sentence(first.text),
@@ -101,6 +114,11 @@ def _flat(text: str) -> str:
 
 def _listing(actions: Iterable[str]) -> str:
     return "\n".join(f"- {action}" for action in actions)
+
+
+def _places(admissible: Iterable[str]) -> str:
+    names = [action.removeprefix(_WALK) for action in admissible if action.startswith(_WALK)]
+    return f" Places: {', '.join(names)}." if names else ""
 
 
 def _recent(actions: Sequence[str]) -> str:

@@ -80,6 +80,7 @@ class SFTConfig(Strict):
         (), description="of an environment with several kinds of task: those whose spare tasks are taught, in turn"
     )
     prompts: Style = "compact"
+    options: dict[str, Any] = Field({}, description="of the environment, as in configs/envs")
     guidance: GuidanceForm = Field("suggestion", description="what of a reflection guides a retry, as R3L's option")
     max_tokens: int | None = Field(None, ge=1, description="of an SFT example; longer ones are left out, and counted")
     tokens_per_microbatch: int | None = Field(
@@ -121,7 +122,7 @@ class SFTConfig(Strict):
 
     def dialogue(self) -> Dialogue:
         """The text side of its environment."""
-        return environment_of(self.env).dialogue(self.prompts, self.max_turns)
+        return environment_of(self.env).dialogue(self.prompts, self.max_turns, self.options)
 
 
 def load_config(name: str) -> SFTConfig:

@@ -39,6 +39,16 @@ def test_compact_is_a_numbered_transcript() -> None:
     assert COMPACT.following(FIRST, ["look"] * 7, now).content == "7: You see nothing."
 
 
+def test_compact_prompts_can_end_with_the_places_to_go_to() -> None:
+    listing = Alfworld().dialogue("compact", 15, {"list_places": True})
+    now = Observation("You arrive at desk 1.", ("go to bed 1", "go to drawer 2", "look", "take mug 1 from desk 1"))
+    assert listing.following(FIRST, ["go to desk 1"], now).content == (
+        "1: You arrive at desk 1. Places: bed 1, drawer 2."
+    )
+    assert listing.following(FIRST, ["look"], Observation("Done.")).content == "1: Done."
+    assert listing.opening(TASK, FIRST) == COMPACT.opening(TASK, FIRST)  # the first text names them
+
+
 def test_released_opening_has_a_system_prompt_and_everything_needed() -> None:
     system, user = AlfworldDialogue("full", max_turns=17).opening(TASK, FIRST)
     assert (system.role, user.role) == ("system", "user")

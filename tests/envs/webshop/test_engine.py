@@ -320,7 +320,7 @@ def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(ta
 def test_bad_options_name_key_value_and_what_is_known():
     with pytest.raises(ConfigError, match=r"webshop\.penalty is -1.*greater than or equal to 0.*known keys: .*penalty"):
         WebShop().check({"penalty": -1})
-    with pytest.raises(ConfigError, match=r"alfworld\.speed is 3.*known keys: response_format"):
+    with pytest.raises(ConfigError, match=r"alfworld\.speed is 3.*known keys: response_format, list_places"):
         find_environment("alfworld").check({"speed": 3})
     with pytest.raises(ConfigError, match=r"plain\.speed is 3.*none, plain has no options"):
         read_options(Options, "plain", {"speed": 3})
