@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from r3l.core.environment import Dialogue, Environment, Style
-from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.alfworld.options import AlfworldOptions
+from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 
 
 class Alfworld(EnvironmentPackage[AlfworldOptions]):
