@@ -74,7 +74,7 @@ def train(
     if set_aside:
         move_aside(where, fingerprint)
     result = _train(run, where, logger or (), minutes)
-    rate = f"learning rate {run.train.lr:g} tuned on validation, {run.rate_source}; " if run.rate_source else ""
+    rate = f"learning rate {run.train.lr:g} tuned on validation tasks ({run.rate_source}); " if run.rate_source else ""
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; {rate}in {where}"
     print_result(result, as_json, line)
 

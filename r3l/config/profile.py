@@ -22,3 +22,8 @@ def profile_of(row: Variant) -> ProfileName:
         if profile == text:
             return profile
     raise ConfigError(f"method {row.name!r}: {unknown('profile', text, (*PROFILES, TUNED))}")
+
+
+def names_profile(row: Variant) -> bool:
+    """Whether a variant names its profile."""
+    return bool(row.value("profile", ""))

@@ -16,10 +16,10 @@ from r3l.config.files import explain, find_class, load, validate
 from r3l.config.method import MethodConfig, load_method, method_label
 from r3l.config.model import ClusterConfig, check_model, find_model
 from r3l.config.own_code import own_code
-from r3l.config.profile import TUNED, ProfileName, profile_of
+from r3l.config.profile import TUNED, ProfileName, names_profile, profile_of
 from r3l.config.run import Run
 from r3l.config.tier import TierConfig
-from r3l.config.tuning import RATE, at_rate, check_current, stored_tuning, untuned
+from r3l.config.tuning import RATE, at_rate, check_current, has_tuning, is_current, stored_tuning, untuned
 from r3l.config.variant import Variant, check_override, variant
 from r3l.config.where import Place
 from r3l.core.environment import Dialogue
@@ -44,11 +44,22 @@ def resolve(
     """Combine the declared defaults, the four files, the variant and ``key=value`` overrides.
 
     Overrides have dotted keys of Run, e.g. ``train.steps=3``. Order of precedence: tier, environment, model, method
-    (settings, profile, where, tier), variant, overrides.
+    (settings, profile, where, tier), variant, overrides. Where neither rate nor profile is stated, the learning rate is
+    the nearest tuned one (r3l.config.tuning) that is stored.
     """
     row = variant(method) if isinstance(method, str) else method
+    stated = any(change.startswith(f"{RATE}=") for change in [*row.changes, *(overrides or ())])
     if profile_of(row) == TUNED:
         return _tuned(tier, env, row, seed, model, list(overrides or ()))
+    run = _resolved(tier, env, row, seed, model, overrides)
+    if stated or names_profile(row) or not trains(run):
+        return run
+    found = _nearest_tuning(tier, env, row, model)
+    return run if found is None else _with_rate(run, *found)
+
+
+def _resolved(tier: str, env: str, row: Variant, seed: int, model: str | None, overrides: Sequence[str] | None) -> Run:
+    """A run with the learning rate of its configuration."""
     in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     changes = _nested({}, [*row.overrides(), *(overrides or ())])
     for key in CHOSEN & changes.keys():
@@ -70,18 +81,44 @@ def resolve(
 
 
 def _tuned(tier: str, env: str, row: Variant, seed: int, model: str | None, overrides: list[str]) -> Run:
-    """A run with its tuned learning rate, unless it states one or trains nothing. Raises ConfigError without a tuning
-    of today's configuration."""
+    """A run under profile `tuned`: with the rate of its own tuning, unless it states one or trains nothing. Raises
+    ConfigError without a tuning of today's configuration."""
     plain = untuned(row)
-    run, source = resolve(tier, env, plain, seed, model, overrides), ""
-    if trains(run) and not any(change.startswith(f"{RATE}=") for change in [*plain.changes, *overrides]):
-        tuning, source = stored_tuning(tier, env, plain)
-        first = tuning["rates"][0]
-        tried = resolve(tier, env, at_rate(plain, f"{first['lr']:.3g}"), first["runs"][0]["seed"], model)
-        check_current(tuning, source, tried)
-        run = resolve(tier, env, plain, seed, model, [*overrides, f"{RATE}={tuning['chosen']}"])
-    names = {"method": row.name, "method_label": method_label(row), "profile": TUNED, "rate_source": source}
-    return run.model_copy(update=names)
+    run = _resolved(tier, env, plain, seed, model, overrides)
+    run = run.model_copy(update={"method": row.name, "method_label": method_label(row), "profile": TUNED})
+    if not trains(run) or any(change.startswith(f"{RATE}=") for change in [*plain.changes, *overrides]):
+        return run
+    tuning, source = stored_tuning(tier, env, plain)
+    check_current(tuning, source, _first_tried(tier, env, plain, tuning, model))
+    return _with_rate(run, tuning["chosen"], source)
+
+
+def _nearest_tuning(tier: str, env: str, row: Variant, model: str | None) -> tuple[float, str] | None:
+    """The rate that is stored for a row, else for its method, else for what that extends, and its file. None where
+    there is none, or it was made with another start model or configuration."""
+    rows: list[Variant] = [row]
+    method: str | None = row.method
+    while method:
+        rows.append(Variant(method))
+        method = load("methods", method, MethodConfig).extends
+    for candidate in rows:
+        if has_tuning(tier, env, candidate):
+            tuning, source = stored_tuning(tier, env, candidate)
+            current = is_current(tuning, _first_tried(tier, env, candidate, tuning, model))
+            return (tuning["chosen"], source) if current else None
+    return None
+
+
+def _first_tried(tier: str, env: str, row: Variant, tuning: Mapping[str, Any], model: str | None) -> Run:
+    """The first run of a tuning as it would be made today."""
+    config, first = load("tiers", tier, TierConfig).tuning, tuning["rates"][0]
+    tried = row if config is None else at_rate(row, f"{first['lr']:.3g}", config)
+    return _resolved(tier, env, tried, first["runs"][0]["seed"], model, None)
+
+
+def _with_rate(run: Run, rate: float, source: str) -> Run:
+    train = run.train.model_copy(update={"lr": rate})
+    return run.model_copy(update={"train": train, "profile": TUNED, "rate_source": source})
 
 
 def _of_files(tier: TierConfig, env: EnvConfig, profile: ProfileName, model: str | None) -> dict[str, Any]:

@@ -154,6 +154,7 @@ class TuningConfig(Strict):
 
     span: float = Field(gt=1, description="the learning rates are the usual one, it divided by this, and times this")
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=2, description="apart from those of experiments")
+    steps: int | None = Field(None, ge=1, description="updates of a run; none: as many as the tier's runs")
 
 
 class TierConfig(TierSettings):

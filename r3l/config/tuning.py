@@ -18,7 +18,7 @@ from r3l.core.names import folder_name
 from r3l.core.paths import STORED
 
 FOLDER = "tuning"  # of results and of results/stored
-RATE = "train.lr"
+RATE, STEPS = "train.lr", "train.steps"
 
 
 def untuned(row: Variant) -> Variant:
@@ -39,15 +39,21 @@ def rates(lr: float, tuning: TuningConfig) -> list[str]:
     return [f"{rate:.3g}" for rate in (lr / tuning.span, lr, lr * tuning.span)]
 
 
-def at_rate(row: Variant, rate: str) -> Variant:
-    """The variant that is trained to try a rate."""
-    return row._replace(changes=(*row.changes, f"{RATE}={rate}"))
+def at_rate(row: Variant, rate: str, tuning: TuningConfig) -> Variant:
+    """The variant that is trained to try a rate; one that states its updates keeps them."""
+    steps = (f"{STEPS}={tuning.steps}",) if tuning.steps and not row.value(STEPS, "") else ()
+    return row._replace(changes=(*row.changes, f"{RATE}={rate}", *steps))
+
+
+def has_tuning(tier: str, env: str, row: Variant) -> bool:
+    """Whether a row's tuning is stored."""
+    return (STORED / place(tier, env, row)).is_file()
 
 
 def stored_tuning(tier: str, env: str, row: Variant) -> tuple[dict[str, Any], str]:
     """The stored tuning of a row, and its path from the top of the project. Raises ConfigError where there is none."""
     where = place(tier, env, row)
-    if not (STORED / where).is_file():
+    if not has_tuning(tier, env, row):
         raise ConfigError(
             f"{untuned(row).name} has no tuned learning rate on {env} ({tier}): no file results/stored/{where}; tune "
             f"it (r3l tune '{untuned(row).name}' --env {env} --tier {tier}, then r3l store), or leave out profile "
@@ -56,10 +62,15 @@ def stored_tuning(tier: str, env: str, row: Variant) -> tuple[dict[str, Any], st
     return read_json(STORED / where), f"results/stored/{where}"
 
 
+def is_current(tuning: dict[str, Any], tried: Run) -> bool:
+    """Whether a stored tuning is of runs that are made today. ``tried``: its first run."""
+    return bool(tried.fingerprint() == tuning["rates"][0]["runs"][0]["fingerprint"])
+
+
 def check_current(tuning: dict[str, Any], path: str, tried: Run) -> None:
     """Raises ConfigError where a stored tuning is of other runs than are made today. ``tried``: its first run."""
     first = tuning["rates"][0]["runs"][0]
-    if tried.fingerprint() != first["fingerprint"]:
+    if not is_current(tuning, tried):
         raise ConfigError(
             f"{path} was made with another configuration than today's (start model {first['model']}, fingerprint "
             f"{first['fingerprint']}, now {Path(tried.model).name}, {tried.fingerprint()}): tune {tried.env} again"

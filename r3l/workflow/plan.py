@@ -207,12 +207,12 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
     """
     config = load_config("tiers", tier, TierConfig).tuning
     row = tuning.untuned(variant(method))
-    usual = resolve(tier, env, row, 0, model)
+    usual = resolve(tier, env, row.changed(profile="paper"), 0, model)  # never a rate that was tuned before
     if config is None or not trains(usual):
         lacks = f"tier {tier} says nothing of tuning" if config is None else f"{method} trains nothing"
         raise ConfigError(f"{lacks}: there is no learning rate to choose")
     tried = {
-        rate: [resolve(tier, env, tuning.at_rate(row, rate), seed, model) for seed in config.seeds]
+        rate: [resolve(tier, env, tuning.at_rate(row, rate, config), seed, model) for seed in config.seeds]
         for rate in tuning.rates(usual.train.lr, config)
     }
     return {rate: {f"{run.cell}/seed{run.seed}": run for run in runs} for rate, runs in tried.items()}

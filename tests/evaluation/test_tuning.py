@@ -91,13 +91,42 @@ def stored(tmp_path, monkeypatch):
 
 
 def test_profile_tuned_is_the_papers_with_the_chosen_rate_and_says_where_it_is_from(stored):
-    paper, tuned = resolve("nano", "alfworld", "grpo", 3), resolve("nano", "alfworld", "grpo@profile=tuned", 3)
+    paper, tuned = (resolve("nano", "alfworld", f"grpo@profile={name}", 3) for name in ("paper", "tuned"))
     assert (paper.train.lr, paper.rate_source) == (3e-4, "")
     assert (tuned.train.lr, tuned.rate_source) == (9e-4, "results/stored/tuning/nano/alfworld/grpo.json")
     assert tuned.method_settings == paper.method_settings
     assert (tuned.profile, tuned.cell) == ("tuned", "nano/alfworld/nano/grpo@profile=tuned")
     assert tuned.fingerprint() != paper.fingerprint()
     assert tuned.model_copy(update={"rate_source": ""}).fingerprint() == tuned.fingerprint()
+
+
+def test_the_nearest_stored_tuning_is_the_default(stored):
+    """Of the row itself, of its method, of what that extends; a rate or a profile that is stated goes before it."""
+    source = "results/stored/tuning/nano/alfworld/grpo.json"
+    for row in ("grpo", "grpo@group_size=4", "gspo@train.steps=3"):
+        run = resolve("nano", "alfworld", row, 3)
+        inherits = row != "gspo@train.steps=3"  # which extends nothing
+        assert (run.method, run.profile) == (row, "tuned" if inherits else "paper")
+        assert (run.train.lr, run.rate_source) == ((9e-4, source) if inherits else (3e-4, ""))
+    assert resolve("nano", "alfworld", "grpo", 3, overrides=["train.lr=1e-5"]).train.lr == 1e-5
+    assert resolve("nano", "alfworld", "grpo", 3, "nano_math").train.lr == 3e-4  # tuned with another start model
+    assert resolve("nano", "alfworld", "zero_shot", 3).profile == "paper"
+    of_r3l = stored.with_name("r3l.json")
+    content = json.loads(stored.read_text())
+    for rate, runs in zip(content["rates"], plan.tuning_runs("nano", "alfworld", "r3l").values(), strict=True):
+        rate["runs"] = [{"fingerprint": run.fingerprint(), "model": "nano", "seed": run.seed} for run in runs.values()]
+    of_r3l.write_text(json.dumps(content | {"method": "r3l"}))
+    assert resolve("nano", "alfworld", "r3l_no_credit", 3).rate_source.endswith("r3l.json")
+
+
+def test_a_second_tuning_surrounds_the_same_rate(stored):
+    assert list(plan.tuning_runs("nano", "alfworld", "grpo")) == ["0.0001", "0.0003", "0.0009"]
+
+
+def test_tuning_runs_may_be_shorter_than_others():
+    config = TuningConfig(span=3, seeds=[100, 101], steps=30)
+    assert tuning.at_rate(variant("grpo"), "0.0001", config).name == "grpo@train.lr=0.0001,train.steps=30"
+    assert tuning.at_rate(variant("grpo@train.steps=5"), "0.1", config).name == "grpo@train.steps=5,train.lr=0.1"
 
 
 def test_a_stated_rate_and_a_method_without_training_need_no_tuning(stored):
