@@ -13,7 +13,7 @@ from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 class Alfworld(EnvironmentPackage[AlfworldOptions]):
     """See the package; its engine has no options, its text side has."""
 
-    name, options = "alfworld", AlfworldOptions
+    name, options, extra = "alfworld", AlfworldOptions, "alfworld"
 
     def make_engine(self, options: AlfworldOptions) -> Environment:
         from r3l.envs.alfworld.engine import AlfworldEngine

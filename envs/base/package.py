@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from r3l.core import extras
 from r3l.core.benchmark import Benchmark
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
@@ -71,11 +72,13 @@ class BenchmarkOptions:
 class EnvironmentPackage(ABC, Generic[OptionsT]):
     """An environment: engine, text side, task sets, and what else it has. Stateless; pickles into worker processes.
 
-    ``name`` is the name of its folder and in ``r3l.envs.registry``; ``options`` declares the settings of its engine.
+    ``name`` is the name of its folder and in ``r3l.envs.registry``; ``options`` declares the settings of its engine;
+    ``extra`` is the extra of pyproject.toml that brings the packages of its engine, where those are in one.
     """
 
     name: str
     options: type[OptionsT]
+    extra: str | None = None
 
     @abstractmethod
     def make_engine(self, options: OptionsT) -> Environment:
@@ -98,6 +101,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
 
         Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed.
         """
+        self.check_installed()
         return self.task_sets().tasks(task_set)
 
     def task_set_hash(self, task_set: str) -> str:
@@ -145,6 +149,11 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """Question sets with known answers. Raises ConfigError where there are none."""
         raise ConfigError(f"environment {self.name!r} has no question sets; math has")
 
+    def check_installed(self) -> None:
+        """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""
+        if self.extra:
+            extras.require(self.extra, f"environment {self.name!r}")
+
     def checks(self) -> list[Finding]:
         """What `r3l doctor` checks beside the packages and the start of the engine."""
         return []
@@ -154,8 +163,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         self._read(options)
 
     def create(self, options: Mapping[str, Any]) -> Environment:
-        """A new engine under ``options`` of configs/envs; raises what ``check`` and ``make_engine`` do."""
-        return self.make_engine(self._read(options))
+        """A new engine under ``options``; raises what ``check``, ``check_installed`` and ``make_engine`` do."""
+        checked = self._read(options)
+        self.check_installed()
+        return self.make_engine(checked)
 
     def dialogue(self, style: Style, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
         """The text side under ``options``; raises what ``check`` and ``make_dialogue`` do."""
@@ -172,6 +183,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """``variants`` demonstrations of each task of ``indices``; ``error_rates``: see scripted.demonstrations."""
         from r3l.envs.scripted.demonstrations import ErrorRates
 
+        self.check_installed()
         demonstrator = self.demonstrator_of(task_sets)
         return demonstrator.demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
 

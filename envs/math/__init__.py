@@ -14,7 +14,7 @@ from r3l.envs.math.options import MathOptions
 class Math(EnvironmentPackage[MathOptions]):
     """Its question sets are those that papers evaluate on."""
 
-    name, options = "math", MathOptions
+    name, options, extra = "math", MathOptions, "math"
 
     def make_engine(self, options: MathOptions) -> Environment:
         from r3l.envs.math.engine import create
@@ -52,4 +52,5 @@ class Math(EnvironmentPackage[MathOptions]):
     def benchmark(self, options: BenchmarkOptions) -> Benchmark:
         from r3l.envs.math.benchmarks import MathBenchmark
 
+        self.check_installed()
         return MathBenchmark(options.protocol, options.prompt, options.oracle, options.data)

@@ -15,7 +15,7 @@ from r3l.envs.puzzles.options import PuzzleOptions
 class Puzzles(EnvironmentPackage[PuzzleOptions]):
     """A task set says which puzzle its problems are of."""
 
-    name, options = "puzzles", PuzzleOptions
+    name, options, extra = "puzzles", PuzzleOptions, "puzzles"
 
     def make_engine(self, options: PuzzleOptions) -> Environment:
         from r3l.envs.puzzles.engine import create

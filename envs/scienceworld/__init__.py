@@ -13,7 +13,7 @@ from r3l.envs.scienceworld.options import ScienceWorldOptions
 class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
     """The simulator needs Java, which ``checks`` looks for."""
 
-    name, options = "scienceworld", ScienceWorldOptions
+    name, options, extra = "scienceworld", ScienceWorldOptions, "scienceworld"
 
     def make_engine(self, options: ScienceWorldOptions) -> Environment:
         from r3l.envs.scienceworld.engine import create

@@ -13,7 +13,7 @@ from r3l.envs.webshop.options import WebshopOptions
 class WebShop(EnvironmentPackage[WebshopOptions]):
     """Its rewards need a language model, which ``checks`` loads."""
 
-    name, options = "webshop", WebshopOptions
+    name, options, extra = "webshop", WebshopOptions, "webshop"
 
     def make_engine(self, options: WebshopOptions) -> Environment:
         from r3l.envs.webshop.engine import create

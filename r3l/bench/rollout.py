@@ -17,7 +17,7 @@ import torch
 
 from r3l.config import Run, build_method, start_of
 from r3l.local.decoding import FixedStep
-from r3l.local.session import Session, check_sampler, open_session, policy_of
+from r3l.local.session import Session, check_installed, open_session, policy_of
 
 Arm = Literal["cached", "uncached", "compiled", "vllm"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
@@ -36,7 +36,7 @@ def bench_rollout(run: Run, tasks: int, repeats: int, arms: Sequence[Arm]) -> Re
     rounds: dict[Arm, list[Report]] = {arm: [] for arm in arms}
     runs: dict[Arm, Run] = {arm: _with_sampler(run, "vllm" if arm == "vllm" else "torch") for arm in (*arms, "cached")}
     for of_arm in runs.values():
-        check_sampler(of_arm)
+        check_installed(of_arm)
     with open_session(runs["cached"], start_of(run)) as session, contextlib.ExitStack() as opened:
         sessions = {arm: _session_of(session, arm, runs[arm], opened) for arm in runs}
         for arm in sessions:

@@ -27,6 +27,7 @@ from r3l.cli import (
     reproduced,
     status,
     store,
+    stored,
     table,
     train,
     trinity_config,
@@ -46,12 +47,14 @@ app = typer.Typer(
 )
 task_set_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measure the parts: environment engines, rollouts.", no_args_is_help=True)
+stored_app = typer.Typer(help="The stored runs of this project, which no wheel holds.", no_args_is_help=True)
 prove_app = typer.Typer(help="A proof kit for one GPU, and how to carry it there.", no_args_is_help=True)
 model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
 catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
 app.add_typer(task_set_app, name="task-set")
 app.add_typer(model_app, name="model")
 app.add_typer(catalogue_app, name="catalogue")
+app.add_typer(stored_app, name="stored")
 app.add_typer(bench_app, name="bench")
 app.add_typer(prove_app, name="prove")
 
@@ -84,6 +87,8 @@ model_app.command("fetch")(build.model_fetch)
 task_set_app.command("check")(build.task_set_check)
 task_set_app.command("build")(build.task_set_build)
 catalogue_app.command("build")(build.catalogue_build)
+stored_app.command("fetch")(stored.fetch)
+stored_app.command("path")(stored.path)
 bench_app.command("env")(bench.bench_env)
 bench_app.command("rollout")(bench.bench_rollout)
 bench_app.command("train")(bench.bench_train)

@@ -41,7 +41,9 @@ def bench_env(
     from r3l.config import environment_of
     from r3l.workflow.task_sets import env_settings
 
-    bench = bench_of(environment_of(env).name)
+    package = environment_of(env)
+    package.check_installed()
+    bench = bench_of(package.name)
     options = {"tasks": tasks, "steps": steps, "packed": packed, "envs": envs, "products": products}
     options |= {"sessions": sessions, "workers": workers, "folder": folder}
     options = {name: value for name, value in options.items() if value is not None}
@@ -164,7 +166,9 @@ def bench_grader(
     Example: `r3l bench grader --out bench_grader.json`
     """
     from r3l.bench import grader
+    from r3l.config import environment_of
 
+    environment_of("math").check_installed()
     report = grader.run(workers, count, items, seed)
     _print_and_write(report, out, as_json)
 

@@ -82,7 +82,9 @@ def task_set_build(
     """
     from r3l.config import environment_of
 
-    path = environment_of(env).build_task_set(task_set)
+    package = environment_of(env)
+    package.check_installed()
+    path = package.build_task_set(task_set)
     print_result({"env": env, "task_set": task_set, "file": str(path)}, as_json, str(path))
 
 

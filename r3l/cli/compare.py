@@ -11,7 +11,6 @@ from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, Tier, check
 from r3l.cli.cell import line, make
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError
-from r3l.core.paths import STORED
 
 
 def compare(
@@ -39,6 +38,7 @@ def compare(
     from r3l.report import records
     from r3l.report.table.terminal import to_terminal
     from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.stored_archive import stored_runs
     from r3l.workflow import plan
 
     if results != RESULTS and not offline:
@@ -55,7 +55,7 @@ def compare(
         changes = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, changes, ["--cores", cores]))
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
-    others = runs_of(stored or STORED, tier, config.envs, opponents)
+    others = runs_of(stored or stored_runs(), tier, config.envs, opponents)
     rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
     if out:
         with writable(out):

@@ -9,7 +9,6 @@ import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Results
 from r3l.cli.printing import print_shown
-from r3l.core.paths import STORED
 
 
 def reproduced(
@@ -22,6 +21,7 @@ def reproduced(
     Example: `r3l reproduced`
     """
     from r3l.report.reproduction import lines, reproduction
+    from r3l.runs.stored_archive import stored_runs
 
-    rows = reproduction(results, stored or STORED)
+    rows = reproduction(results, stored or stored_runs())
     print_shown({"runs": rows}, as_json, "\n".join(lines(rows)))

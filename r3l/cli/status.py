@@ -9,7 +9,6 @@ import typer
 from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, configured, listed, numbers
 from r3l.cli.printing import print_shown
 from r3l.core.errors import check_known
-from r3l.core.paths import STORED
 
 
 def status(
@@ -33,6 +32,7 @@ def status(
     from r3l.report import expected_cost
     from r3l.report.status import status_table
     from r3l.report.table.terminal import to_terminal
+    from r3l.runs import stored_archive
     from r3l.runs.places import find_runs
     from r3l.workflow import plan
     from r3l.workflow import status as surveys
@@ -41,7 +41,8 @@ def status(
     check_known("table", table, known)
     config = configured(tier=tier, grid=grid, envs=listed(env, "--env"), seeds=numbers(seeds))
     runs = plan.runs(config, known[table])
-    statuses = surveys.survey(runs, results, [path.parent for path in find_runs(STORED)])
+    stored = find_runs(stored_archive.folder(), may_be_none=True)
+    statuses = surveys.survey(runs, results, [path.parent for path in stored])
     content = {"table": table, "runs": [status.as_json() for status in statuses]}
     print_shown(content, as_json, to_terminal(status_table(statuses)))
     if load("tiers", config.tier, TierConfig).engine == "trinity" and not as_json:

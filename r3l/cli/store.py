@@ -10,7 +10,7 @@ import typer
 from r3l.cli.arguments import RESULTS, AsJson, Results
 from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
-from r3l.core.paths import STORED
+from r3l.core.paths import KEPT
 
 
 def store(
@@ -27,7 +27,7 @@ def store(
     from r3l.evaluation import stored
     from r3l.runs.places import find_runs
 
-    target = out or STORED
+    target = out or KEPT
     tunings = stored.store_tunings(results, target)
     runs = find_runs(results, may_be_none=bool(tunings))
     written = stored.store([path.parent for path in runs], results, target)
@@ -53,8 +53,9 @@ def verify(
     from r3l.evaluation.provenance import origins
     from r3l.evaluation.verification import verify as verify_run
     from r3l.runs.places import find_runs
+    from r3l.runs.stored_archive import stored_runs
 
-    checked = run_dirs or [path.parent for path in find_runs(results or STORED)]
+    checked = run_dirs or [path.parent for path in find_runs(results or stored_runs())]
     for run_dir in checked:
         verify_run(run_dir)
     found = origins(checked)

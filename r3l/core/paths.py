@@ -1,7 +1,8 @@
 """Where the package's data lies.
 
 In a checkout ``r3l/baselines``, ``r3l/configs``, ``r3l/envs`` and ``r3l/stored`` are links to the folders at its top;
-a wheel holds copies in their place, of the stored results only the start models, the published numbers and the tunings.
+a wheel holds copies in their place. Of the stored results it has no runs: those come as an archive of their own
+(r3l.runs.stored_archive).
 """
 
 from __future__ import annotations
@@ -32,3 +33,6 @@ def checkout() -> Path:
             f"{ROOT} is no checkout of this project, and the workflow needs one: clone it and run `make setup` there"
         )
     return ROOT
+
+
+KEPT = STORED if is_checkout() else Path("results", "stored")  # where what is to be kept goes by default

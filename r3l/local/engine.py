@@ -24,7 +24,7 @@ from r3l.core.task import Task, tasks_of_step
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint
 from r3l.local.precision import cast_parameters
-from r3l.local.session import Session, check_sampler, open_session
+from r3l.local.session import Session, check_installed, open_session
 from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import step_metrics, trajectory_log
@@ -50,7 +50,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     began = time.monotonic()
     if not run_dir.is_dir():
         checkpoint.find(start_of(run))
-    check_sampler(run)
+    check_installed(run)
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done

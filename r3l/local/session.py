@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import deterministic
 
-from r3l.config import Run
+from r3l.config import Run, environment_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
@@ -67,9 +67,9 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
 def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session]:
     """Load ``model`` and start the workers; closes them at the end.
 
-    Raises ConfigError where it ``trains`` under a judge that is not named, and as :func:`check_sampler`.
+    Raises ConfigError where it ``trains`` under a judge that is not named, and as :func:`check_installed`.
     """
-    check_sampler(run)
+    check_installed(run)
     if trains:
         judge_options(run)
     torch.set_num_threads(run.threads)
@@ -89,8 +89,9 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
         yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)
 
 
-def check_sampler(run: Run) -> None:
-    """Raises ConfigError where vLLM is to sample and is not installed."""
+def check_installed(run: Run) -> None:
+    """Raises ConfigError where packages of the environment are missing, or vLLM is to sample and is not installed."""
+    environment_of(run.env).check_installed()
     if run.sampling.engine == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
             f"{run.cell}: sampling.engine is vllm, but there is none beside {sys.executable}: `make vllm` makes an "

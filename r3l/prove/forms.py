@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r3l.config import Run, resolve
-from r3l.core.paths import STORED
+from r3l.core.paths import KEPT
 
 HOUSES = ("env_settings.train_task_set=nano/train", "env_settings.test_task_set=nano/test")  # no download
 
@@ -54,7 +54,7 @@ GPU = Form(
     tier="smol",
     model="smollm2-135m",
     minutes=25,
-    report=STORED / "smol" / "gpu",
+    report=KEPT / "smol" / "gpu",
     work=Path("results/prove/gpu"),
     stage="smol_alfworld_slices",
     stage_workers=8,

@@ -12,7 +12,7 @@ from typing import Any
 from r3l.config import Run, Strict, locate, validate
 from r3l.core.environment import StopReason
 from r3l.core.files import read_json, sha256_of
-from r3l.core.paths import CONFIGS, STORED
+from r3l.core.paths import CONFIGS, KEPT
 from r3l.core.yaml_files import read_yaml
 from r3l.regime.measures import Measure, measures
 from r3l.regime.records import Regime
@@ -24,7 +24,7 @@ from r3l.runs.provenance import commit
 
 SCHEMA = 1
 WEIGHTS = "model.safetensors"
-CARDS = STORED / "regime"
+CARDS = KEPT / "regime"
 SECTIONS: dict[str, dict[str, str]] = {
     "Attempts": {
         "success": "success",

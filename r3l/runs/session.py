@@ -66,6 +66,7 @@ class PlaySession:
 def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[PlaySession]:
     """Start the workers; closes them at the end."""
     package = environment_of(run.env)
+    package.check_installed()
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     try:
         with stop_signals() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting

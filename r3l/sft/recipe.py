@@ -22,7 +22,7 @@ from r3l.config import (
 from r3l.core.environment import Dialogue, Style
 from r3l.core.errors import ConfigError, unknown
 from r3l.core.names import is_folder_name
-from r3l.core.paths import CONFIGS, STORED_MODELS
+from r3l.core.paths import CONFIGS, KEPT
 from r3l.core.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
 from r3l.sft.examples import ExampleKind
@@ -142,7 +142,7 @@ def place_of(name: str, model: str | None = None) -> Path:
     if base:
         return sft_folder(base, name)
     own = own_folder(name)
-    return own / "models" / name if own else STORED_MODELS / name
+    return own / "models" / name if own else KEPT / "models" / name
 
 
 def own_folder(env: str) -> Path | None:

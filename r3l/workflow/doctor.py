@@ -16,13 +16,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
+from r3l.core import extras
 from r3l.core.finding import Finding, checked, guarded
-from r3l.core.paths import ROOT
+from r3l.core.paths import ROOT, is_checkout
 from r3l.envs.base.package import EnvironmentPackage
 
 PYTHONS = ((3, 11), (3, 12))
 MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and logs under 1 GB
-INSTALL = "make setup (or: pip install -e '.[dev]')"
+INSTALL = "make setup" if is_checkout() else "pip install --force-reinstall r3l"
 
 
 def examine(tier: str) -> list[Finding]:
@@ -137,8 +138,14 @@ def _short(path: Path) -> str:
 
 
 def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:
-    """What the environment itself checks, then that its engine starts."""
+    """What the environment itself checks, then that its engine starts; of one whose extra is left out only that."""
     package = environment_of(env.env)
+    lacking = extras.missing(package.extra) if package.extra else []
+    if package.extra and lacking:
+        left_out = lacking == extras.packages(package.extra)  # on purpose, not broken
+        what = f"not installed: {', '.join(lacking)}"
+        yield Finding(f"{env.label} packages", left_out, what, extras.install(package.extra))
+        return
     yield from package.checks()
     yield guarded(f"{env.label} engine", lambda: _starts(package, env.tiers[tier]), INSTALL)
 
