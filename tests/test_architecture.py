@@ -72,7 +72,7 @@ def test_methods_know_no_environment_and_environments_no_method():
 
 def test_r3l_opens_with_the_paper_and_folders():
     entries = {path for path in (ROOT / "r3l").iterdir() if path.name != "__pycache__"}
-    assert {path.stem for path in entries if path.is_file()} == {"__init__", *PAPER}
+    assert {path.stem for path in entries if path.suffix == ".py"} == {"__init__", *PAPER}
     assert {path.name for path in entries if path.is_dir()} == set(LEVEL) - PAPER | DATA
 
 

@@ -11,7 +11,7 @@ import pytest
 from r3l.core.paths import ROOT
 
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "r3l", "baselines", "envs", "configs")
-STORED = ("models", "published")  # of results/stored
+STORED = ("models", "published", "released", "tuning")  # of results/stored; the last where a rate has been tuned
 PROGRAM = """
 from pathlib import Path
 from typer.testing import CliRunner
@@ -36,6 +36,8 @@ print(PACKAGE)
 def wheel(tmp_path_factory):
     source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
     for part in [*PARTS, *(f"results/stored/{name}" for name in STORED)]:
+        if not (ROOT / part).exists():
+            continue
         if (ROOT / part).is_dir():
             ignored = shutil.ignore_patterns("__pycache__", "schemas")
             shutil.copytree(ROOT / part, source / part, symlinks=True, ignore=ignored)

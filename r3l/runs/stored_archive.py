@@ -12,19 +12,19 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from r3l import __version__
+import r3l
 from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files import most
 from r3l.core.paths import STORED, is_checkout
 
-TOP = f"r3l-stored-{__version__}"
+TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"
 
 
 def folder() -> Path:
     """Where stored runs lie, or would."""
-    return STORED if is_checkout() else cache_folder("stored") / __version__
+    return STORED if is_checkout() else cache_folder("stored") / r3l.__version__
 
 
 def stored_runs() -> Path:
@@ -76,7 +76,7 @@ def _unpack(path: Path, into: Path) -> None:
             if foreign := [name for name in archive.namelist() if not name.startswith(f"{TOP}/")]:
                 raise DataError(
                     f"{path} holds {foreign[0]}, not the folder {TOP}/: it is not the archive of stored runs of r3l "
-                    f"{__version__}, which is called {ARCHIVE}"
+                    f"{r3l.__version__}, which is called {ARCHIVE}"
                 )
             if sum(entry.file_size for entry in archive.infolist()) > most(path.stat().st_size):
                 raise DataError(f"{path} unpacks to far more than its size; get it again")
