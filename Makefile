@@ -1,12 +1,13 @@
 # make table1   everything: install once, train, evaluate, print Table 1 of the nano tier
 # make test     the fast tests          make lint    ruff, mypy, snakefmt
 # make stored   tables and figures of the stored runs
+# make docs     these pages as a site, in build/site
 # make setup    only the install        make clean   what the tools left (never results/)
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
 # make vllm     an environment with vLLM for CPUs: `r3l train --set sampling.engine=vllm` (docs/engine.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
 #
-# PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (README, Quick start).
+# PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (docs/installation.md).
 
 SHELL := bash
 VENV := .venv
@@ -25,7 +26,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup trinity vllm table1 test lint stored clean
+.PHONY: setup trinity vllm table1 test lint docs stored clean
 
 setup: $(STAMP)
 
@@ -80,6 +81,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy r3l
 	$(BIN)/snakefmt --check Snakefile
+
+# Every link and anchor is checked. The variable silences an advertisement of the theme's.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Tables and figures of the stored runs, offline: what results/stored/*_nano.* are.
 STORED := results/stored

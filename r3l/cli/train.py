@@ -40,7 +40,7 @@ def train(
     seed: Seed = 0,
     steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
     overrides: Overrides = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Default: results/<cell>/seed<seed>.")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Default: results/CELL/seedN.")] = None,
     logger: Annotated[
         list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")
     ] = None,

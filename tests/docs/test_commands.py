@@ -44,7 +44,7 @@ def check(command: str) -> list[str]:
     verbs = [APP]
     wrong: list[str] = []
     arguments = words(command)
-    while arguments and (known := getattr(verbs[0], "commands", None)):
+    while arguments and not arguments[0].strip("[").isupper() and (known := getattr(verbs[0], "commands", None)):
         names = arguments.pop(0).split("|")
         wrong += [f"there is no verb {name!r}" for name in names if name not in known]
         verbs = [known[name] for name in names if name in known]
@@ -121,6 +121,7 @@ def test_many_commands_are_found():
         ("published [--ordering]", []),
         ("table table1 | table2 | budget", []),
         ("cell nano/alfworld/nano/r3l/0 --run -- --dry-run", []),
+        ("bench [OPTIONS] COMMAND [ARGS]...", []),
         ("trian", ["there is no verb 'trian'"]),
         ("bench env|walk", ["there is no verb 'walk'"]),
         ("train --sead 3", ["no option --sead"]),

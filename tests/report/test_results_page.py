@@ -6,7 +6,9 @@ import csv
 
 import pytest
 
-from r3l.core.paths import ROOT
+from r3l.cli.compare import runs_of
+from r3l.core.paths import ROOT, STORED
+from r3l.report import compare, records, shown
 from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES
 from r3l.workflow import plan
@@ -65,3 +67,22 @@ def test_scores_on_this_page_are_the_stored_ones(page):
                     assert cell in stored[method, column], (method, column, cell)
                     checked += 1
     assert checked >= 12
+
+
+def difference(row):
+    mean, low, high = (row[f"difference_{part}"] for part in ("mean", "low", "high"))
+    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+COMPARED = {"minus": difference, "smallest": shown.would_show, "verdict": shown.verdict}
+
+
+def test_the_comparison_of_the_readme_is_that_of_the_stored_runs():
+    """Its rows on R3L minus GRPO are what `r3l compare r3l --against grpo` says of the four environments."""
+    (table,) = [rows for rows in map(list, tables((ROOT / "README.md").read_text())) if "ALFWorld" in rows[0]]
+    (_, *columns), *rows = table
+    envs = {env_label(env): env for env in ("alfworld", "scienceworld", "webshop", "math")}
+    runs = runs_of(STORED, "nano", list(envs.values()), ["r3l", "grpo"])
+    compared = {row["env"]: row for row in compare.compare(records.load(runs), "r3l", ["grpo"])}
+    printed = {kind: cells for first, *cells in rows for kind in COMPARED if kind in first}
+    assert printed == {kind: [of(compared[envs[c]]) for c in columns] for kind, of in COMPARED.items()}

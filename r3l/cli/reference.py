@@ -1,0 +1,41 @@
+"""The page of all commands, docs/cli.md, by Typer's own generator.
+
+``python -m r3l.cli.reference > docs/cli.md`` writes it; a test compares it with the file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer import Context
+from typer.cli import get_docs_for_click
+from typer.main import get_command
+
+from r3l.cli import app
+
+HEAD = """# The command line
+
+Every command of `r3l`, as `r3l COMMAND --help` shows it; `python -m r3l.cli.reference` prints this page. Bad input is
+one paragraph on stderr and exit code 2; a run that was told to stop exits with 75, and the same command goes on.
+
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    program = get_command(app)
+    _prepare(program)
+    body = get_docs_for_click(obj=program, ctx=Context(program), name="r3l")
+    return HEAD + body.split("\n", 2)[2].strip() + "\n"
+
+
+def _prepare(command: Any) -> None:
+    """Whole first sentences in lists of commands, which else are cut after 45 characters; no ``--help`` everywhere."""
+    command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
+    command.add_help_option = False
+    for part in getattr(command, "commands", {}).values():
+        _prepare(part)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
