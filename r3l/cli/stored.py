@@ -11,7 +11,7 @@ from r3l.cli.printing import print_result
 
 
 def fetch(
-    source: Annotated[str, typer.Argument(help="r3l-stored-VERSION.zip (`make dist` makes it): a file or a URL.")],
+    source: Annotated[str, typer.Argument(help="r3l-stored-VERSION.zip, which comes with the wheel: a file or a URL.")],
     as_json: AsJson = False,
 ) -> None:
     """Unpack the stored runs into $R3L_CACHE/stored, where `compare`, `reproduced`, `power` and `verify` find them.
