@@ -66,9 +66,7 @@ $(VLLM_STAMP): configs/vllm/requirements.txt configs/environments.txt | $(STAMP)
 	@touch $@
 
 table1: setup
-	$(BIN)/snakemake --cores $(CORES) results/table1.csv results/figures/{learning_curves,table1}.png
-	@$(BIN)/r3l table table1
-	@$(BIN)/r3l reproduced
+	@$(BIN)/r3l run --cores $(CORES)
 	@$(BIN)/r3l options --differences --count
 
 # A process more than cores, for tests wait for other processes; each computes with one thread. Bytecode is kept, whatever the shell says:
@@ -80,7 +78,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy r3l
-	$(BIN)/snakefmt --check Snakefile
+	$(BIN)/snakefmt --check workflow
 
 # Every link and anchor is checked. The variable silences an advertisement of the theme's.
 docs: setup

@@ -39,7 +39,7 @@ def trained(tmp_path_factory):
 
 def workflow(*methods):
     """A snakemake command line that trains and evaluates ``methods`` on mathematics."""
-    profile, snakefile = (str(Path(name).absolute()) for name in ("profiles/default", "Snakefile"))
+    profile, snakefile = (str(Path(name).absolute()) for name in ("workflow/profiles/default", "workflow/Snakefile"))
     config = {"envs": ["math"], "methods": methods, "set": SMALL}
     pairs = [f"{key}={json.dumps(value, separators=(',', ':'))}" for key, value in config.items()]
     targets = [f"results/nano/math/nano_math/{method}/seed0/evaluation.json" for method in methods]

@@ -25,6 +25,7 @@ from r3l.cli import (
     released,
     report,
     reproduced,
+    run,
     status,
     store,
     stored,
@@ -60,6 +61,7 @@ app.add_typer(prove_app, name="prove")
 
 app.command("train")(train.train)
 app.command("preflight")(train.preflight)
+app.command("run")(run.run)
 app.command("evaluate")(evaluate.evaluate)
 app.command("export")(train.export)
 app.command("table")(table.table)

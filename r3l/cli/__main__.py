@@ -1,4 +1,4 @@
-"""`python -m r3l.cli`, as the Snakefile calls it."""
+"""`python -m r3l.cli`, the same as `r3l`."""
 
 from r3l.cli import main
 

@@ -1,24 +1,19 @@
-"""`r3l cell`: print or run the snakemake command that makes one run; `r3l compare` trains with it."""
+"""`r3l cell`: print or run the snakemake command that makes one run."""
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
-import signal
-import subprocess
 import sys
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from r3l.cli.arguments import AsJson, check_cores
 from r3l.cli.printing import print_result
-from r3l.core.errors import ConfigError, DataError, check_known, unknown
-from r3l.core.parent import end_with_parent
-from r3l.core.paths import STORED_MODELS, checkout
+from r3l.cli.workflow import line, make, placement
+from r3l.core.errors import ConfigError, unknown
+from r3l.core.paths import STORED_MODELS
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -29,7 +24,7 @@ FORM = "TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/nano/r3l/0"
 def cell(
     name: Annotated[str, typer.Argument(metavar="[TIER/]ENV/MODEL/METHOD/SEED", help="As results/ has it.")],
     options: Annotated[list[str] | None, typer.Argument(help="After --: further options of snakemake.")] = None,
-    profile: Annotated[str | None, typer.Option(help="A folder of profiles/, e.g. slurm.")] = None,
+    profile: Annotated[str | None, typer.Option(help="A folder of workflow/profiles/, e.g. slurm.")] = None,
     cores: Annotated[str, typer.Option(help="Without --profile: given to snakemake.")] = "all",
     run: Annotated[bool, typer.Option("--run", help="Carry it out.")] = False,
     as_json: AsJson = False,
@@ -45,12 +40,15 @@ def cell(
     """
     check_cores(cores)
     named = parse(name)
-    placement = ["--profile", _profile(profile)] if profile else ["--cores", cores]
     config = {"tier": named.tier, "envs": [named.env], "methods": [named.method], "seeds": [named.seed]}
-    command = line([f"results/{named.cell}/seed{named.seed}/evaluation.json"], config | _model(named), placement)
+    command = line(
+        [f"results/{named.cell}/seed{named.seed}/evaluation.json"], config | _model(named), placement(profile, cores)
+    )
     command += options or []
     if run:
-        make(command)
+        log = make(command, {f"{named.cell}/seed{named.seed}": named})
+        if options:  # what they are for, such as a dry run, is in what snakemake says
+            print(log.read_text(encoding="utf-8"), file=sys.stderr)
     else:
         print_result({"cell": f"{named.cell}/{named.seed}", "command": command}, as_json, shlex.join(command))
 
@@ -97,28 +95,3 @@ def _model(run: Run) -> dict[str, str]:
 
     default = resolve(run.tier, run.env, run.method, run.seed).model
     return {} if run.model == default else {"model": run.model}
-
-
-def _profile(name: str) -> str:
-    profiles = checkout() / "profiles"
-    known = sorted(path.parent.name for path in profiles.glob("*/config.yaml"))
-    check_known("profile", name, known)
-    return os.path.relpath(profiles / name)
-
-
-def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
-    """A snakemake command; ``config``: keys of configs/workflow.yaml, ``placement``: cores or a profile."""
-    snakefile = checkout() / "Snakefile"
-    here = [] if Path("Snakefile").resolve() == snakefile else ["--snakefile", str(snakefile)]
-    pairs = [
-        f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"
-        for key, value in config.items()
-    ]
-    return ["snakemake", *here, *placement, *targets, "--config", *pairs]
-
-
-def make(command: list[str]) -> None:
-    """Carry out a command of :func:`line`; snakemake's own log goes to stderr. Raises DataError where a job failed."""
-    killed = partial(end_with_parent, signal.SIGKILL)  # SIGTERM would let it wait for its jobs; this one ends them
-    if subprocess.run([sys.executable, "-m", *command], stdout=sys.stderr, preexec_fn=killed).returncode:
-        raise DataError("some runs did not finish (see above); the same command goes on with them")

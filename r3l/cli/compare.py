@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, Tier, check_cores, configured, listed, numbers
-from r3l.cli.cell import line, make
 from r3l.cli.printing import print_shown
+from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
 
 
@@ -53,7 +53,7 @@ def compare(
             set_aside_changed(results / path, run)
         targets = [str(results / path / "evaluation.json") for path in runs]
         changes = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
-        make(line(targets, changes, ["--cores", cores]))
+        make(line(targets, changes, placement(None, cores)), runs)
     own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
     others = runs_of(stored or stored_runs(), tier, config.envs, opponents)
     rows = comparison.compare(records.load([*own, *others]), method, opponents, group)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, listed
-from r3l.cli.cell import line, make
 from r3l.cli.printing import print_shown
+from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
 from r3l.core.paths import STORED
 
@@ -82,4 +82,5 @@ def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -
     for run_dir, run in runs.items():
         set_aside_changed(run_dir, run)
     first = next(iter(runs.values()))
-    make(line(targets, {"tier": first.tier, "envs": [first.env]}, ["--cores", cores]))
+    command = line(targets, {"tier": first.tier, "envs": [first.env]}, placement(None, cores))
+    make(command, {str(run_dir.relative_to(results)): run for run_dir, run in runs.items()}, validation_evaluation)

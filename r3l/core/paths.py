@@ -23,7 +23,7 @@ PUBLISHED = STORED / "published"
 
 def is_checkout() -> bool:
     """Whether this is a checkout of the project, not an installed wheel."""
-    return (ROOT / "Snakefile").is_file()
+    return (ROOT / "workflow" / "Snakefile").is_file()
 
 
 def checkout() -> Path:

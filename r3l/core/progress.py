@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -25,7 +26,7 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
 
     Where stderr is no terminal, ``lines`` of the parts leave a line each, evenly spread.
     """
-    console = Console(stderr=True)
+    console, start, began = Console(stderr=True), done, time.monotonic()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -41,9 +42,19 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
             before, done = done, done + count
             bar.update(task, completed=done, note=note)
             if not console.is_terminal and done * lines // total > before * lines // total:
-                console.print(f"{label}: {done}/{total}  {note}".rstrip(), soft_wrap=True, highlight=False)
+                left = (time.monotonic() - began) / (done - start) * (total - done)
+                text = f"{label}: {done}/{total}  {note}".rstrip() + (f"  {clock(left)} left" if done < total else "")
+                console.print(text, soft_wrap=True, highlight=False)
 
         yield advance
+
+
+def clock(seconds: float) -> str:
+    """``42 s``, ``9 min``, ``3 h 5 min``."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:

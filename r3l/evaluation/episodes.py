@@ -47,7 +47,8 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
     done = {(row["task"], row["member"]) for line in lines for row in line["episodes"]}
     left = [batch for batch in batches if _key(batch[0]) not in done]
     solved = _solved(lines)
-    with progress("evaluating", len(wanted), done=len(done)) as advance:
+    run = session.run
+    with progress(f"{run.env} {run.method} seed {run.seed}, test episodes", len(wanted), done=len(done)) as advance:
 
         def record(trajectories: Sequence[Trajectory], ctx: RolloutContext) -> None:
             nonlocal solved

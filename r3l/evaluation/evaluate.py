@@ -20,11 +20,9 @@ from r3l.evaluation.verification import EPISODES, verify, verify_further
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
-from r3l.runs.places import EVALUATION, evaluation_folder
+from r3l.runs.places import EVALUATION, PLAYED, evaluation_folder
 from r3l.runs.run_dir import RESULT, locked
 from r3l.runs.session import PlaySession
-
-PLAYED = "episodes.played.jsonl"  # in a run directory while its evaluation is under way
 
 
 def checkpoint_of(run_dir: Path) -> str | None:

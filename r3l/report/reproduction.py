@@ -14,9 +14,9 @@ from r3l.runs.places import EVALUATION, find_runs
 Row = dict[str, Any]
 
 
-def reproduction(results: Path, stored: Path) -> list[Row]:
-    """A row for each run under ``results``, in the order of their paths (see :func:`beside`)."""
-    return [_row(record, results, stored) for record in load(find_runs(results))]
+def reproduction(results: Path, stored: Path, evaluations: Iterable[Path] | None = None) -> list[Row]:
+    """A row for each run under ``results`` or for the given ``evaluations`` there (see :func:`beside`)."""
+    return [_row(record, results, stored) for record in load(evaluations or find_runs(results))]
 
 
 def _row(fresh: Record, results: Path, stored: Path) -> Row:
@@ -27,6 +27,12 @@ def _row(fresh: Record, results: Path, stored: Path) -> Row:
         return row | {"verdict": "not stored"}
     (old,) = load([twin])
     return row | beside(fresh, old)
+
+
+def sentence(evaluation: Path, stored: Path) -> str:
+    """The same of one run, in words."""
+    (row,) = reproduction(evaluation.resolve().parents[5], stored, [evaluation.resolve()])
+    return _sentence(row)
 
 
 def beside(fresh: Record, old: Record) -> Row:

@@ -10,11 +10,17 @@ from r3l.core.errors import DataError
 
 BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets; in a run: its further task sets
 EVALUATION = "evaluation.json"
+PLAYED = "episodes.played.jsonl"  # while an evaluation is under way
 
 
 def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
     """Where the evaluation of a run on ``task_set`` lies: that on its test task set in the run's own folder."""
     return run_dir if task_set == test_task_set else run_dir / BENCHMARKS / task_set
+
+
+def evaluation_of(run_dir: Path, run: Run) -> Path:
+    """Where a run's score on its test task set lies."""
+    return run_dir / EVALUATION
 
 
 def validation_evaluation(run_dir: Path, run: Run) -> Path:

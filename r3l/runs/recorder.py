@@ -21,7 +21,7 @@ Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step;
 def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Iterator[Record]:
     """A function that records each step; ``done`` steps are there already."""
     steps = run.train.steps
-    label = f"{run.method} seed {run.seed}"
+    label = f"{run.env} {run.method} seed {run.seed}"
     with (
         open_loggers(loggers, run_dir, run.model_dump(mode="json")) as log,
         progress(label, steps, done, lines=steps) as advance,

@@ -16,8 +16,14 @@ from r3l.workflow.resources import JobKind, ResourceRequest
 from r3l.workflow.task_sets import task_set_files
 
 STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
+LOGS = Path("results", "logs")  # of each job, and of snakemake
 FURTHER = f"{BENCHMARKS}/{{set}}/{{split}}/{EVALUATION}"  # in it, of a further task set
 RUN_LABELS = {name: f"{{{name}}}" for name in ("method", "seed", "model", "tier")}  # in snakemake's own report
+DEFAULT_TARGETS = [
+    "results/table1.csv",
+    "results/figures/learning_curves.png",
+    "results/figures/table1.png",
+]
 ForJob = Callable[[Any], int | str | None]  # of the wildcards of a job
 
 
@@ -121,6 +127,11 @@ class Jobs:
 
     def _request(self, kind: JobKind, wildcards: Any) -> ResourceRequest:
         return resources.requested_resources(self._resources, kind, self.run(wildcards))
+
+
+def log(rule: str, *further: str) -> str:
+    """The log of a run's job; ``further``: what tells several of one run apart."""
+    return f"{LOGS}/{rule}/{'/'.join([STATE.removeprefix('results/'), *further])}.log"
 
 
 def task_sets(wildcards: Any) -> list[str]:

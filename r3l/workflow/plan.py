@@ -50,6 +50,7 @@ class WorkflowConfig(Strict):
     models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
+    loggers: list[str] = Field([], description="viewers that get a copy of the metrics, as `r3l train --logger`")
     clean: bool = Field(False, description="refuse to start where files differ from the commit: for runs to be stored")
     sources: dict[str, str]
 
@@ -220,7 +221,8 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
 
 def options(config: WorkflowConfig) -> str:
     """The `r3l train` options that all runs share, quoted for a shell."""
-    return shlex.join([part for text in config.set for part in ("--set", text)])
+    overrides = [part for text in config.set for part in ("--set", text)]
+    return shlex.join([*overrides, *(part for name in config.loggers for part in ("--logger", name))])
 
 
 def published_files() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a job asks of the machine (configs/resources.yaml), in the words of the cluster it runs on (profiles/)."""
+"""What a job asks of the machine (configs/resources.yaml), in its cluster's words (workflow/profiles/)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from r3l.core.paths import CONFIGS
 from r3l.core.yaml_files import read_yaml
 
 FILE = CONFIGS / "resources.yaml"
-PLACEHOLDERS = {  # in profiles/slurm/config.yaml: where to look up what belongs there
+PLACEHOLDERS = {  # in workflow/profiles/slurm/config.yaml: where to look up what belongs there
     "slurm_account": "sacctmgr show associations user=$USER format=account,partition,qos",
     "slurm_partition": "sinfo --summarize",
     "qos": "sacctmgr show associations user=$USER format=account,partition,qos",
@@ -102,6 +102,6 @@ def check_profile(defaults: Mapping[str, str]) -> None:
     for name, where in PLACEHOLDERS.items():
         if defaults.get(name, "").startswith("YOUR_"):
             raise ConfigError(
-                f"profiles/slurm/config.yaml: {name} is still {defaults[name]}; write yours (`{where}` shows it), or "
-                "delete the line where your cluster asks for none"
+                f"workflow/profiles/slurm/config.yaml: {name} is still {defaults[name]}; write yours (`{where}` shows "
+                "it), or delete the line where your cluster asks for none"
             )

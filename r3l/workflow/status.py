@@ -65,10 +65,11 @@ def survey(runs: Mapping[str, Run], results: Path, known: Iterable[Path] = ()) -
     """The state of ``runs``, by their directories under ``results``; times are learnt there and in ``known``."""
     folders = {results / path: run for path, run in runs.items()}
     times = learnt_times([*folders, *known])
-    return [_status(run, folder, times) for folder, run in folders.items()]
+    return [status_of(run, folder, times) for folder, run in folders.items()]
 
 
-def _status(run: Run, folder: Path, times: Mapping[Key, float]) -> Status:
+def status_of(run: Run, folder: Path, times: Mapping[Key, float]) -> Status:
+    """The state of ``run`` in its directory ``folder``; ``times``: see :func:`learnt_times`."""
     state, error = _state(run, folder)
     planned = run.train.steps if run.method != "zero_shot" else 0
     rows = [] if state in (State.MISSING, State.OTHER) else read_jsonl(folder / METRICS)

@@ -1,4 +1,4 @@
-"""Two cells through profiles/slurm on a real Slurm: one cancelled, one requeued, both to the bytes of a quiet run."""
+"""Two cells through workflow/profiles/slurm on a real Slurm: one cancelled, one requeued, same bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def until(condition, seconds=400):
 @pytest.fixture
 def profile(tmp_path):
     """The profile as a user completes it: here there is no accounting, and the partition is called main."""
-    text = (ROOT / "profiles" / "slurm" / "config.yaml").read_text()
+    text = (ROOT / "workflow" / "profiles" / "slurm" / "config.yaml").read_text()
     lines = [line for line in text.splitlines(keepends=True) if "slurm_account:" not in line]
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "config.yaml").write_text("".join(lines).replace("YOUR_PARTITION", "main"))
@@ -45,7 +45,15 @@ def profile(tmp_path):
 
 
 def snakemake(slurm, folder, profile, *arguments):
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--profile", str(profile)]
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--snakefile",
+        str(ROOT / "workflow" / "Snakefile"),
+        "--profile",
+        str(profile),
+    ]
     return subprocess.Popen(
         [*command, *arguments], cwd=folder, env=slurm.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -81,7 +89,7 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
 
 def test_a_placeholder_stops_everything_before_a_job_is_sent(slurm, tmp_path):
     before = slurm.jobs()
-    process = snakemake(slurm, tmp_path, ROOT / "profiles" / "slurm", "results/table1.csv")
+    process = snakemake(slurm, tmp_path, ROOT / "workflow" / "profiles" / "slurm", "results/table1.csv")
     text = process.communicate(timeout=120)[0].decode()
     assert process.returncode == 1 and "slurm_account is still YOUR_ACCOUNT; write yours" in text, text
     assert slurm.jobs() == before

@@ -11,7 +11,10 @@ def test_lines_are_spread_evenly_and_carry_the_note(capsys):
             advance(f"{k} solved")
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [f"playing: {k}/20  {k - 1} solved" for k in (5, 10, 15, 20)]
+    assert err.splitlines() == [
+        *(f"playing: {k}/20  {k - 1} solved  0 s left" for k in (5, 10, 15)),
+        "playing: 20/20  19 solved",
+    ]
 
 
 def test_what_was_there_before_counts_and_parts_may_be_large(capsys):
@@ -19,6 +22,14 @@ def test_what_was_there_before_counts_and_parts_may_be_large(capsys):
         advance(count=3)
         advance("well", count=42)
     assert capsys.readouterr().err.splitlines() == ["evaluating: 100/100  well"]
+
+
+def test_time_left_is_that_of_the_parts_done_here(capsys, monkeypatch):
+    seconds = iter([100.0, 160.0])  # three parts in a minute
+    monkeypatch.setattr("r3l.core.progress.time.monotonic", lambda: next(seconds, 160.0))
+    with progress("playing", 20, done=5, lines=5) as advance:
+        advance("", count=3)
+    assert capsys.readouterr().err.splitlines() == ["playing: 8/20  4 min left"]
 
 
 def test_an_iterable_is_followed_and_may_have_no_length(capsys):

@@ -9,7 +9,7 @@ from docs.pages import DOCS, blocks, text
 from test_architecture import DATA, LEVEL, PAPER, imported, modules, unit
 
 PAGE = DOCS / "architecture.md"
-TOPS = {"configs", "examples", "tests", "docs", "profiles", "results"}
+TOPS = {"configs", "examples", "tests", "docs", "results"}
 
 Graph = dict[str, set[str]]
 

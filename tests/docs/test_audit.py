@@ -40,7 +40,12 @@ def files() -> Iterator[Path]:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in KINDS and path.name != Path(__file__).name and "__pycache__" not in path.parts:
                 yield path
-    yield from (ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Snakefile")
+    yield from (
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "workflow").rglob("*.smk"),
+        ROOT / "workflow" / "Snakefile",
+    )
 
 
 def test_every_cited_id_is_defined():

@@ -14,7 +14,7 @@ from docs.pages import PAGES, blocks, inline_code
 from r3l.core.paths import ROOT
 
 _PATH = re.compile(
-    r"(?<![\w/.@-])(?:r3l|baselines|envs|configs|tests|docs|examples|profiles|results/stored)/[\w./*{},+-]*[\w/*}]"
+    r"(?<![\w/.@-])(?:r3l|baselines|envs|configs|tests|docs|examples|workflow|results/stored)/[\w./*{},+-]*[\w/*}]"
 )
 _NAME = re.compile(r"\br3l(?!\.(?:yaml|txt))(?:\.\w+)+(?::\w+(?:\.\w+)*)?")
 _PLACEHOLDER = re.compile(r"NAME|\bX\b|[<>]|^r3l/(train|test)$")  # the last: task sets of ScienceWorld

@@ -21,7 +21,7 @@ from r3l.workflow.jobs import Jobs
 
 def snakemake(directory, *arguments, how=("-n",)):
     """A dry run, in an empty folder so that nothing counts as done."""
-    fixed = ("--quiet", "rules", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none")
+    fixed = ("--quiet", "rules", "--snakefile", ROOT / "workflow" / "Snakefile", "--workflow-profile", "none")
     code, stdout, stderr = Program("snakemake", *how, *fixed, *arguments, folder=directory).wait()
     return code, stdout + stderr
 
@@ -240,3 +240,8 @@ def test_options_are_quoted_for_the_shell():
 def test_unknown_keys_are_errors():
     with pytest.raises(ConfigError, match="did you mean 'methods'"):
         plan.load(content(method=["grpo"]))
+
+
+def test_snakemakes_own_lint_finds_nothing(folder):
+    code, text = snakemake(folder, how=("--lint",))
+    assert code == 0 and "in a good condition" in text, text

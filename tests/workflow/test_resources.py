@@ -97,7 +97,9 @@ def test_a_job_without_a_gpu_asks_for_none():
 
 @pytest.mark.parametrize("name", ["slurm_account", "slurm_partition", "qos"])
 def test_a_placeholder_is_named_with_what_shows_the_right_value(name):
-    with pytest.raises(ConfigError, match=rf"profiles/slurm/config.yaml: {name} is still YOUR_X; write yours \(`s"):
+    with pytest.raises(
+        ConfigError, match=rf"workflow/profiles/slurm/config.yaml: {name} is still YOUR_X; write yours \(`s"
+    ):
         check_profile({name: "YOUR_X"})
     check_profile({name: "mine"})
 

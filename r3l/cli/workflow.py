@@ -1,0 +1,88 @@
+"""How verbs carry out the workflow: the snakemake command, a line a run while it works, what went wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from r3l.cli.arguments import RESULTS
+from r3l.core.errors import DataError, check_known
+from r3l.core.paths import STORED, checkout
+from r3l.runs.preemption import Preempted
+
+if TYPE_CHECKING:
+    from r3l.config import Run
+    from r3l.workflow.following import Evaluation, Progress
+
+TAIL = 12  # lines of a log that are shown
+
+
+def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
+    """A snakemake command; ``config``: keys of configs/workflow.yaml, ``placement``: cores or a profile."""
+    snakefile = checkout() / "workflow" / "Snakefile"
+    here = [] if Path("workflow", "Snakefile").resolve() == snakefile else ["--snakefile", str(snakefile)]
+    pairs = [
+        f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"
+        for key, value in config.items()
+    ]
+    return ["snakemake", *here, *placement, *targets, *(["--config", *pairs] if pairs else [])]
+
+
+def placement(profile: str | None, cores: str) -> list[str]:
+    """Where jobs run, in snakemake's words. Raises ConfigError for a profile that there is not."""
+    if profile is None:
+        return ["--cores", cores]
+    profiles = checkout() / "workflow" / "profiles"
+    check_known("profile", profile, sorted(path.parent.name for path in profiles.glob("*/config.yaml")))
+    return ["--profile", os.path.relpath(profiles / profile)]
+
+
+def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | None = None) -> Path:
+    """Carry out a command of :func:`line`, showing on stderr how far its ``runs`` are (see ``Follower``).
+
+    Returns snakemake's log. Raises DataError where a job failed, Preempted after Ctrl-C: runs have saved a checkpoint
+    then.
+    """
+    from r3l.report.following import follow
+    from r3l.runs.places import evaluation_of
+    from r3l.workflow import execution
+    from r3l.workflow.following import Follower, cores_of
+
+    log, began = execution.new_log(), time.time()
+    console = Console(stderr=True, highlight=False)
+    console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
+    cores = cores_of(command[command.index("--cores") + 1]) if "--cores" in command else len(runs)
+    try:
+        with execution.started(command, log) as process:
+            follower = Follower(runs, RESULTS, STORED.glob("*/*/*/*/seed*"), evaluation or evaluation_of)
+
+            def look() -> tuple[list[Progress], float]:
+                seen = follower.look()
+                return seen, follower.seconds_left(seen, cores)
+
+            seen = follow(look, lambda: process.poll() is None, console)
+    except KeyboardInterrupt:
+        raise Preempted("Ctrl-C") from None
+    if process.returncode:
+        for text in _failures(seen, began) or [_tail(log)]:
+            console.print(text, soft_wrap=True, markup=False)
+        raise DataError("some runs did not finish (see above); the same command goes on with them")
+    return log
+
+
+def _failures(seen: list[Progress], began: float) -> list[str]:
+    """What each run that did not finish has written last."""
+    logs = [(progress.name, progress.log) for progress in seen if not progress.done]
+    return [f"\n{name} did not finish; {_tail(log)}" for name, log in logs if log and log.stat().st_mtime >= began]
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join([f"{log} ends with", *(f"    {line}" for line in lines[-TAIL:])])

@@ -1,0 +1,88 @@
+"""What is shown of runs under way: numbers worked out by hand, a terminal, none, no colours."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from r3l.config import resolve
+from r3l.core.progress import clock
+from r3l.report import following as shown
+from r3l.workflow.following import Follower, Progress
+from r3l.workflow.status import State, Status
+
+RUN = resolve("nano", "math", "grpo", 0)
+
+
+def progress(state, steps=0, success=None, seed=0, **more):
+    run = RUN.model_copy(update={"seed": seed})
+    status = Status(run, Path("results"), state, steps, 20, None, more.pop("error", ""))
+    return Progress(status, success, more.get("evaluated", 0), more.get("episodes", 200), more.get("pace"))
+
+
+SEEN = [
+    progress(State.DONE, 20, 0.4125, seed=0),
+    progress(State.RUNNING, 5, 0.3, seed=1, pace=2.0),
+    progress(State.RUNNING, 20, 0.3, seed=2, evaluated=50, pace=2.0),
+    progress(State.FAILED, 7, 0.3, seed=3, error="ConfigError: no\nmore"),
+    progress(State.MISSING, seed=4),
+]
+
+
+def test_a_run_is_a_phrase():
+    assert [shown.said(one) for one in SEEN] == [
+        "done, test success 0.412 in 200 episodes",
+        "step 5/20  success 0.30",
+        "playing test tasks, 50/200",
+        "FAILED at step 7/20: ConfigError: no",
+        "waits",
+    ]
+    assert shown.summary(SEEN, 65, 130) == "1 of 5 runs done, 1 failed, 1 min gone, about 2 min left"
+    assert shown.summary(SEEN[:1], 65, 0) == "1 of 1 runs done, 1 min gone, tables and figures are next"
+    assert [clock(seconds) for seconds in (42, 540, 11_100)] == ["42 s", "9 min", "3 h 5 min"]
+
+
+def test_time_left_by_hand(tmp_path):
+    """Nothing is known of other runs: 60 s is the measure. The two with a pace take 40 s, so this machine needs 2/3 of
+    it: 15 steps x 2 s and a start of 10 s; no step; not begun: 40 s and two starts."""
+    follower = Follower({}, tmp_path, [])
+    running, evaluating, waiting = SEEN[1], SEEN[2], SEEN[4]
+    assert follower.seconds_left(SEEN[:1], 2) == 0
+    assert follower.seconds_left([running, evaluating, waiting], 1) == pytest.approx((30 + 10) + 0 + (40 + 20))
+    assert follower.seconds_left([running, evaluating, waiting], 100) == pytest.approx(60)  # the longest
+
+
+def watch(console, *looks):
+    """Follow a workflow that is seen like this, look by look."""
+    first = 0 if console.is_terminal else 1  # what there is before
+    seen, at_work = iter(looks), iter([True] * (len(looks) - first - 1) + [False])
+    shown.follow(lambda: (next(seen), 60.0), lambda: next(at_work), console)
+    return console.file.getvalue()
+
+
+def test_without_a_terminal_a_run_that_ends_is_one_line(monkeypatch):
+    monkeypatch.setattr(shown, "EVERY", 0)
+    begun = [SEEN[0], progress(State.RUNNING, 19, 0.3, seed=1)]
+    ended = [SEEN[0], progress(State.DONE, 20, 0.5, seed=1)]
+    text = watch(Console(file=io.StringIO()), begun, begun, ended, ended)
+    assert text == "math grpo seed 1: done, test success 0.500 in 200 episodes\n"
+    monkeypatch.setattr(shown, "HEARTBEAT", 0)
+    text = watch(Console(file=io.StringIO()), begun, begun, ended)
+    assert text.splitlines()[0] == (
+        "1 of 2 runs done, 0 s gone, about 1 min left; math grpo seed 1: step 19/20  success 0.30"
+    )
+
+
+def test_a_terminal_has_a_line_a_run_and_what_is_at_work_first_where_they_do_not_fit(monkeypatch):
+    monkeypatch.setattr(shown, "EVERY", 0)
+    text = watch(Console(file=io.StringIO(), force_terminal=True, width=100, height=20), SEEN)
+    assert all(f"seed {k}" in text for k in range(5)) and "FAILED at step 7/20" in text and "\x1b[" in text
+    text = watch(Console(file=io.StringIO(), force_terminal=True, width=120, height=6, highlight=False), SEEN)
+    assert "seed 1" in text and "seed 2" in text and "seed 4" not in text and "3 more runs do not fit here" in text
+
+
+def test_no_color_is_kept(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = watch(Console(file=io.StringIO(), force_terminal=True, width=100, height=20), SEEN)
+    assert "\x1b[32m" not in text and "\x1b[31m" not in text and "seed 3" in text

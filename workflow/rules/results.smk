@@ -1,0 +1,92 @@
+"""Tables, figures and the report."""
+
+
+rule table:
+    # Every file of configs/tables is a target: results/table1.csv, results/table2.csv, results/alpha.csv ...
+    # The csv is the long form, .tex and .md the layout of the paper.
+    input:
+        runs=lambda wildcards: JOBS.evaluations(wildcards.table),
+        further=lambda wildcards: JOBS.further_evaluations(wildcards.table),
+        published=plan.published_files(),
+    output:
+        csv=report(
+            "results/{table}.csv", category="Tables", labels={"table": "{table}"}
+        ),
+        tex="results/{table}.tex",
+        md="results/{table}.md",
+    log:
+        "results/logs/table/{table}.log",
+    conda:
+        "../envs/r3l.yaml"
+    params:
+        seeds=len(JOBS.config.seeds),
+        methods=lambda wildcards: JOBS.rows(wildcards.table),
+    shell:
+        "r3l table {wildcards.table} {input.runs} {input.further} --seeds-planned {params.seeds}"
+        " --rows '{params.methods}' --out {output.csv} > {log} 2>&1"
+
+
+rule budget:
+    # What each method of Table 1 cost: rollouts, steps, tokens by kind, seconds by phase.
+    input:
+        JOBS.evaluations("table1"),
+    output:
+        csv=report("results/budget.csv", category="Tables", labels={"table": "budget"}),
+        tex="results/budget.tex",
+        md="results/budget.md",
+    log:
+        "results/logs/table/budget.log",
+    conda:
+        "../envs/r3l.yaml"
+    shell:
+        "r3l table budget {input} --out {output.csv} > {log} 2>&1"
+
+
+rule figure:
+    # Every figure of r3l/report/figures (docs/figures.md) is a target: learning_curves, exploration, table1, alpha ...
+    input:
+        lambda wildcards: JOBS.evaluations(FIGURES[wildcards.figure].table),
+    output:
+        "results/figures/{figure}.pdf",
+        report(
+            "results/figures/{figure}.png",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
+    log:
+        "results/logs/figure/{figure}.log",
+    conda:
+        "../envs/r3l.yaml"
+    shell:
+        "r3l figure {wildcards.figure} {input} --out results/figures > {log} 2>&1"
+
+
+rule figures:
+    # All figures of the runs of Table 1.
+    input:
+        [
+            f"results/figures/{name}.png"
+            for name in FIGURES
+            if FIGURES[name].table == "table1"
+        ],
+
+
+rule html_report:
+    # One HTML file of the runs of Table 1: tables, figures, settings, budgets, training trajectories.
+    input:
+        "results/figures/learning_curves.png",
+        runs=JOBS.evaluations("table1"),
+    output:
+        report(
+            "results/report.html",
+            category="Report",
+            labels={"page": "all of it on one page"},
+        ),
+    log:
+        "results/logs/report.log",
+    conda:
+        "../envs/r3l.yaml"
+    params:
+        seeds=len(JOBS.config.seeds),
+    shell:
+        "r3l report {input.runs} --figures results/figures --seeds-planned {params.seeds} --out {output} > {log} 2>&1"
