@@ -76,7 +76,7 @@ def train(
     result = _train(run, where, logger or (), minutes)
     rate = f"learning rate {run.train.lr:g} tuned on validation tasks ({run.rate_source}); " if run.rate_source else ""
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; {rate}in {where}"
-    print_result(result, as_json, line)
+    print_result(result, as_json, f"{line}\nnext: r3l evaluate {where}")
 
 
 def _train(run: Run, where: Path, loggers: Sequence[str], minutes: float | None) -> dict[str, Any]:
@@ -122,12 +122,11 @@ def export(
     to: Annotated[list[str], typer.Option(help="tensorboard, wandb (offline) or trackio; repeatable.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy a run's metrics for another viewer, into RUN_DIR/NAME; tables and figures read metrics.jsonl.
+    """Copy a run's metrics for another viewer and print where they lie; tables and figures read metrics.jsonl.
 
     Example: `r3l export results/nano/alfworld/nano/r3l/seed0 --to tensorboard`
     """
     from r3l.runs import loggers
 
-    loggers.export(run_dir, to)
-    copies = [str(run_dir / name) for name in to]
+    copies = [str(place) for place in loggers.export(run_dir, to)]
     print_result({"exported": copies}, as_json, "\n".join(copies))

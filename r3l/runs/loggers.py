@@ -1,5 +1,8 @@
 """Optional copies of metrics.jsonl for other viewers: TensorBoard, W&B (offline), trackio.
 
+All runs of a tier are one project there (``r3l-nano``), named by environment, model, method and seed; the seeds of a
+cell are a group. TensorBoard knows no projects: ``--logdir results`` shows all runs.
+
 Tables and figures read the file. A copy is written again from its first line whenever a command opens it, so that
 resumed and repeated steps cannot be in it twice; training then adds each step.
 """
@@ -18,10 +21,9 @@ from r3l.core.errors import ConfigError, check_known
 from r3l.core.files import read_json, read_jsonl
 from r3l.runs.run_dir import METRICS
 
-PROJECT = "r3l"
 Metrics = Mapping[str, float]
 Log = Callable[[Metrics], None]  # one step's metrics, with "step" among them
-Opener = Callable[[Path, Path, Mapping[str, Any]], AbstractContextManager[Log]]  # folder, run_dir, configuration
+Opener = Callable[[Path, Mapping[str, Any]], AbstractContextManager[Log]]  # folder, configuration
 
 
 @contextmanager
@@ -29,11 +31,11 @@ def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any])
     """A function that gives each step's metrics to the loggers ``names``, which hold metrics.jsonl as it stands
     already.
 
-    ``config`` is the run's, for viewers that show it; copies lie in ``run_dir``/<name>. Raises ConfigError for an
+    ``config`` is the run's (r3l.config.Run, dumped); copies lie where :func:`place` says. Raises ConfigError for an
     unknown logger and one whose package is not installed.
     """
     with ExitStack() as stack:
-        logs = [stack.enter_context(_opener(name)(_emptied(run_dir / name), run_dir, config)) for name in names]
+        logs = [stack.enter_context(_opener(name)(place(name, run_dir, config), config)) for name in names]
 
         def log(metrics: Metrics) -> None:
             for write in logs:
@@ -44,11 +46,17 @@ def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any])
         yield log
 
 
-def export(run_dir: Path, names: Sequence[str]) -> None:
-    """Make the copies of a run that is there. Raises DataError where it is none."""
+def export(run_dir: Path, names: Sequence[str]) -> list[Path]:
+    """Make the copies of a run that is there; where they lie. Raises DataError where it is none."""
     config = read_json(run_dir / "manifest.json")["run"]
     with open_loggers(names, run_dir, config):
-        pass
+        return [place(name, run_dir, config) for name in names]
+
+
+def place(name: str, run_dir: Path, config: Mapping[str, Any]) -> Path:
+    """Where the logger ``name`` keeps a run: in its directory; trackio, a file a project, beside the tiers."""
+    shared = name == "trackio" and run_dir.resolve().parts[-5:] == (config["tier"], *_name(config).split("/"))
+    return run_dir.resolve().parents[4] / name if shared else run_dir / name
 
 
 def _opener(name: str) -> Opener:
@@ -70,9 +78,9 @@ def _package(module: str, package: str) -> Any:
 
 
 @contextmanager
-def _tensorboard(folder: Path, run_dir: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+def _tensorboard(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
     _package("tensorboard", "tensorboard")
-    writer = _package("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder))
+    writer = _package("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(_emptied(folder)))
 
     def log(metrics: Metrics) -> None:
         for key, value in metrics.items():
@@ -85,9 +93,16 @@ def _tensorboard(folder: Path, run_dir: Path, config: Mapping[str, Any]) -> Iter
 
 
 @contextmanager
-def _wandb(folder: Path, run_dir: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+def _wandb(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+    name = _name(config)
     run = _package("wandb", "wandb").init(
-        project=PROJECT, name=_name(run_dir), dir=str(folder), config=dict(config), mode="offline"
+        project=_project(config),
+        group=_group(config),
+        name=name,
+        id=name.replace("/", "-"),  # synchronised again it is the same run, not another one
+        dir=str(_emptied(folder)),
+        config=dict(config),
+        mode="offline",
     )
     try:
         yield lambda metrics: run.log(dict(metrics), step=int(metrics["step"]))
@@ -96,17 +111,31 @@ def _wandb(folder: Path, run_dir: Path, config: Mapping[str, Any]) -> Iterator[L
 
 
 @contextmanager
-def _trackio(folder: Path, run_dir: Path, config: Mapping[str, Any]) -> Iterator[Log]:
-    os.environ["TRACKIO_DIR"] = str(folder)  # read when it is imported, so: one run a process
-    run = _package("trackio", "trackio").init(project=PROJECT, name=_name(run_dir), config=dict(config), embed=False)
+def _trackio(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+    os.environ["TRACKIO_DIR"] = str(folder.resolve())  # read when it is imported, so: one folder a process
+    trackio, project, name = _package("trackio", "trackio"), _project(config), _name(config)
+    if (folder / f"{project}.db").is_file():
+        for earlier in trackio.Api().runs(project):
+            if earlier.name == name:
+                earlier.delete()
+    run = trackio.init(project=project, group=_group(config), name=name, config=dict(config), embed=False)
     try:
-        yield lambda metrics: run.log(dict(metrics), step=int(metrics["step"]))
+        yield lambda metrics: run.log({k: v for k, v in metrics.items() if k != "step"}, step=int(metrics["step"]))
     finally:
         run.finish()
 
 
-def _name(run_dir: Path) -> str:
-    return "/".join(run_dir.resolve().parts[-5:])
+def _project(config: Mapping[str, Any]) -> str:
+    return f"r3l-{config['tier']}"
+
+
+def _group(config: Mapping[str, Any]) -> str:
+    """The cell: what the seeds of a run share."""
+    return "/".join([config["env"], Path(config["model"]).name, config["method"].replace("/", "-")])
+
+
+def _name(config: Mapping[str, Any]) -> str:
+    return f"{_group(config)}/seed{config['seed']}"
 
 
 LOGGERS: Mapping[str, Opener] = {"tensorboard": _tensorboard, "wandb": _wandb, "trackio": _trackio}

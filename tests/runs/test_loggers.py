@@ -2,12 +2,15 @@
 
 import shutil
 import sqlite3
+import struct
 import sys
+from pathlib import Path
 
 import pytest
+from program import Program
 
 from r3l.core.errors import ConfigError
-from r3l.core.files import append_jsonl, read_jsonl
+from r3l.core.files import append_jsonl, read_json, read_jsonl, write_json_atomic
 from r3l.core.paths import STORED
 from r3l.runs import loggers
 from r3l.runs.places import find_runs
@@ -23,13 +26,29 @@ def run_dir(tmp_path):
     return tmp_path / "seed0"
 
 
+def leveldb_log(data, header):
+    """The records of a log in LevelDB's format: blocks of 32 KiB, chunks of (crc, length, type)."""
+    at, record = header, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:  # too short for another chunk
+            at += 32768 - at % 32768
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, at)
+        record += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield record
+            record = b""
+
+
 def test_tensorboard_reads_every_metric_of_every_step(run_dir):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     lines = read_jsonl(run_dir / "metrics.jsonl")
     loggers.export(run_dir, ["tensorboard"])
     loggers.export(run_dir, ["tensorboard"])  # again: written again, not added to
-    with loggers.open_loggers(["tensorboard"], run_dir, {}) as log:
+    config = read_json(run_dir / "manifest.json")["run"]
+    with loggers.open_loggers(["tensorboard"], run_dir, config) as log:
         log({"step": len(lines) + 1, "train/success": 0.5})
     events = EventAccumulator(str(run_dir / "tensorboard")).Reload()
     success = [(event.step, event.value) for event in events.Scalars("train/success")]
@@ -38,10 +57,20 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
     assert set(events.Tags()["scalars"]) == {key for line in lines for key in line}
 
 
-def test_wandb_offline_keeps_every_step(run_dir):
+def test_wandb_offline_keeps_every_step_under_the_grids_project(run_dir):
+    """In the file that `wandb sync` sends, by wandb's own messages."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    loggers.export(run_dir, ["wandb"])
     loggers.export(run_dir, ["wandb"])
     (path,) = (run_dir / "wandb").rglob("run-*.wandb")
-    assert b"train/success" in path.read_bytes()
+    records = list(map(Record.FromString, leveldb_log(path.read_bytes(), header=7)))
+    (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
+    config = read_json(run_dir / "manifest.json")["run"]
+    cell = f"{config['env']}/{Path(config['model']).name}/r3l"
+    assert (run.project, run.run_group, run.display_name) == ("r3l-nano", cell, f"{cell}/seed{config['seed']}")
+    steps = [record.history.step.num for record in records if record.WhichOneof("record_type") == "history"]
+    assert steps == [line["step"] for line in read_jsonl(run_dir / "metrics.jsonl")]
 
 
 def test_trackio_keeps_every_step(run_dir):
@@ -50,6 +79,29 @@ def test_trackio_keeps_every_step(run_dir):
     (path,) = (run_dir / "trackio").rglob("*.db")
     with sqlite3.connect(path) as file:
         assert file.execute("SELECT count(*), max(step) FROM metrics").fetchone() == (len(lines), lines[-1]["step"])
+
+
+def test_runs_of_a_grid_are_one_trackio_project_also_when_they_write_at_the_same_time(run_dir, tmp_path):
+    manifest = read_json(run_dir / "manifest.json")
+    cell = f"{manifest['run']['env']}/{Path(manifest['run']['model']).name}/r3l"
+    folders = [tmp_path / "results" / "nano" / cell / f"seed{seed}" for seed in (0, 1)]
+    for seed, folder in enumerate(folders):
+        shutil.copytree(run_dir, folder)
+        write_json_atomic(folder / "manifest.json", {**manifest, "run": {**manifest["run"], "seed": seed}})
+    for _ in range(2):  # the second time in place of the first
+        programs = [Program("r3l.cli", "export", folder, "--to", "trackio", folder=tmp_path) for folder in folders]
+        for program in programs:
+            code, stdout, stderr = program.wait()
+            assert code == 0 and str(tmp_path / "results" / "trackio") in stdout, stderr
+    steps = len(read_jsonl(run_dir / "metrics.jsonl"))
+    with sqlite3.connect(tmp_path / "results" / "trackio" / "r3l-nano.db") as file:
+        rows = file.execute("SELECT run_name, count(*), max(step) FROM metrics GROUP BY run_name ORDER BY run_name")
+        assert rows.fetchall() == [(f"{cell}/seed{seed}", steps, steps) for seed in (0, 1)]
+
+
+def test_a_run_elsewhere_keeps_trackios_file_itself(run_dir):
+    config = read_json(run_dir / "manifest.json")["run"]
+    assert loggers.place("trackio", run_dir, config) == run_dir / "trackio"
 
 
 def test_an_unknown_sink_and_a_missing_package_are_named(run_dir, monkeypatch):
