@@ -1,9 +1,32 @@
-"""r3l: reproducible reinforcement learning for language-model agents (reflect-then-retry and its baselines)."""
+"""r3l: reproducible reinforcement learning for language-model agents (reflect-then-retry and its baselines).
+
+The Python API is :func:`train`, :func:`evaluate`, :func:`compare`, :func:`load_results`, :func:`stored_runs`; it is
+imported when it is first asked for.
+"""
+
+from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from r3l.api import compare, evaluate, load_results, stored_runs, train
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "compare", "evaluate", "load_results", "stored_runs", "train"]
 
 # Idle OpenMP threads must sleep, not spin: with one other busy process on a 2-core machine, spinning made a
 # training step 13 times slower (measured: 20 s against 1.5 s). Has to be set before torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from r3l import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

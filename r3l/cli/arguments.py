@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from r3l.core import paths
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from r3l.config import Run, Variant
     from r3l.workflow.plan import WorkflowConfig
 
-RESULTS = Path("results")
+RESULTS = paths.RESULTS
 Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
 Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
 Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]

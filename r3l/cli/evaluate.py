@@ -13,7 +13,7 @@ import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, resolve_run
 from r3l.cli.printing import console, pairs, print_result
-from r3l.core.errors import ConfigError, DataError, check_known
+from r3l.core.errors import ConfigError, check_known
 from r3l.core.names import folder_name
 from r3l.core.paths import STORED
 
@@ -132,16 +132,17 @@ class _Questions:
 
 def _play_run(run_dir: Path, task_set: str | None, asked: _Asked, as_json: bool) -> None:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
+    from r3l.api.running import check_run_dir
     from r3l.evaluation.evaluate import checkpoint_of
 
-    if not run_dir.is_dir():  # asked here because evaluating locks, and so creates, the directory
-        raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
+    check_run_dir(run_dir)
     agent = asked.agent(checkpoint_of(run_dir)) if asked.server else None
     _evaluate_and_print(run_dir, task_set, agent, as_json)
 
 
 def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out: Path | None, as_json: bool) -> None:
     """Play the test tasks with a model as it is: a zero-shot run, of this machine or of a server."""
+    from r3l.api.running import place_of
     from r3l.config import Variant
     from r3l.evaluation.agents import begin_served_run, model_named
 
@@ -151,7 +152,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 
         batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
         run = resolve_run(tier, env, row, seed, asked.model, batch, None)
-        where = out or RESULTS / run.cell / f"seed{seed}"
+        where = out or place_of(run)
         run.fingerprint()  # an unknown task set is an error now, before there is a directory
         train(run, where)
         _evaluate_and_print(where, None, None, as_json)
@@ -159,23 +160,19 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
     agent = asked.agent()
     row = row.changed(engine="server")
     run = resolve_run(tier, env, row, seed, model_named(agent.endpoint.model), None, None)
-    where = out or RESULTS / run.cell / f"seed{seed}"
+    where = out or place_of(run)
     begin_served_run(run, where, agent)
     _evaluate_and_print(where, None, agent, as_json)
 
 
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
-    from r3l.evaluation.evaluate import evaluate_run
+    from r3l.api.running import evaluate_run
     from r3l.report.reproduction import sentence
-    from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.manifest import run_of
     from r3l.runs.places import EVALUATION, evaluation_folder
-    from r3l.workflow import resources
 
     run = run_of(run_dir)
-    gpus = 0 if agent else resources.requested_resources(resources.load(), "evaluate", run).gpu
-    with reserved_gpus(gpus):
-        evaluation = evaluate_run(run_dir, task_set, agent)
+    evaluation = evaluate_run(run_dir, task_set, agent)
     where = evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set)
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {where}"

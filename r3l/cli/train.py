@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from r3l.cli.arguments import (
-    RESULTS,
     AsJson,
     Env,
     Method,
@@ -24,11 +20,7 @@ from r3l.cli.arguments import (
     tier_engine,
 )
 from r3l.cli.printing import pairs, print_report, print_result
-from r3l.core.errors import ConfigError, check_known
-from r3l.core.paths import STORED
-
-if TYPE_CHECKING:
-    from r3l.config import Run
+from r3l.core.errors import check_known
 
 
 def train(
@@ -57,44 +49,22 @@ def train(
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
+    from r3l.api.running import place_of, train_run
     from r3l.config import variant
-    from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.loggers import LOGGERS
-    from r3l.runs.provenance import check_clean
     from r3l.runs.run_dir import move_aside
 
     for name in logger or []:
         check_known("logger", name, LOGGERS)
     row = variant(method).changed(profile=profile, engine=None if engine == tier_engine(tier) else engine)
     run = resolve_run(tier, env, row, seed, model, overrides, steps)
-    where, fingerprint = run_dir or RESULTS / run.cell / f"seed{seed}", run.fingerprint()
-    if where.resolve().is_relative_to(STORED):
-        check_clean(f"{where} is kept in git")
-    set_aside_changed(where, run)
+    where, fingerprint = run_dir or place_of(run), run.fingerprint()
     if set_aside:
         move_aside(where, fingerprint)
-    result = _train(run, where, logger or (), minutes)
+    result = train_run(run, where, logger or (), minutes)
     rate = f"learning rate {run.train.lr:g} tuned on validation tasks ({run.rate_source}); " if run.rate_source else ""
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; {rate}in {where}"
     print_result(result, as_json, f"{line}\nnext: r3l evaluate {where}")
-
-
-def _train(run: Run, where: Path, loggers: Sequence[str], minutes: float | None) -> dict[str, Any]:
-    """Train by the run's engine; where there is nothing to train, the local one keeps the start model."""
-    from r3l.config import trains
-    from r3l.runs.gpu_locks import reserved_gpus
-    from r3l.workflow import resources
-
-    if run.engine == "server":
-        raise ConfigError(
-            f"{run.cell}: a server plays and trains nothing; r3l evaluate --env {run.env} --server URL --model NAME"
-        )
-    engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
-    job = resources.requested_resources(resources.load(), "train", run)
-    elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
-    with reserved_gpus(0 if elsewhere else job.gpu):
-        result: dict[str, Any] = engine.train(run, where, loggers, minutes)
-    return result
 
 
 def preflight(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -17,6 +18,17 @@ class Gather(Protocol):
         self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]
     ) -> Coroutine[Any, Any, list[T]]:
         """If one fails, the others are cancelled and its error is raised."""
+
+
+@contextmanager
+def outside_event_loop() -> Iterator[None]:
+    """In the block this thread may run an event loop though one runs already, as in a notebook; that one waits."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)
 
 
 async def together(play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:

@@ -35,4 +35,5 @@ def checkout() -> Path:
     return ROOT
 
 
-KEPT = STORED if is_checkout() else Path("results", "stored")  # where what is to be kept goes by default
+RESULTS = Path("results")  # where runs go by default
+KEPT = STORED if is_checkout() else RESULTS / "stored"  # what is to be kept

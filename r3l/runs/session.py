@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from r3l.config import Run, dialogue_of, environment_of
-from r3l.core.concurrency import Gather, Item, T
+from r3l.core.concurrency import Gather, Item, T, outside_event_loop
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Policy
 from r3l.core.pool import EnvironmentPool
@@ -69,7 +69,8 @@ def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[Play
     package.check_installed()
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     try:
-        with stop_signals() as received, asyncio.Runner() as runner:  # its end cancels what an error has left waiting
+        # The runner's end cancels what an error has left waiting.
+        with stop_signals() as received, outside_event_loop(), asyncio.Runner() as runner:
             loop = runner.get_loop()
             yield PlaySession(
                 run, policy, gather, pool, package, dialogue_of(run), loop, received, run.evaluation.batch

@@ -1,0 +1,84 @@
+"""Reading finished runs: their scores, and how methods compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r3l.core.paths import RESULTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from r3l.report.records import Record
+
+IDENTITY = ("tier", "env", "model", "method", "seed")
+
+
+def load_results(*folders: Path | str) -> pd.DataFrame:
+    """Every evaluated run under ``folders`` (default: ``results``), one row a run and group of test tasks.
+
+    Columns: tier, env, model, method, seed; group (``all``, or a part of the tasks such as ``hard``), success, reward,
+    episodes; steps and the budget of training (rollouts, env_steps, tokens/generated, tokens/trained ...); run_dir, and
+    outdated: the corrections of code that are younger than the run. Raises DataError where there is none.
+    """
+    import pandas as pd
+
+    from r3l.report import records
+
+    paths = [path for paths in _found(folders) for path in paths]
+    return pd.DataFrame([row for record in records.load(paths) for row in _rows(record)])
+
+
+def compare(method: str, against: str | Sequence[str], *folders: Path | str, group: str = "all") -> pd.DataFrame:
+    """``method`` against others, as `r3l compare --offline` prints it: one row an environment and opponent.
+
+    Runs of the same seed are paired. ``difference_mean`` with its 95 % interval (``difference_low``,
+    ``difference_high``) is ours minus theirs, ``p_holm`` its p-value corrected over all rows, ``verdict`` what may be
+    said, ``warnings`` which settings differ beside the method. A method's runs in an environment are those under
+    the first of ``folders`` (default: ``results``) that has any; :func:`stored_runs` is where this project's lie.
+
+    Raises DataError where ``method`` has no evaluated run.
+    """
+    import pandas as pd
+
+    from r3l.report import compare as comparison
+    from r3l.report import records
+
+    others = [against] if isinstance(against, str) else list(against)
+    chosen: list[Path] = []
+    for paths in _found(folders):
+        known = {path.parent.parent.parts[-4:] for path in chosen}
+        places = [(path, path.parent.parent.parts[-4:]) for path in paths]  # tier, environment, model, method
+        chosen += [path for path, place in places if place[-1] in (method, *others) and place not in known]
+    return pd.DataFrame(comparison.compare(records.load(chosen), method, others, group))
+
+
+def stored_runs() -> Path:
+    """Where this project's own runs lie, for :func:`load_results` and :func:`compare`.
+
+    Raises DataError in an installed package whose user has not fetched them (`r3l stored fetch`).
+    """
+    from r3l.runs import stored_archive
+
+    return stored_archive.stored_runs()
+
+
+def _found(folders: Sequence[Path | str]) -> Iterator[list[Path]]:
+    from r3l.runs.places import find_runs
+
+    return (find_runs(Path(folder)) for folder in folders or [RESULTS])
+
+
+def _rows(record: Record) -> Iterator[dict[str, Any]]:
+    for group, scores in record["groups"].items():
+        yield {
+            **{key: record[key] for key in IDENTITY},
+            "group": group,
+            **scores,
+            "steps": record.result["steps"],
+            **record.result["budget"],
+            "run_dir": str(record.path.parent),
+            "outdated": ", ".join(record.outdated),
+        }

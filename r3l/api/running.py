@@ -1,0 +1,110 @@
+"""Training and evaluating a run. What they need is imported when they are called: torch takes a second."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.paths import RESULTS, STORED
+
+if TYPE_CHECKING:
+    from r3l.config import Run
+    from r3l.evaluation.agents import ServedAgent
+
+
+def train(
+    env: str,
+    method: str,
+    *,
+    seed: int = 0,
+    tier: str = "nano",
+    model: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    run_dir: Path | str | None = None,
+) -> Path:
+    """Train one run, or resume it, as `r3l train` does; its directory. What is finished is not trained again.
+
+    ``method`` may be a variant (``"r3l@alpha=5"``), ``model`` a stored model, a folder or a hub id. ``settings`` are
+    changes of single values by their dotted names, such as ``{"train.steps": 3}`` (docs/configuration.md).
+    ``run_dir`` is ``results/TIER/ENV/MODEL/METHOD/seedN`` unless another is given.
+
+    Raises an R3LError (r3l.core.errors), whose text says what is wrong and how to mend it: ConfigError for an unknown
+    name or value and for missing packages, RunDirectoryError for a directory that another process uses.
+    """
+    from r3l.config import resolve
+
+    run = resolve(tier, env, method, seed, model, _overrides(settings or {}))
+    where = place_of(run) if run_dir is None else Path(run_dir)
+    train_run(run, where)
+    return where
+
+
+def evaluate(run_dir: Path | str, task_set: str | None = None) -> dict[str, Any]:
+    """Play the test tasks with a run's last checkpoint, as `r3l evaluate RUN_DIR` does; what evaluation.json holds.
+
+    ``["groups"]["all"]["success"]`` is the share of tasks that were solved. ``task_set``: another one than the run's
+    own test task set. Raises as :func:`train`, and DataError where there is no such run.
+    """
+    return evaluate_run(Path(run_dir), task_set)
+
+
+def place_of(run: Run) -> Path:
+    """Where a run lies unless another directory is given."""
+    return RESULTS / run.cell / f"seed{run.seed}"
+
+
+def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
+    """Train by the run's engine; where there is nothing to train, the local one keeps the start model.
+
+    A directory whose run was made by other code of the user's is renamed first. Raises ConfigError where files of the
+    checkout differ from its commit and ``where`` is kept in git.
+    """
+    from r3l.config import trains
+    from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.gpu_locks import reserved_gpus
+    from r3l.runs.provenance import check_clean
+    from r3l.workflow import resources
+
+    if run.engine == "server":
+        raise ConfigError(
+            f"{run.cell}: a server plays and trains nothing; r3l evaluate --env {run.env} --server URL --model NAME"
+        )
+    if where.resolve().is_relative_to(STORED):
+        check_clean(f"{where} is kept in git")
+    set_aside_changed(where, run)
+    engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
+    job = resources.requested_resources(resources.load(), "train", run)
+    elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
+    with reserved_gpus(0 if elsewhere else job.gpu):
+        result: dict[str, Any] = engine.train(run, where, loggers, minutes)
+    return result
+
+
+def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
+    """Evaluate a run with its last checkpoint, or with ``agent``, a server that has it."""
+    from r3l.evaluation import evaluate as evaluation
+    from r3l.runs.gpu_locks import reserved_gpus
+    from r3l.runs.manifest import run_of
+    from r3l.workflow import resources
+
+    check_run_dir(run_dir)
+    run = run_of(run_dir)
+    gpus = 0 if agent else resources.requested_resources(resources.load(), "evaluate", run).gpu
+    with reserved_gpus(gpus):
+        return evaluation.evaluate_run(run_dir, task_set, agent)
+
+
+def check_run_dir(run_dir: Path) -> None:
+    """Raises DataError for a directory that is not there: evaluating locks, and so creates, it."""
+    if not run_dir.is_dir():
+        raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
+
+
+def _overrides(settings: Mapping[str, Any]) -> list[str]:
+    """``key=value`` of each, the value in YAML."""
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items()]

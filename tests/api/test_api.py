@@ -1,0 +1,125 @@
+"""The Python API: the verbs' own functions, imported when they are asked for."""
+
+import asyncio
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from program import run as command
+
+import r3l
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.paths import ROOT
+
+STEPS = {"train.steps": 1, "train.tasks_per_step": 2, "method_settings.group_size": 2, "workers": 0}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder with one short run of each of two methods on the easy half of mathematics, evaluated."""
+    folder = tmp_path_factory.mktemp("api") / "results"
+    for method in ("grpo", "raft"):
+        where = r3l.train(
+            "math", method, settings=STEPS, run_dir=folder / "nano" / "math" / "nano_math" / method / "seed0"
+        )
+        r3l.evaluate(where)
+    return folder
+
+
+def test_importing_the_package_is_quick_and_imports_nothing_heavy():
+    code = "import sys, r3l; print(*{name.partition('.')[0] for name in sys.modules})"
+    command = [sys.executable, "-X", "importtime", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stderr.splitlines() if line.endswith("| r3l")]
+    assert int(line.split("|")[1]) < 200_000  # microseconds, of r3l with all that it imports
+    assert not {"torch", "numpy", "pandas", "pydantic", "typer", "asyncio"} & set(done.stdout.split())
+
+
+def test_every_name_is_offered_documented_and_typed():
+    assert set(r3l.__all__) <= set(dir(r3l))
+    for name in set(r3l.__all__) - {"__version__"}:
+        function = getattr(r3l, name)
+        assert inspect.getdoc(function)
+        signature = inspect.signature(function)
+        assert all(p.annotation is not inspect.Parameter.empty for p in signature.parameters.values())
+        assert signature.return_annotation
+    assert (ROOT / "r3l" / "py.typed").is_file()
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = r3l.nothing
+
+
+def test_train_does_what_the_verb_does(results, monkeypatch, capsys, tmp_path):
+    words = [part for key, value in STEPS.items() for part in ("--set", f"{key}={value}")]
+    where = tmp_path / "by_verb"
+    code, stdout, _ = command(
+        monkeypatch, capsys, "train", "--env", "math", "--method", "grpo", *words, "--run-dir", where, "--json"
+    )
+    ours = json.loads((results / "nano/math/nano_math/grpo/seed0/result.json").read_text())
+    assert code == 0 and json.loads(stdout) == ours
+
+
+def test_a_finished_run_is_not_trained_again(results):
+    where = results / "nano/math/nano_math/grpo/seed0"
+    before = (where / "result.json").stat().st_mtime_ns
+    assert r3l.train("math", "grpo", settings=STEPS, run_dir=str(where)) == where
+    assert (where / "result.json").stat().st_mtime_ns == before
+
+
+def test_results_are_rows_of_runs_and_groups(results):
+    frame = r3l.load_results(results)
+    assert sorted(zip(frame["method"], frame["group"], strict=True)) == sorted(
+        (method, group) for method in ("grpo", "raft") for group in ("all", "easy", "hard")
+    )
+    for row in frame.to_dict("records"):
+        evaluation = json.loads((ROOT / row["run_dir"] / "evaluation.json").read_text())
+        assert row["success"] == evaluation["groups"][row["group"]]["success"]
+        assert (row["steps"], row["rollouts"], row["seed"], row["outdated"]) == (1, 4.0, 0, "")
+    both = frame[frame.group == "all"].set_index("method")["success"]
+    (compared,) = r3l.compare("grpo", "raft", results).to_dict("records")
+    assert compared["difference_mean"] == pytest.approx(both["grpo"] - both["raft"])
+    assert (compared["env"], compared["pairs"], compared["against"]) == ("math", 1, "raft")
+
+
+def test_a_methods_runs_are_those_of_the_first_folder_that_has_it(results, tmp_path):
+    run = "nano/math/nano_math/raft/seed0"
+    shutil.copytree(results / run, tmp_path / run)
+    (row,) = r3l.compare("raft", ["grpo"], tmp_path, results).to_dict("records")
+    assert row["pairs"] == 1
+    (alone,) = r3l.compare("raft", ["grpo"], tmp_path).to_dict("records")
+    assert alone["pairs"] == 0
+
+
+def test_this_projects_own_runs_can_be_read():
+    frame = r3l.load_results(r3l.stored_runs())
+    assert set(frame["success"].between(0, 1)) == {True} and {"r3l", "grpo"} <= set(frame["method"])
+
+
+def test_it_works_where_an_event_loop_runs(results, tmp_path):
+    """As in a notebook."""
+
+    async def cell():
+        where = r3l.train("math", "grpo", settings=STEPS, run_dir=tmp_path / "run")
+        await asyncio.sleep(0)  # the loop goes on
+        return where
+
+    where = asyncio.run(cell())
+    ours = (results / "nano/math/nano_math/grpo/seed0/result.json").read_bytes()
+    assert (where / "result.json").read_bytes() == ours
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: r3l.train("maths", "grpo"), ConfigError, "did you mean 'math'"),
+        (lambda: r3l.train("math", "grpo", settings={"train.step": 1}), ConfigError, "train.step"),
+        (lambda: r3l.evaluate("no/such/run"), DataError, "run directory no/such/run does not exist"),
+        (lambda: r3l.load_results("no/such/folder"), DataError, "no evaluation.json under no/such/folder"),
+        (lambda: r3l.compare("shortest", "grpo", r3l.stored_runs()), DataError, "no evaluated run of 'shortest'"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_said(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
