@@ -27,6 +27,36 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
 Seeds = Annotated[str | None, typer.Option(help="Seeds, by commas.")]
 Results = Annotated[Path, typer.Option(help="Where runs lie: RESULTS/tier/env/model/method/seedN.")]
+Runs = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Runs to show: their directories, or their evaluation.json files.", show_default=False),
+]
+SeveralResults = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--results",
+        help="Where runs lie: RESULTS/tier/env/model/method/seedN; repeatable. Default: results, if no run is named.",
+    ),
+]
+
+
+def named_runs(runs: list[Path] | None) -> list[Path]:
+    """The evaluation.json of each run that a command names."""
+    from r3l.runs.places import named_evaluation
+
+    return [named_evaluation(run) for run in runs or ()]
+
+
+def found(named: list[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
+    """The runs that a command names, and all under ``--results``; a file that is found twice counts once."""
+    from r3l.runs.places import find_runs
+
+    folders = results or ([] if named else [RESULTS])
+    paths = [*named, *(path for folder in folders for path in find_runs(folder, may_be_none))]
+    files: dict[Path, Path] = {}
+    for path in paths:
+        files.setdefault(path.resolve(), path)
+    return list(files.values())
 
 
 def resolve_run(
@@ -82,6 +112,16 @@ def rows_named(text: str | None) -> list[str] | None:
     for method in methods or []:
         load_method(variant(method).method)
     return methods
+
+
+def environments_named(text: str | None) -> list[str] | None:
+    """The environments of ``--env``, by commas. Raises ConfigError for one that there is not."""
+    from r3l.config import EnvConfig, load
+
+    envs = listed(text, "--env")
+    for env in envs or []:
+        load("envs", env, EnvConfig)
+    return envs
 
 
 def numbers(text: str | None) -> list[int] | None:

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Envs, Results, Seeds, Tier, check_cores, configured, listed, numbers
+from r3l.cli.arguments import RESULTS, AsJson, Envs, SeveralResults, Tier, check_cores, configured, listed, numbers
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
+
+DEFAULT_SEEDS = "0,1,2"
 
 
 def compare(
@@ -18,11 +20,13 @@ def compare(
     against: Annotated[str, typer.Option(help="Methods, by commas; or all: those of Table 1.")] = "grpo,r3l",
     tier: Tier = "nano",
     env: Envs = None,
-    seeds: Seeds = "0,1,2",
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds, by commas. Default: 0,1,2; with --offline all that both methods have.")
+    ] = None,
     group: Annotated[str, typer.Option(help="Of the test tasks: all, easy, hard.")] = "all",
-    results: Results = RESULTS,
+    results: SeveralResults = None,
     stored: Annotated[
-        Path | None, typer.Option(help="Where the baselines lie. Default: those of this project.")
+        Path | None, typer.Option(help="Where the baselines lie. Default: those of this project, else RESULTS.")
     ] = None,
     cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
     offline: Annotated[bool, typer.Option(help="Train nothing; compare what is there.")] = False,
@@ -41,21 +45,23 @@ def compare(
     from r3l.runs.stored_archive import stored_runs
     from r3l.workflow import plan
 
-    if results != RESULTS and not offline:
-        raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
+    if results and not offline:
+        raise ConfigError(f"--results is {results[0]}, but runs are made under {RESULTS}/; add --offline to read it")
     check_cores(cores)
-    config = configured(tier=tier, methods=[method], envs=listed(env, "--env"), seeds=numbers(seeds))
+    config = configured(tier=tier, methods=[method], envs=listed(env, "--env"), seeds=numbers(seeds or DEFAULT_SEEDS))
     runs = plan.grid(config, config.envs, [method])
     opponents = opponents_of(method, against, tier)
     plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
     if not offline:
         for path, run in runs.items():  # before snakemake deletes what it makes anew
-            set_aside_changed(results / path, run)
-        targets = [str(results / path / "evaluation.json") for path in runs]
+            set_aside_changed(RESULTS / path, run)
+        targets = [str(RESULTS / path / "evaluation.json") for path in runs]
         changes = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
         make(line(targets, changes, placement(None, cores)), runs)
-    own = [path for path in (results / run / "evaluation.json" for run in runs) if path.is_file()]
-    others = runs_of(stored or stored_runs(), tier, config.envs, opponents)
+    wanted = None if offline and seeds is None else config.seeds
+    folders = results or [RESULTS]
+    own = own_runs(folders, sorted({run.cell for run in runs.values()}), wanted)
+    others = baselines(stored or stored_runs(), folders, tier, config.envs, opponents)
     rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
     if out:
         with writable(out):
@@ -64,6 +70,14 @@ def compare(
     for row in [] if as_json else rows:
         for warning in row["warnings"]:
             print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
+
+
+def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> list[Path]:
+    """The evaluated runs of ``cells`` under ``folders``; ``seeds`` None: of all seeds."""
+    pattern = "{}/seed*/evaluation.json"
+    found = [path for folder in folders for cell in cells for path in sorted(folder.glob(pattern.format(cell)))]
+    names = None if seeds is None else {f"seed{seed}" for seed in seeds}
+    return [path for path in found if names is None or path.parent.name in names]
 
 
 def opponents_of(method: str, against: str, tier: str) -> list[str]:
@@ -79,13 +93,33 @@ def opponents_of(method: str, against: str, tier: str) -> list[str]:
     return others
 
 
-def runs_of(results: Path, tier: str, envs: list[str] | None, methods: list[str]) -> list[Path]:
+def baselines(stored: Path, folders: list[Path], tier: str, envs: list[str], methods: list[str]) -> list[Path]:
+    """Their runs under ``stored``; of a method that has none there in an environment, those under ``folders``."""
+    kept = runs_of(stored, tier, envs, methods)
+    known = {_place(path)[1::2] for path in kept}
+    return kept + [
+        path
+        for folder in folders
+        if folder.resolve() != stored.resolve()
+        for path in runs_of(folder, tier, envs, methods, may_be_none=True)
+        if _place(path)[1::2] not in known
+    ]
+
+
+def runs_of(
+    results: Path, tier: str, envs: list[str] | None, methods: list[str], may_be_none: bool = False
+) -> list[Path]:
     """Runs by their places, TIER/ENV/MODEL/METHOD/seedN/evaluation.json. ``envs`` None: in all environments."""
     from r3l.runs.places import find_runs
 
-    places = [(path, path.parts[-6:-2]) for path in find_runs(results)]
+    places = [(path, _place(path)) for path in find_runs(results, may_be_none)]
     return [
         path
         for path, (of_tier, env, _, method) in places
         if of_tier == tier and env in (envs or [env]) and method in methods
     ]
+
+
+def _place(evaluation: Path) -> tuple[str, ...]:
+    """Tier, environment, model, method."""
+    return evaluation.parts[-6:-2]

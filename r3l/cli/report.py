@@ -7,16 +7,18 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.arguments import RESULTS, AsJson, Runs, SeveralResults, found, named_runs
 from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
 
 
 def report(
-    evaluations: Annotated[list[Path] | None, typer.Argument(help="evaluation.json files.")] = None,
-    results: Results = RESULTS,
+    runs: Runs = None,
+    results: SeveralResults = None,
     out: Annotated[Path, typer.Option(help="The HTML file.")] = RESULTS / "report.html",
-    figures: Annotated[Path | None, typer.Option(help="Folder of PNG files to show. Default: RESULTS/figures.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder of PNG files. Default: the first RESULTS/figures.")
+    ] = None,
     seeds_planned: Annotated[int | None, typer.Option(min=1, help="Default: configs/workflow.yaml.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,14 +27,13 @@ def report(
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
     from r3l.report import html, records
-    from r3l.runs.places import find_runs
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
         raise DataError(f"--figures {figures} is not a folder; draw figures with r3l figure, or leave the option out")
-    images = sorted((figures or results / "figures").glob("*.png"))
-    runs = records.load(evaluations or find_runs(results))
+    images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
+    shown = records.load(found(named_runs(runs), results))
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    written = html.write(runs, images, planned, out)
-    summary = {"file": str(written), "runs": len(runs), "figures": len(images), "bytes": written.stat().st_size}
-    print_result(summary, as_json, f"{written}: {len(runs)} runs, {len(images)} figures, {summary['bytes']:,} bytes")
+    written = html.write(shown, images, planned, out)
+    summary = {"file": str(written), "runs": len(shown), "figures": len(images), "bytes": written.stat().st_size}
+    print_result(summary, as_json, f"{written}: {len(shown)} runs, {len(images)} figures, {summary['bytes']:,} bytes")

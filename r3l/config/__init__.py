@@ -5,7 +5,7 @@ value carries its source: each file has a ``sources`` map from key to where the 
 """
 
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
-from r3l.config.files import Strict, folders, load, names, own_folders, own_variables, validate
+from r3l.config.files import Strict, folders, is_own, load, names, own_folders, own_variables, validate
 from r3l.config.method import MethodConfig, load_method, method_label
 from r3l.config.model import (
     ArchitectureConfig,
@@ -49,6 +49,7 @@ __all__ = [
     "folders",
     "gpu_cluster",
     "hashed",
+    "is_own",
     "load",
     "load_method",
     "locate",

@@ -50,9 +50,18 @@ def own_variables() -> dict[str, str]:
     return {variable: own for variable, own in joined.items() if own}
 
 
+def is_own(kind: str, name: str) -> bool:
+    """Whether ``name`` is a user's own: not of this package, whatever R3L_ENVS and R3L_METHODS name now."""
+    return name not in _packaged(kind)
+
+
+def _packaged(kind: str) -> set[str]:
+    return {path.stem for path in (paths.CONFIGS / kind).glob("*.yaml")}
+
+
 def names(kind: str) -> list[str]:
     """The configured names of ``kind``. Raises ConfigError for a file of the user's own that cannot be called so."""
-    ours = {path.stem for path in (paths.CONFIGS / kind).glob("*.yaml")}
+    ours = _packaged(kind)
     files = [path for folder in own_folders(kind) for path in sorted(folder.glob("*.yaml"))]
     own = [path for path in files if not _is_other_kind(path, kind)]
     for path in own:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from r3l.core.errors import DataError
 from r3l.core.files import read_json
-from r3l.report import html_tables, tables, trajectories
+from r3l.report import html_tables, selection, shown, tables, trajectories
 from r3l.report.labels import env_label
 from r3l.report.records import Record
 from r3l.report.rows import LongRow, write_text
@@ -24,6 +24,7 @@ from r3l.workflow import plan
 
 # Characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most.
 EMBEDDED = 2_500_000
+BASELINE = "zero_shot"  # of runs that no table is about
 
 
 def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path) -> Path:
@@ -46,6 +47,7 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
     manifests = [_manifest(record) for record in records]
     return {
         "about": about(records, manifests, [row for rows in score_rows for row in rows]),
+        "would_show": shown.NOTE,
         "tables": [html_tables.scores(rows) for rows in score_rows],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
         "runs": [_run(record, manifest) for record, manifest in zip(records, manifests, strict=True)],
@@ -58,18 +60,24 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
 
 
 def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[LongRow]]:
-    """The rows of every table of scores of whose methods at least half have run; the paper's tables first."""
-    config, score_rows = plan.load(), []
+    """The rows of every table of scores of whose methods at least half have run, the paper's tables first; and of all
+    runs that stand in none of those, whatever their environments and methods."""
+    config, nothing, left = plan.load(), selection.Asked(), {record.path for record in records}
+    score_rows = []
     for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
         if table.kind != "scores":
             continue
-        of_table = [record for record in records if record["env"] in config.columns(table)]
-        run = {record["method"] for record in of_table}
+        of_table = selection.selected(records, table, config, nothing)
         planned = config.rows(table)
-        methods = [m for m in table.methods if m in run or m in planned]
-        if 2 * len(run & set(planned)) >= max(len(planned), 4):
+        if 2 * len({record["method"] for record in of_table} & {*planned}) >= max(len(planned), 4):
+            methods = selection.rows(of_table, table, config, nothing)
             score_rows.append(tables.build(table, of_table, methods, seeds_planned, config.tier).rows)
-    return score_rows
+            left -= {record.path for record in of_table}
+    others = [record for record in records if record.path in left]
+    methods = sorted({record["method"] for record in others}, key=lambda method: (method != BASELINE, method))
+    content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
+    rest = plan.TableConfig.model_validate(content)
+    return score_rows + ([tables.build(rest, others, methods, seeds_planned, config.tier).rows] if others else [])
 
 
 def about(records: Sequence[Record], manifests: Sequence[LongRow | None], rows: Sequence[LongRow]) -> LongRow:

@@ -23,7 +23,12 @@ ENVIRONMENT = Column("environment", filter="")
 
 
 def scores(rows: Sequence[LongRow]) -> Table:
-    """A table of r3l.report.scores; without the columns about the paper where nothing is comparable with it."""
+    """A table of r3l.report.scores; without methods that have no run in an environment, which a note names, and without
+    the columns about the paper where nothing is comparable with it."""
+    ran = [row for row in rows if row["mean"] is not None]
+    none = dict.fromkeys(f"{row['label']} on {env_label(row['env'])}" for row in rows if row["mean"] is None)
+    absent = f"Without a run: {', '.join(none)}." if none else ""
+    rows = ran or rows
     cells: dict[str, Callable[[LongRow], Cell]] = {
         "environment": lambda row: Cell(env_label(row["env"])),
         "tasks": lambda row: Cell(row["group"]),
@@ -46,7 +51,7 @@ def scores(rows: Sequence[LongRow]) -> Table:
         cells["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
     columns = [ENVIRONMENT, Column("tasks", filter="all"), *map(Column, list(cells)[2:])]
     lines = [{name: of(row) for name, of in cells.items()} for row in rows]
-    return table(rows[0]["table"], columns, lines, shown.NOTE, *notes_of_runs(rows))
+    return table(rows[0]["table"], columns, lines, absent, *notes_of_runs(rows))
 
 
 def budgets(records: Sequence[Record]) -> Table:
@@ -70,7 +75,7 @@ def endings(records: Sequence[Record]) -> list[Table]:
     return [
         _counts(
             "Test episodes by ending",
-            "Share of the episodes; hover for the number.",
+            "Share of the episodes; hover over one, or tap on it, for the number.",
             records,
             lambda record: record["stops"],
         ),

@@ -124,7 +124,8 @@ def measure_rows(
         for method, seeds in by_method(of_bench, methods).items():
             place = {key: value for key, value in nowhere(bench).items() if key in COLUMNS}
             place |= {"tier_label": of_bench[0]["label"]} if of_bench else {}
-            common = {"table": title, **place, "method": method, "label": method_label(method), "provenance": "ours"}
+            common = {"table": title, **place, "method": method, "label": "", "provenance": "ours"}
+            common["label"] = seeds[0]["method_label"] if seeds else method_label(method)
             teacher = feedback(seeds) if seeds else {FEEDBACK: planned(method, bench[0])}
             counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
             for name in names:

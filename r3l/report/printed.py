@@ -25,13 +25,20 @@ METHOD = "method"  # the first column
 Sections = dict[str, dict[str, Row]]  # by title and by the name of the row
 
 
-def table(title: str, rows: Sequence[LongRow], published: Sequence[Published], measures: Sequence[str]) -> Table:
+def table(
+    title: str, rows: Sequence[LongRow], published: Sequence[Published], measures: Sequence[str], empty: bool = False
+) -> Table:
     """``rows`` are long rows of scores (``measures`` empty) or of measures; of groups, all tasks are shown.
 
-    With several measures a section is a model on a benchmark, and the columns are the measures.
+    With several measures a section is a model on a benchmark, and the columns are the measures. What has no run is left
+    out and named below, unless ``empty``: our rows, and benchmarks with their published numbers. Where nothing has run,
+    the published numbers are the table.
     """
     rows = [row for row in rows if row.get("group", "all") == "all"]
     several = len(measures) > 1
+    left_out: list[str] = []
+    if not empty:
+        rows, published, left_out = _with_runs(rows, published)
     letters = _letters(published)
     ours, theirs = _our_sections(rows, published, several), _their_sections(published, letters, several)
     taught = any(row.get(FEEDBACK) for row in rows)
@@ -50,8 +57,47 @@ def table(title: str, rows: Sequence[LongRow], published: Sequence[Published], m
         title,
         _columns(first, columns, ours | theirs),
         _ranked(ours | theirs, _signs(columns, measures)),
-        [*_our_notes(rows, columns, several), *([NOTE] if taught else []), *_their_notes(published, letters)],
+        [
+            *_our_notes(rows, columns, several),
+            *left_out,
+            *([NOTE] if taught else []),
+            *_their_notes(published, letters),
+        ],
     )
+
+
+def _with_runs(
+    rows: Sequence[LongRow], published: Sequence[Published]
+) -> tuple[list[LongRow], list[Published], list[str]]:
+    """What is left without methods and benchmarks that have no run, and a note of what is not."""
+    done = [row for row in rows if row["seeds_done"]]
+    if not done and not published:
+        return list(rows), [], []
+    benchmarks = {env_label(row["env"]) for row in done}
+    methods = {_line(row) for row in done}
+    if not done:
+        reasons = dict.fromkeys(row["verdict_reason"] for row in rows)
+        return [], list(published), [f"None of ours has run: {'; '.join(reasons)} (r3l table --empty)."]
+    kept = [
+        row
+        for row in rows
+        if env_label(row["env"]) in benchmarks and (_line(row) in methods or row["method"] == CONSTANT_ANSWER)
+    ]
+    beside = [number for number in published if number.benchmark in benchmarks]
+    labels = {row["label"] for row in kept}
+    names = [env_label(row["env"]) for row in rows] + [number.benchmark for number in published]
+    columns = dict.fromkeys(name for name in names if name not in benchmarks)
+    lines = dict.fromkeys(row["label"] for row in rows if row["label"] not in labels)
+    absent = "; ".join(", ".join(part) for part in (columns, lines) if part)
+    return (
+        kept,
+        beside,
+        [f"Left out, since none of ours has run there: {absent} (r3l table --empty)."] if absent else [],
+    )
+
+
+def _line(row: LongRow) -> tuple[str, str, str]:
+    return row["tier"], row["model"], row["label"]
 
 
 def in_sections(sections: Sections) -> list[Section]:
@@ -152,6 +198,8 @@ def _letters(published: Sequence[Published]) -> dict[str, str]:
 
 
 def _our_notes(rows: Sequence[LongRow], columns: Sequence[str], several: bool) -> list[str]:
+    if not rows:
+        return []
     notes = [
         "Ours: mean ± 95 % interval over training seeds; one seed has none. (n/m): n of m planned seeds are done. "
         "Bold: the best of its block among those with all seeds; it need not differ significantly."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from r3l.report.feedback import COLUMN, source_label, written_by
 from r3l.report.labels import question_set
 from r3l.runs.metrics import faults
 from r3l.runs.places import run_dir_of
+
+log = logging.getLogger(__name__)
 
 NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
@@ -71,22 +74,41 @@ class Record:
 
 
 def load(paths: Iterable[Path]) -> list[Record]:
-    """Read runs by their evaluation.json; checks that what is compared was measured on one task set."""
-    records = [_load(path) for path in paths]
+    """Read runs by their evaluation.json; checks that what is compared was measured on one task set.
+
+    A run that lies in two places with the same episodes counts once; where they differ nobody can say which is meant.
+    """
     first: dict[Bench, Record] = {}
-    seen: dict[tuple[Any, ...], Path] = {}
-    for record in records:
+    seen: dict[tuple[Any, ...], Record] = {}
+    copies: list[Path] = []
+    clashes: list[tuple[Path, Path]] = []
+    for record in map(_load, paths):
         other = first.setdefault(record.bench, record)
         if record["task_set"]["sha256"] != other["task_set"]["sha256"]:
             raise DataError(
                 f"{record.path} was measured on task set {_task_set(record)} and {other.path} on {_task_set(other)}; "
                 "they cannot stand in one table: evaluate both on one task set"
             )
-        key = (*record.bench, record["method"], record["seed"])
-        if key in seen:
-            raise DataError(f"{record.path} and {seen[key]} are the same method and seed; leave one out")
-        seen[key] = record.path
-    return records
+        same = seen.setdefault((*record.bench, record["method"], record["seed"]), record)
+        if same is not record:
+            equal = record["fingerprint"] == same["fingerprint"] and record.episodes == same.episodes
+            copies += [record.path] if equal else []
+            clashes += [] if equal else [(same.path, record.path)]
+    if clashes:
+        raise DataError(_clash(clashes))
+    if copies:
+        log.warning("%d runs lie in two places with the same episodes and count once: %s ...", len(copies), copies[0])
+    return list(seen.values())
+
+
+def _clash(clashes: Sequence[tuple[Path, Path]]) -> str:
+    a, b = clashes[0]
+    more = f" (and {len(clashes) - 1} more such pairs)" if len(clashes) > 1 else ""
+    return (
+        f"{a.parent} and {b.parent} are the same method and seed{more}, but their episodes differ: name the runs that "
+        "are meant by their directories, in place of the whole folder, as in r3l table table1 "
+        "results/nano/alfworld/nano/my_method/seed* --results results/stored"
+    )
 
 
 def renamed(records: Iterable[Record], names: Mapping[str, str]) -> list[Record]:

@@ -43,6 +43,7 @@ def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"Outdated until run again ({name}: {MEANINGS[name]}): "
         + "; ".join(f"{label} on {', '.join(envs)}" for label, envs in methods.items())
+        + "."
         for name, methods in sorted(places.items())
     ]
 

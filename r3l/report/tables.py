@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from rich.console import Group, RenderableType
 
 from r3l.report import benchmarks, measures, printed, published, score_details, scores
-from r3l.report.published import Reference
+from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, renamed
 from r3l.report.rows import LongRow, write_csv, write_text
 from r3l.report.table import Table
+from r3l.report.table.latex import to_latex
 from r3l.report.table.terminal import to_terminal
-from r3l.report.table.text import to_latex, to_markdown
+from r3l.report.table.text import to_markdown
 from r3l.workflow.plan import TableConfig
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """``rows``: the long form, one row a number; ``printed``: as papers print it."""
+    """``rows``: the long form, one row a number; ``beside``: the published numbers of the same kind.
+
+    ``empty``: what has no run is printed too.
+    """
 
     config: TableConfig
     rows: list[LongRow]
-    printed: Table
+    beside: list[Published]
+    empty: bool = False
+
+    @cached_property
+    def printed(self) -> Table:
+        """As papers print it."""
+        return printed.table(self.config.title, self.rows, self.beside, self.config.measures, self.empty)
 
     def to_terminal(self) -> RenderableType:
         """The printed table, and for scores every row, if there is a run."""
@@ -71,4 +82,4 @@ def build(
     else:
         rows = scores.score_rows(records, methods, config.baseline, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in published.SCORES]
-    return ReportTable(config, rows, printed.table(config.title, rows, beside, config.measures))
+    return ReportTable(config, rows, beside)

@@ -7,6 +7,7 @@ from pathlib import Path
 from r3l.config import Run
 from r3l.config.tuning import validation_task_set
 from r3l.core.errors import DataError
+from r3l.runs.run_dir import MANIFEST
 
 BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets; in a run: its further task sets
 EVALUATION = "evaluation.json"
@@ -32,6 +33,15 @@ def run_dir_of(evaluation: Path) -> Path:
     """The run that an evaluation.json is about (see :func:`evaluation_folder`)."""
     folders = evaluation.parents
     return folders[3] if folders[2].name == BENCHMARKS else folders[0]
+
+
+def named_evaluation(path: Path) -> Path:
+    """The evaluation.json of a run's directory; a file is taken as one. Raises DataError for another directory."""
+    if not path.is_dir() or (path / EVALUATION).is_file():
+        return path / EVALUATION if path.is_dir() else path
+    if (path / MANIFEST).is_file():
+        raise DataError(f"{path} holds a run that is not evaluated: r3l evaluate {path}")
+    raise DataError(f"{path} is not the directory of a run; of a folder with many runs: --results {path}")
 
 
 def find_further(run_dir: Path) -> list[Path]:

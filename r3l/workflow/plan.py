@@ -121,6 +121,7 @@ class TableConfig(Strict):
     baseline: str = Field("", description="scores: the method that differences are paired with")
     methods: list[str] = Field([], description="the rows that are trained; all kinds but benchmarks")
     core: list[str] = Field([], description="the rows of grid=core")
+    own: bool = Field(False, description="methods of the user's own that have run are rows too")
     envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
     benchmarks: dict[str, str] = Field({}, description="environment -> its name in `published`, if not its label")
     question_sets: list[str] = Field([], description="environments whose runs are scored on their question sets too")

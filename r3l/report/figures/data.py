@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from r3l.config import EnvConfig, load
 from r3l.core.errors import DataError
+from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
 from r3l.workflow.plan import TableConfig
 
@@ -73,7 +73,7 @@ def select(records: Sequence[Record], table: TableConfig) -> Shown:
 
 def _bench(env: str, records: list[Record], table: TableConfig) -> Bench:
     methods = _order(list({record["method"] for record in records}), table)
-    return Bench(env, load("envs", env, EnvConfig).label, by_method(records, methods))
+    return Bench(env, env_label(env), by_method(records, methods))
 
 
 def _order(methods: Sequence[str], table: TableConfig) -> list[str]:

@@ -23,3 +23,4 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 TEMPLATES.filters["to_html"] = to_html
+TEMPLATES.filters["zip"] = zip

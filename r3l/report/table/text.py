@@ -1,19 +1,13 @@
-"""A table of titled sections as Markdown and as LaTeX, by pandas; rows of values as CSV."""
+"""A table of titled sections as Markdown, and rows of values as CSV, by pandas."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from r3l.report.table.model import Table
 
-TEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
-)
 MARKDOWN = str.maketrans({"<": "&lt;", "|": "\\|", "*": "\\*"})
 
 
@@ -34,25 +28,6 @@ def to_markdown(table: Table) -> str:
     return f"# {table.title.translate(MARKDOWN)}\n\n{pipes}\n\n{notes}\n"
 
 
-def to_latex(table: Table) -> str:
-    """A table environment for a document with ``\\usepackage{booktabs}``; the notes stand in its caption."""
-    texts, bold = _frames(table)
-    marks = bold.map(lambda is_bold: "textbf:--rwrap;" if is_bold else "")
-    style = texts.style.format(_tex).format_index(_tex, axis=0).format_index(_tex, axis=1)
-    style = style.format_index_names(_tex, axis=0).apply(lambda _: marks, axis=None)
-    text = style.to_latex(
-        hrules=True,
-        clines="skip-last;data",
-        multirow_align="naive",
-        column_format="ll" + "r" * len(texts.columns),
-        position="t",
-        position_float="centering",
-        caption=" ".join(_tex(note) for note in (f"{table.title}.", *table.notes)),
-    )
-    text = re.sub(r"\\cline\{[-\d]+\}\n(\\bottomrule)?", lambda match: match[1] or "\\midrule\n", text)
-    return f"% needs \\usepackage{{booktabs}}\n{text}"
-
-
 def _frames(table: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Texts, and whether each is bold, with the index (section, row)."""
     head, *columns = table.names
@@ -61,7 +36,3 @@ def _frames(table: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
     texts = [[row[name].text for name in columns] for _, row in rows]
     bold = [[row[name].bold for name in columns] for _, row in rows]
     return pd.DataFrame(texts, index, columns), pd.DataFrame(bold, index, columns)
-
-
-def _tex(text: str) -> str:
-    return text.translate(TEX)

@@ -30,22 +30,39 @@ function sortBy(table, column) {
   table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => compare(key(a), key(b))));
 }
 
+const PHONE = matchMedia("(max-width: 40rem)"); // as in report.css
+
+/** What hovering shows, for a screen that nothing hovers over. */
+function tell(figure, cell) {
+  const told = figure.querySelector(".told");
+  told.hidden = !cell?.title;
+  told.textContent = cell?.title ? `${cell.textContent}: ${cell.title}` : "";
+}
+
 function narrow(figure, table, filters) {
   const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
   const wanted = {};
   const show = () => {
-    for (const row of table.tBodies[0].rows) {
-      row.hidden = Object.entries(wanted).some(([at, value]) => value && row.cells[at].textContent !== value);
+    for (const row of table.rows) {
+      const chosen = Object.entries(wanted);
+      row.hidden = row.parentNode === table.tBodies[0] && chosen.some(([at, value]) => value && row.cells[at].textContent !== value);
+      for (const [at, value] of chosen) row.cells[at].hidden = value !== "";
     }
   };
   const bar = make("div", "filters");
   for (const [name, first] of Object.entries(filters)) {
     const at = names.indexOf(name);
     const values = [...new Set([...table.tBodies[0].rows].map((row) => row.cells[at].textContent))];
-    if (values.length < 2) continue;
+    if (values.length < 2) {
+      if (PHONE.matches) {
+        wanted[at] = values[0];
+        bar.append(make("span", "", values[0]));
+      }
+      continue;
+    }
     const select = make("select");
     select.append(new Option(`every ${name.replace(/s$/, "")}`, ""), ...values.map((value) => new Option(value, value)));
-    select.value = values.includes(first) ? first : "";
+    select.value = values.includes(first) ? first : PHONE.matches ? values[0] : "";
     wanted[at] = select.value;
     select.addEventListener("change", () => { wanted[at] = select.value; show(); });
     bar.append(select);
@@ -57,6 +74,7 @@ function narrow(figure, table, filters) {
 for (const table of document.querySelectorAll(".sortable")) {
   [...table.tHead.rows[0].cells].forEach((cell, column) => cell.addEventListener("click", () => sortBy(table, column)));
   const figure = table.closest("figure");
+  table.tBodies[0].addEventListener("click", (event) => tell(figure, event.target.closest("td")));
   if (figure.dataset.filters) narrow(figure, table, JSON.parse(figure.dataset.filters));
 }
 

@@ -7,9 +7,10 @@ from rich.console import Console
 
 from r3l.report.table import Cell, Column, Row, Section, Table
 from r3l.report.table.html import to_html
+from r3l.report.table.latex import to_latex
 from r3l.report.table.model import mark_best, table
 from r3l.report.table.terminal import to_terminal
-from r3l.report.table.text import to_csv, to_latex, to_markdown
+from r3l.report.table.text import to_csv, to_markdown
 
 
 def row(name: str, score: float | None, cost: float) -> Row:

@@ -1,0 +1,167 @@
+"""Where the runs of tables, figures, comparisons and reports come from: named ones, several folders, one's own."""
+
+import json
+import logging
+import re
+
+import pytest
+from program import run
+from report.runs import rewrite, write_run
+
+from r3l.core.paths import ROOT, STORED
+
+
+@pytest.fixture
+def r3l(monkeypatch, capsys, tmp_path):
+    """A verb in an empty directory; returns what it prints as JSON."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        code, out, err = run(monkeypatch, capsys, *arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    return call
+
+
+@pytest.fixture
+def refused(monkeypatch, capsys, tmp_path):
+    """A verb that must end with 2; returns its one paragraph."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        code, _, err = run(monkeypatch, capsys, *arguments)
+        assert code == 2
+        return " ".join(err.split())
+
+    return call
+
+
+def done(rows):
+    """(environment, method, seeds) of the rows over all tasks that have a run."""
+    return {(r["env"], r["method"], r["seeds_done"]) for r in rows if r["group"] == "all" and r["seeds_done"]}
+
+
+def test_runs_are_named_by_their_directories(tmp_path, r3l):
+    paths = [write_run(tmp_path / "x", "grpo", seed, [1, seed], [0, 0]) for seed in range(2)]
+    write_run(tmp_path / "x", "grpo", 2, [1, 1], [1, 1])  # not named
+    rows = r3l("table", "table1", paths[0].parent, paths[1])["rows"]
+    assert done(rows) == {("alfworld", "grpo", 2)}
+    (row,) = [r for r in rows if r["seeds_done"] and r["group"] == "all"]
+    assert row["mean"] == 0.375  # 1 and 2 of 4
+    assert r3l("figure", "table1", paths[0].parent, "--out", tmp_path / "f.png")["files"] == [str(tmp_path / "f.png")]
+    assert r3l("report", paths[0].parent, "--out", tmp_path / "r.html")["runs"] == 1
+
+
+def test_a_directory_that_is_no_evaluated_run_is_refused(tmp_path, refused):
+    path = write_run(tmp_path / "x", "grpo", 0, [1], [0])
+    assert f"{tmp_path}/x is not the directory of a run" in refused("table", "table1", tmp_path / "x")
+    path.unlink()
+    assert f"that is not evaluated: r3l evaluate {path.parent}" in refused("figure", "table1", path.parent)
+    assert "is missing" in refused("report", tmp_path / "nowhere")
+
+
+def test_ones_own_runs_stand_beside_those_of_another_folder(tmp_path, r3l):
+    for seed in range(2):
+        write_run(tmp_path / "a", "grpo", seed, [1, 0], [0, 0])
+        write_run(tmp_path / "b", "r3l", seed, [1, 1], [0, 0])
+    folders = ("--results", tmp_path / "a", "--results", tmp_path / "b")
+    both = {("alfworld", "grpo", 2), ("alfworld", "r3l", 2)}
+    assert done(r3l("table", "table1", *folders)["rows"]) == both
+    assert done(r3l("table", "table1", tmp_path / "a/nano/alfworld/nano/grpo/seed0", *folders[2:])["rows"]) == {
+        ("alfworld", "grpo", 1),
+        ("alfworld", "r3l", 2),
+    }
+    assert r3l("report", *folders, "--out", tmp_path / "r.html")["runs"] == 4
+    assert len(r3l("figure", "table1", *folders, "--out", tmp_path)["files"]) == 2
+
+
+def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_path, r3l, refused, caplog):
+    for folder in "ab":
+        write_run(tmp_path / folder, "grpo", 0, [1, 0], [0, 0])
+    folders = ("--results", tmp_path / "a", "--results", tmp_path / "b")
+    with caplog.at_level(logging.WARNING):
+        assert done(r3l("table", "table1", *folders)["rows"]) == {("alfworld", "grpo", 1)}
+    assert "1 runs lie in two places with the same episodes and count once" in caplog.text
+    for seed in (1, 2):
+        write_run(tmp_path / "a", "grpo", seed, [1, 0], [0, 0])
+        write_run(tmp_path / "b", "grpo", seed, [1, 1], [0, 0])
+    said = refused("table", "table1", *folders)
+    assert f"{tmp_path}/a/nano/alfworld/nano/grpo/seed1 and {tmp_path}/b" in said
+    assert "(and 1 more such pairs)" in said and "name the runs" in said
+
+
+def test_offline_a_comparison_takes_all_seeds_that_both_have(tmp_path, r3l):
+    for seed in range(5):
+        write_run(tmp_path / "mine", "raft", seed, [1, 1], [0, 0])
+        write_run(tmp_path / "kept", "grpo", seed, [1, 0], [0, 0])
+    write_run(tmp_path / "kept", "grpo", 5, [1, 0], [0, 0])
+    of = ("compare", "raft", "--env", "alfworld", "--offline", "--stored", tmp_path / "kept")
+    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine")["rows"]
+    assert (row["pairs"], row["difference_mean"]) == (5, 0.25)
+    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine", "--seeds", "1,3")["rows"]
+    assert row["pairs"] == 2
+
+
+def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_ones_own(tmp_path, r3l):
+    for seed in range(2):
+        write_run(tmp_path / f"mine{seed}", "raft", seed, [1, 1], [0, 0])
+        write_run(tmp_path / "mine0", "opmd", seed, [0, 0], [0, 0])
+        write_run(tmp_path / "mine0", "grpo", seed, [1, 1], [1, 1])  # the stored ones count
+        write_run(tmp_path / "kept", "grpo", seed, [1, 0], [0, 0])
+    folders = ("--results", tmp_path / "mine0", "--results", tmp_path / "mine1", "--stored", tmp_path / "kept")
+    rows = r3l("compare", "raft", "--env", "alfworld", "--offline", "--against", "grpo,opmd", *folders)["rows"]
+    assert [(r["against"], r["pairs"], r["theirs_mean"], r["difference_mean"]) for r in rows] == [
+        ("grpo", 2, 0.25, 0.25),
+        ("opmd", 2, 0.0, 0.5),
+    ]
+
+
+def test_what_is_ones_own_has_tables_figures_and_a_place_in_the_report(tmp_path, monkeypatch, r3l):
+    """Those of examples/, at first without R3L_ENVS; and a packaged environment that the table lacks, with --env."""
+    for seed in range(2):
+        for env in ("alfworld", "guess", "countdown"):
+            write_run(tmp_path / "results", "grpo", seed, [1, 0], [0, 0], env=env)
+            write_run(tmp_path / "results", "shortest", seed, [1, 1], [0, seed], env=env)
+    own = {(env, method, 2) for env in ("alfworld", "guess") for method in ("grpo", "shortest")}
+    assert done(r3l("table", "table1")["rows"]) == own
+    monkeypatch.setenv("R3L_ENVS", str(ROOT / "examples"))
+    monkeypatch.setenv("R3L_METHODS", str(ROOT / "examples"))
+    assert done(r3l("table", "table1", "--out", "t.csv")["rows"]) == own
+    printed = (tmp_path / "t.tex").read_text()
+    header = printed.split("\\midrule")[0]
+    assert "ALFWorld" in header and "Guess" in header and "WebShop" not in header and "0.625 $\\pm$" in printed
+    only = r3l("table", "table1", "--env", "countdown", "--method", "shortest")["rows"]
+    assert done(only) == {("countdown", "shortest", 2)} and {row["method"] for row in only} == {"shortest"}
+    assert {r["env"] for r in r3l("table", "learning")["rows"]} == {"alfworld", "guess"}
+    assert {(r["env"], r["method"]) for r in r3l("table", "budget", "--env", "guess")["rows"]} == {
+        ("guess", "grpo"),
+        ("guess", "shortest"),
+    }
+    for name in ("learning_curves", "table1"):
+        r3l("figure", name, "--env", "guess", "--method", "shortest")
+    r3l("report")
+    page = (tmp_path / "results/report.html").read_text()
+    titles = re.findall(r"<figcaption><h3>(.*?)</h3>", page[page.index('id="tables"') : page.index('id="figures"')])
+    assert "Other runs" in titles and page.count("<td>Guess a number</td>") > 6 and "<td>Countdown</td>" in page
+
+
+def test_an_environment_that_there_is_not_is_refused(tmp_path, refused):
+    write_run(tmp_path / "results", "grpo", 0, [1], [0])
+    assert "there is no env 'mase'" in refused("table", "table1", "--env", "mase")
+    assert "is about the published numbers" in refused("table", "llama", "--env", "alfworld")
+
+
+def test_a_sweep_does_not_take_a_method_of_ones_own(tmp_path, r3l):
+    write_run(tmp_path / "results", "r3l", 0, [1], [0])
+    write_run(tmp_path / "results", "mine", 0, [1], [0])
+    assert done(r3l("table", "alpha")["rows"]) == {("alfworld", "r3l", 1)}
+
+
+def test_a_copy_of_a_stored_run_with_another_result_is_refused(tmp_path, refused):
+    (stored,) = list(STORED.glob("nano/alfworld/*/grpo/seed0/evaluation.json"))[:1]
+    mine = write_run(tmp_path / "results", "grpo", 0, [1], [0])
+    task_set = json.loads(stored.read_text())["task_set"]
+    rewrite(mine, json.dumps(json.loads(mine.read_text()) | {"task_set": task_set}))
+    said = refused("table", "table1", mine.parent, stored.parent)
+    assert "are the same method and seed, but their episodes differ" in said
