@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from r3l.core.paths import RESULTS, STORED
 if TYPE_CHECKING:
     from r3l.config import Run
     from r3l.evaluation.agents import ServedAgent
+
+log = logging.getLogger(__name__)
 
 
 def train(
@@ -65,6 +68,7 @@ def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float
     checkout differ from its commit and ``where`` is kept in git.
     """
     from r3l.config import trains
+    from r3l.config.taught import start_model_warning
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.provenance import check_clean
@@ -76,6 +80,8 @@ def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float
         )
     if where.resolve().is_relative_to(STORED):
         check_clean(f"{where} is kept in git")
+    if warning := start_model_warning(run):
+        log.warning("%s", warning)
     set_aside_changed(where, run)
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
     job = resources.requested_resources(resources.load(), "train", run)

@@ -90,9 +90,7 @@ def about(records: Sequence[Record], manifests: Sequence[LongRow | None], rows: 
         "seeds": sorted({record["seed"] for record in records}),
         "episodes": sum(record["episodes"] for record in records),
         "benches": sorted({(env_label(r["env"]), r["model"], _task_set(r)) for r in records}),
-        "warnings": sorted(
-            {f"{r['env']}: {r['task_set']['warning']}" for r in records if r["task_set"].get("warning")}
-        ),
+        "warnings": sorted({f"{r['env']}: {r.warnings}" for r in records if r.warnings}),
         "not_comparable": sorted({row["verdict_reason"] for row in ours if row["verdict"] == "not comparable"}),
         "comparable": sum(row["verdict"] in ("within interval", "outside") for row in ours),
         "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in known}),

@@ -34,7 +34,8 @@ class Record:
 
     Of an evaluation on a question set ``env`` is that set's name in print, so that it is a bench of its own.
     ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger. ``feedback``: whose
-    it read (r3l.report.feedback). ``preregistration``: the sha256 of the text that it was made under.
+    it read (r3l.report.feedback). ``preregistration``: the sha256 of the text that it was made under. ``warning``: that
+    its start model was taught another environment.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class Record:
     outdated: list[str]
     feedback: str | None = None
     preregistration: str | None = None
+    warning: str | None = None
 
     def __getitem__(self, key: str) -> Any:
         """A field of the evaluation."""
@@ -54,6 +56,11 @@ class Record:
     def bench(self) -> Bench:
         """What may be compared: (tier, env, model)."""
         return self["tier"], self["env"], self["model"]
+
+    @property
+    def warnings(self) -> str:
+        """What a reader of its scores must know, of its task set and of its start model."""
+        return "; ".join(filter(None, [self["task_set"].get("warning"), self.warning]))
 
     @property
     def counts(self) -> dict[str, float]:
@@ -130,7 +137,8 @@ def _load(path: Path) -> Record:
     manifest = read_json(run_dir / "manifest.json")
     outdated, source = missing_in(manifest), source_label(manifest["run"])
     metrics, registered = read_jsonl(run_dir / "metrics.jsonl"), manifest.get("preregistration_sha256")
-    return Record(path, evaluation, result, episodes, metrics, outdated, source, registered)
+    warning = manifest.get("start_model_warning")
+    return Record(path, evaluation, result, episodes, metrics, outdated, source, registered, warning)
 
 
 def _task_set(record: Record) -> str:

@@ -137,7 +137,7 @@ def _constant_answer(record: Record, group: str) -> LongRow:
 
 def _place(record: Record, group: str) -> LongRow:
     task_set = record["task_set"]
-    task_set_columns = (task_set["name"], task_set["sha256"], task_set.get("warning", ""))
+    task_set_columns = (task_set["name"], task_set["sha256"], record.warnings)
     values = (record["tier"], record["label"], record["env"], record["model"], group, *task_set_columns)
     return dict(zip(PLACE, values, strict=True))
 

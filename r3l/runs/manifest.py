@@ -11,6 +11,7 @@ from typing import Any
 
 from r3l.config import Run, environment_of, validate
 from r3l.config.corrections import corrections_of
+from r3l.config.taught import start_model_warning
 from r3l.core.files import read_json
 from r3l.runs.provenance import commit, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST
@@ -41,6 +42,7 @@ def manifest(run: Run) -> dict[str, Any]:
         "hardware": hardware(),
         "commit": commit(),
         "preregistration_sha256": preregistration_sha256(),
+        **({"start_model_warning": warning} if (warning := start_model_warning(run)) else {}),
     }
 
 

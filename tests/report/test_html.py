@@ -18,13 +18,16 @@ from r3l.cli import app
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.core.files import read_jsonl
 from r3l.core.paths import ROOT
+from r3l.evaluation.verification import sign
 from r3l.report import html as report
 from r3l.report import html_tables, records
+from r3l.report.figures import draw
 from r3l.report.trajectories import pack, unpack
 from r3l.runs.places import find_runs
 from r3l.runs.trajectory_log import FILE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH (apt-get install chromium)")
 RUN = "nano/alfworld/nano/r3l/seed0"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
@@ -192,9 +195,9 @@ def test_the_stored_runs_fit_into_five_megabytes(tmp_path):
     assert page.tags.count("img") == len(list(stored.glob("*.png")))
 
 
-def dom(path: Path, address: str) -> str:
+def dom(path: Path, address: str, *options: str) -> str:
     """The document as headless Chromium has built it."""
-    command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *options]
     command += [f"--user-data-dir={path.parent / 'browser'}", "--virtual-time-budget=5000", "--dump-dom"]
     done = subprocess.run(
         [*command, f"{path.as_uri()}#{address}"], capture_output=True, text=True, timeout=300, check=True
@@ -202,13 +205,63 @@ def dom(path: Path, address: str) -> str:
     return done.stdout
 
 
+MEASURE = """<body style="margin:0"><iframe src="report.html" style="border:0;width:WIDTHpx;height:2000px"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+const sides = ({ left, right }) => [Math.round(left), Math.round(right)];
+const round = (node) => sides(node.getBoundingClientRect());
+frame.addEventListener("load", () => setTimeout(() => {
+  const page = frame.contentDocument, table = page.querySelector(".sortable");
+  const shown = [...table.tHead.rows[0].cells].filter((cell) => !cell.hidden);
+  const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+  rows[0].cells[shown.find((cell) => cell.textContent === "success").cellIndex].click();
+  document.body.dataset.measured = JSON.stringify({
+    width: page.documentElement.scrollWidth,
+    columns: Object.fromEntries(shown.map((cell) => [cell.textContent, round(cell)])),
+    environments: [...new Set(rows.map((row) => row.cells[0].textContent))],
+    picture: round(page.querySelector(".picture img")),
+    text: round(page.querySelector("#about dd")),
+    told: page.querySelector(".told").textContent,
+  });
+}, 2000));
+</script>"""
+
+
+def measured(folder: Path, width: int) -> dict:
+    """What a browser makes of folder/report.html in a frame of ``width`` pixels."""
+    frame = folder / f"frame{width}.html"
+    frame.write_text(MEASURE.replace("WIDTH", str(width)), encoding="utf-8")
+    (found,) = re.findall(r'data-measured="(.*?)"', dom(frame, "", "--allow-file-access-from-files"))
+    return json.loads(html.unescape(found))
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH (apt-get install chromium)")
+@NEEDS_CHROMIUM
+def test_it_reads_on_a_phone_and_on_a_desk(tmp_path):
+    """390 pixels: nothing is wider than the screen, one environment at a time, method and success side by side."""
+    results = write_three_seeds(tmp_path / "results")
+    for seed in range(3):
+        for method in ("zero_shot", "grpo", "r3l"):
+            write_run(results, method, seed, [1, 0, 0, 0], [0, 0, 0, 0], env="webshop")
+    (picture,) = draw("table1", records.load(find_runs(results)), tmp_path / "figure.png")
+    report.write(records.load(find_runs(results)), [picture], 3, tmp_path / "report.html")
+    phone, desk = measured(tmp_path, 390), measured(tmp_path, 1280)
+    assert phone["width"] <= 390 and desk["width"] <= 1280
+    assert phone["environments"] == ["ALFWorld"] and "environment" not in phone["columns"]
+    assert phone["columns"]["method"][0] >= 0 and phone["columns"]["success"][1] <= 390
+    assert phone["text"][1] - phone["text"][0] > 300 and phone["picture"][1] - phone["picture"][0] > 700
+    assert desk["environments"] == ["ALFWorld", "WebShop"] and "environment" in desk["columns"]
+    assert desk["columns"]["minus zero_shot"][1] <= 1280 and "[0.125, 0.125]" in phone["told"]
+
+
+@pytest.mark.slow
+@NEEDS_CHROMIUM
 def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     """Two runs; the address chooses the second one, its step 2, its only attempt."""
     results = write_three_seeds(tmp_path / "results")
-    explored.write(results / "nano/alfworld/nano/grpo/seed0")
-    explored.write(results / RUN, steps=3)
+    for run, steps in (("nano/alfworld/nano/grpo/seed0", 1), (RUN, 3)):
+        explored.write(results / run, steps=steps)
+        sign(results / run)
     out = report.write(records.load(find_runs(results)), [], 3, tmp_path / "report.html")
     shown = dom(out, f"run={quote(RUN, safe='')}&step=2&member=0")
     assert f'data-shown="{RUN} 2 1 0"' in shown and "data-broken" not in shown

@@ -34,7 +34,7 @@ def test_tables_name_runs_that_are_older_than_a_correction(runs):
     for table in (rows, counted, budget.budget_rows(runs)):
         assert {(row["method"], row["outdated"]) for row in table} == {("grpo", None), ("rltf_sd", LONE)}
     notes = printed.table("T", rows, [], []).notes
-    assert [n for n in notes if "Outdated" in n and n.endswith("): rltf_sd on ALFWorld") and "grpo" not in n], notes
+    assert [n for n in notes if "Outdated" in n and n.endswith("): rltf_sd on ALFWorld.") and "grpo" not in n], notes
     (row,) = compare.compare(runs, "rltf_sd", ["grpo"])
     assert any("rltf_sd seed 0 is outdated" in warning for warning in row["warnings"])
 

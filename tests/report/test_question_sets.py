@@ -1,6 +1,7 @@
 """Columns of question sets: runs that were trained on one task set and scored on others."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from report.runs import write_run
@@ -49,7 +50,7 @@ def test_a_question_set_is_a_column_of_its_own_against_its_published_number(resu
     assert (row["GSM8K"]["task_set"], row["GSM8K"]["seeds_done"]) == ("gsm8k/test", 3)
     assert (row["GSM8K"]["paper"], row["GSM8K"]["verdict"]) == (0.721, "within interval")
     assert built.printed.section("Qwen2.5-1.5B-Instruct, ours")["R3L"]["GSM8K"].text == "0.700 ± 0.248"
-    (why,) = [note for note in built.printed.notes if note.endswith("nobody has run it.")]
+    (why,) = [note for note in replace(built, empty=True).printed.notes if note.endswith("nobody has run it.")]
     assert "AMC23" in why and "GSM8K" not in why
 
 

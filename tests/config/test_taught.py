@@ -1,0 +1,53 @@
+"""A start model that was taught another environment is a warning, in training and beside its scores."""
+
+import json
+import logging
+
+import pytest
+from program import run
+from report.runs import rewrite, write_run
+
+from r3l.config import EnvConfig, load, names, resolve
+from r3l.config.taught import start_model_warning
+from r3l.core.files import read_json
+from r3l.report import html, records, tables
+from r3l.workflow import plan
+
+NANO = [env for env in names("envs") if "nano" in load("envs", env, EnvConfig).tiers]
+
+
+@pytest.mark.parametrize("env", NANO)
+def test_the_start_models_of_the_nano_tier_were_taught_their_environment(env):
+    assert start_model_warning(resolve("nano", env, "r3l", 0)) is None
+
+
+def test_a_model_of_another_environment_is_named(tmp_path):
+    said = start_model_warning(resolve("nano", "alfworld", "r3l", 0, "nano_math"))
+    assert said == "start model nano_math was taught math, not alfworld: it may not write a usable action"
+    assert start_model_warning(resolve("nano", "dapo", "r3l", 0, "nano_math")) is None  # mathematics too
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    assert start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows
+    (mine / "sft.json").write_text(json.dumps({"config": {"env": "webshop"}, "weights_sha256": "ab"}))
+    assert "mine was taught webshop" in start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine)))
+
+
+def test_train_says_so_and_the_run_keeps_it(tmp_path, monkeypatch, capsys, caplog):
+    monkeypatch.chdir(tmp_path)
+    command = ("train", "--env", "math", "--method", "zero_shot", "--model", "nano_puzzles", "--run-dir", "x")
+    with caplog.at_level(logging.WARNING):
+        code, _, err = run(monkeypatch, capsys, *command)
+    assert code == 0, err
+    assert "start model nano_puzzles was taught puzzles, not math" in caplog.text
+    assert read_json(tmp_path / "x" / "manifest.json")["start_model_warning"].startswith("start model nano_puzzles")
+
+
+def test_tables_and_the_report_say_so(tmp_path):
+    path = write_run(tmp_path, "grpo", 0, [1], [0])
+    manifest = json.loads((path.parent / "manifest.json").read_text()) | {"start_model_warning": "taught math"}
+    rewrite(path.parent / "manifest.json", json.dumps(manifest))
+    runs = records.load([path])
+    table = tables.build(plan.tables()["table1"], runs, ["grpo"], 1, "nano")
+    assert {row["warning"] for row in table.rows} == {"taught math"}
+    assert "nano/test: taught math." in table.printed.notes
+    assert html.about(runs, [None], table.rows)["warnings"] == ["alfworld: taught math"]
