@@ -15,6 +15,7 @@ from r3l.cli import (
     cell,
     compare,
     cost,
+    demo,
     doctor,
     evaluate,
     listing,
@@ -61,6 +62,7 @@ app.add_typer(prove_app, name="prove")
 
 app.command("train")(train.train)
 app.command("preflight")(train.preflight)
+app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("evaluate")(evaluate.evaluate)
 app.command("export")(train.export)

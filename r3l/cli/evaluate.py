@@ -15,7 +15,6 @@ from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, resolve_run
 from r3l.cli.printing import console, pairs, print_result
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.names import folder_name
-from r3l.core.paths import STORED
 
 if TYPE_CHECKING:
     from r3l.envs.base.package import BenchmarkOptions
@@ -168,6 +167,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
     from r3l.api.running import evaluate_run
     from r3l.report.reproduction import sentence
+    from r3l.runs import stored_archive
     from r3l.runs.manifest import run_of
     from r3l.runs.places import EVALUATION, evaluation_folder
 
@@ -177,7 +177,7 @@ def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent 
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {where}"
     if where == run_dir and agent is None and not as_json:
-        line += f"\n{sentence(where / EVALUATION, STORED)}; next: r3l compare {run.method} --offline"
+        line += f"\n{sentence(where / EVALUATION, stored_archive.folder())}; next: r3l compare {run.method} --offline"
     print_result(evaluation, as_json, line)
 
 

@@ -14,7 +14,6 @@ from r3l.cli.arguments import RESULTS, AsJson, Envs, Overrides, Seeds, check_cor
 from r3l.cli.printing import print_result
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import check_known
-from r3l.core.paths import STORED
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -116,9 +115,10 @@ def _made(files: Sequence[str]) -> list[str]:
 def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
     """How many runs are what, beside the stored ones."""
     from r3l.report.reproduction import reproduction
+    from r3l.runs import stored_archive
     from r3l.runs.places import EVALUATION
 
-    rows = reproduction(RESULTS, STORED, [RESULTS / key / EVALUATION for key in runs])
+    rows = reproduction(RESULTS, stored_archive.folder(), [RESULTS / key / EVALUATION for key in runs])
     return dict(Counter(row["verdict"] for row in rows))
 
 

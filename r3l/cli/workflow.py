@@ -14,7 +14,7 @@ from rich.console import Console
 
 from r3l.cli.arguments import RESULTS
 from r3l.core.errors import DataError, check_known
-from r3l.core.paths import STORED, checkout
+from r3l.core.paths import checkout
 from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
     then.
     """
     from r3l.report.following import follow
+    from r3l.runs import stored_archive
     from r3l.runs.places import evaluation_of
     from r3l.workflow import execution
     from r3l.workflow.following import Follower, cores_of
@@ -61,7 +62,8 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
     cores = cores_of(command[command.index("--cores") + 1]) if "--cores" in command else len(runs)
     try:
         with execution.started(command, log) as process:
-            follower = Follower(runs, RESULTS, STORED.glob("*/*/*/*/seed*"), evaluation or evaluation_of)
+            known = stored_archive.folder().glob("*/*/*/*/seed*")
+            follower = Follower(runs, RESULTS, known, evaluation or evaluation_of)
 
             def look() -> tuple[list[Progress], float]:
                 seen = follower.look()

@@ -60,6 +60,11 @@ def _by_turns(lines: Sequence[Line]) -> list[int]:
 
 
 def _task(line: Line) -> Line:
+    return {key: line[key] for key in ("step", "task", "group", "selected_as")} | {"members": by_member(line)}
+
+
+def by_member(line: Line) -> list[list[Line]]:
+    """The trajectories of a task by members of its group, each in the order of retries and KINDS."""
     columns = [
         trajectory | {"objective": group["objective"]}
         for group in line["groups"]
@@ -67,5 +72,4 @@ def _task(line: Line) -> Line:
     ]
     columns.sort(key=lambda c: (c["member"], c["kind"] != "base", c["attempt"], KINDS.index(c["kind"])))
     members = sorted({column["member"] for column in columns})
-    grouped = [[column for column in columns if column["member"] == member] for member in members]
-    return {key: line[key] for key in ("step", "task", "group", "selected_as")} | {"members": grouped}
+    return [[column for column in columns if column["member"] == member] for member in members]

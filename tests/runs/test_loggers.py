@@ -57,7 +57,7 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
     assert set(events.Tags()["scalars"]) == {key for line in lines for key in line}
 
 
-def test_wandb_offline_keeps_every_step_under_the_grids_project(run_dir):
+def test_wandb_offline_keeps_every_step(run_dir):
     """In the file that `wandb sync` sends, by wandb's own messages."""
     from wandb.proto.wandb_internal_pb2 import Record
 

@@ -1,0 +1,99 @@
+"""The verb that shows what R3L does: `r3l demo`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.rule import Rule
+
+from r3l.core.errors import DataError
+from r3l.core.parent import end_with_parent
+
+STEPS = 3
+PAUSE = 0.5  # seconds between two scenes on a terminal
+LIVE = ("--method", "r3l", "--set", f"train.steps={STEPS}", "--set", "train.tasks_per_step=4", "--set", "workers=1")
+
+
+def demo(
+    env: Annotated[str, typer.Option(help="Environment of the live updates.")] = "math",
+    stored: Annotated[Path | None, typer.Option(help="Where stored runs lie. Default: those of this project.")] = None,
+) -> None:
+    """What R3L does, in a minute: a group that a stored run learnt from, then three updates before your eyes.
+
+    Example: `r3l demo`
+    """
+    console = Console(highlight=False, soft_wrap=False)
+    with tempfile.TemporaryDirectory(prefix="r3l-demo-") as folder:
+        run_dir, log = Path(folder, "run"), Path(folder, "log")
+        with log.open("wb") as file:
+            # Started first: it loads while the group is read.
+            command = [sys.executable, "-m", "r3l.cli", "train", "--env", env, *LIVE, "--run-dir", str(run_dir)]
+            process = subprocess.Popen(command, stdout=file, stderr=file, preexec_fn=end_with_parent)
+        try:
+            _play(console, stored)
+            _show_updates(console, env, _updates(process, run_dir))
+        finally:
+            process.terminate()
+            process.wait()
+        if process.returncode:
+            raise DataError(f"the live updates ended with an error:\n{log.read_text(encoding='utf-8').strip()}")
+    console.print(
+        "\nNext: make table1 (or r3l run) trains and compares methods; r3l methods and r3l envs list what there is;\n"
+        "r3l report makes a page in which every logged trajectory of a run can be read as above."
+    )
+
+
+def _play(console: Console, stored: Path | None) -> None:
+    from r3l.report.demo import scenes, shortest_example
+    from r3l.runs.stored_archive import stored_runs
+
+    try:
+        runs = stored or stored_runs()
+    except DataError as error:
+        console.print(f"No stored group can be shown: {error}. The live updates need none.", markup=False)
+        return
+    example = shortest_example(sorted(runs.glob("*/*/*/r3l/seed*")))
+    if example is None:
+        console.print(
+            f"No stored group can be shown: {runs} has no run of R3L in which a retry solved what its attempt had not. "
+            "The live updates need none.",
+            markup=False,
+        )
+        return
+    for scene in scenes(example, console.color_system is not None and not console.no_color):
+        console.print(scene)
+        time.sleep(PAUSE if console.is_terminal else 0)
+
+
+def _show_updates(console: Console, env: str, lines: Iterator[str]) -> None:
+    console.print()
+    console.print(Rule(f"2  {STEPS} updates of R3L on {env}, now", align="left"))
+    console.print("From the start model: 4 tasks an update, several attempts a task, a reflection and a retry each.")
+    for line in lines:
+        console.print(line)
+
+
+def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
+    """A line for each update, as it comes."""
+    from r3l.core.files import read_jsonl
+    from r3l.report.demo import update_line
+    from r3l.runs.run_dir import METRICS
+
+    told = 0
+    while told < STEPS:
+        going = process.poll() is None
+        rows = read_jsonl(run_dir / METRICS)
+        yield from (update_line(row, STEPS) for row in rows[told:])
+        told = len(rows)
+        if not going:
+            return
+        time.sleep(0.1)
+    process.wait()

@@ -1,0 +1,78 @@
+"""`r3l demo`: which group it shows, what it says where there is none, three real updates."""
+
+import gzip
+import io
+import json
+import re
+
+from program import Program
+from rich.console import Console
+
+from r3l.cli.demo import _play
+from r3l.report.demo import scenes, shortest_example
+from r3l.runs import stored_archive
+
+
+def trajectory(kind, turns, **more):
+    turn = {"prompt": "<|user|>see<|end|>", "response": [["<think>", 2, False], [f"do {kind}<|end|>", 3, True]]}
+    given = {"member": 0, "attempt": 0, "reward": 0.0, "success": False, "advantage": None, "restart_turn": 0}
+    return given | {"kind": kind, "turns": [turn] * turns, "parsed": None} | more
+
+
+def write(folder, step, length, pivot=1, advantage=1.5, solved=True):
+    """A group of one member: an attempt of three turns, a retry of ``length``."""
+    retry = {"restart_turn": pivot, "success": solved, "reward": float(solved)}
+    said = {"root_cause_analysis": "wrong pan", "improvement_suggestion": "hob"}
+    reflection = trajectory("reflection", 4, parsed=said)
+    learnt = [trajectory("base", 3, advantage=-0.5), trajectory("distilled", length, advantage=advantage, **retry)]
+    groups = [
+        {"objective": "policy", "trajectories": learnt},
+        {"objective": "sft", "trajectories": [reflection, trajectory("guided_retry", length, **retry)]},
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    line = {"step": step, "task": f"t{step}", "group": "easy", "selected_as": "taught", "groups": groups}
+    with (folder / "trajectories.jsonl.gz").open("ab") as file:
+        file.write(gzip.compress(json.dumps(line).encode() + b"\n"))
+
+
+def test_the_shortest_successful_retry_that_keeps_a_turn_and_is_learnt_from(tmp_path):
+    run = tmp_path / "nano" / "webshop" / "m" / "r3l" / "seed0"
+    write(run, 1, 9)
+    write(run, 2, 4)  # 3 turns of the attempt, 3 of the retry
+    write(run, 3, 2, pivot=0)  # from the start: no pivot to see
+    write(run, 4, 2, solved=False)
+    write(run, 5, 2, advantage=0.0)  # learns nothing
+    example = shortest_example([run])
+    assert example.source == "nano/webshop/m/r3l/seed0, step 2, task t2" and example.turns == 6
+    assert shortest_example([tmp_path]) is None
+
+
+def test_what_trains_stands_beside_the_words(tmp_path):
+    write(tmp_path, 1, 3)
+    console = Console(width=110, record=True, file=io.StringIO())
+    for scene in scenes(shortest_example([tmp_path]), in_colour=False):
+        console.print(scene)
+    text = console.export_text()
+    assert "turn 0 reads  see" in text and "writes  <think>do base" in text and "<|" not in text
+    assert "wrong pan" in text and "turn 1: the turns before it are kept" in text
+    assert re.search(r"the attempt, from the pivot on\s+0\.00\s+-0\.50\s+9 of 15", text)
+    assert re.search(r"the retry without the suggestion, from the pivot on\s+1\.00\s+\+1\.50\s+9 of 15", text)
+    assert re.search(r"the reflection\s+imitated\s+12 of 20", text)
+
+
+def test_the_program_plays_it_and_trains(tmp_path):
+    write(tmp_path / "nano" / "webshop" / "m" / "r3l" / "seed0", 1, 3)
+    code, stdout, stderr = Program("r3l.cli", "demo", "--stored", tmp_path, folder=tmp_path).wait()
+    assert (code, stderr) == (0, "") and "\x1b" not in stdout
+    assert "The retry from turn 1" in stdout and "update 1/3" in stdout and "update 3/3" in stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["nano"]  # nothing is left
+
+
+def test_without_stored_runs_it_says_so_and_goes_on(tmp_path, monkeypatch, capsys):
+    console = Console(width=300)
+    _play(console, tmp_path)
+    assert f"No stored group can be shown: {tmp_path} has no run of R3L" in capsys.readouterr().out
+    monkeypatch.setattr(stored_archive, "folder", lambda: tmp_path / "none")  # as in a wheel
+    _play(console, None)
+    text = capsys.readouterr().out
+    assert "the wheel holds none" in text and "The live updates need none." in text
