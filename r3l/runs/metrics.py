@@ -260,10 +260,16 @@ def page() -> str:
     """docs/metrics.md."""
     head = """# Metrics
 
-Every key of `metrics.jsonl`, as `r3l/runs/metrics.py` declares it; `python -m r3l.runs.metrics` prints this page.
-A *total* is added up over a run into `result.json`; a *time* and a *fault* (mended on the way) are not, so that a
-result repeats byte for byte; *step*: a mean, a share or a state of one step. `/*`: one metric for each member of the
-family.
+A run writes a line of metrics for every step to `metrics.jsonl`. These are its keys; `python -m r3l.runs.metrics`
+prints this page from `r3l/runs/metrics.py`. Words are those of the [glossary](glossary.md). `/*` stands for a family of
+metrics that differ in their last part.
+
+The kind says what a value covers:
+
+- *step*: a mean, a share or a state of this step;
+- *total*: a count of this step, added up over the run in `result.json`;
+- *time*, and *fault* (something that failed and was repaired): not added up, so that `result.json` repeats byte for
+  byte.
 
 | metric | unit | kind | meaning |
 |---|---|---|---|
