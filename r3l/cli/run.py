@@ -79,7 +79,7 @@ def file_of(target: str) -> str:
     from r3l.report.figures import FIGURES
     from r3l.workflow import plan
 
-    if Path(target).parts[0] == RESULTS.name:
+    if Path(target).is_relative_to(RESULTS):
         return target
     files = {name: f"{name}.csv" for name in plan.tables()} | PAGES
     files |= {f"figures/{name}": f"figures/{name}.png" for name in FIGURES}

@@ -24,10 +24,11 @@ from r3l.config import (
     variant,
 )
 from r3l.config import load as load_config
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, check_known
 from r3l.core.feedback import FeedbackSource
 from r3l.core.paths import CONFIGS, PUBLISHED
 from r3l.core.yaml_files import read_yaml
+from r3l.runs.loggers import LOGGERS
 from r3l.runs.places import EVALUATION, evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
@@ -156,6 +157,8 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
         "configs/workflow.yaml (with --config)",
     )
     load_config("tiers", config.tier, TierConfig)  # an unknown one is an error now
+    for name in config.loggers:
+        check_known("logger", name, LOGGERS)
     for key in ("envs", "methods", "models", "seeds"):
         values = getattr(config, key) or []
         if len(set(values)) < len(values):

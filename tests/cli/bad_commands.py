@@ -65,7 +65,7 @@ def _grids() -> Iterator[tuple[str, ...]]:
     yield "power", "r3l", "--comparisons", "0"
     yield from (("tune", *arguments) for arguments in ((), ("grpo",), ("zero_shot", "--env", "math")))
     for value in NO_SEEDS:
-        for verb in (("compare", "grpo"), ("status",), ("cost",)):
+        for verb in (("compare", "grpo"), ("run",), ("status",), ("cost",)):
             yield *verb, "--seeds", value
     for value in NO_NAME:
         yield "compare", value
@@ -80,6 +80,9 @@ def _grids() -> Iterator[tuple[str, ...]]:
             yield "status", option, value
         for option in ("--table", "--tier", "--method"):
             yield "cost", option, value
+        yield "run", value
+        for option in ("--tier", "--env", "--method", "--grid", "--logger", "--cores", "--profile"):
+            yield "run", "table1", option, value
         yield "compare", "grpo", "--cores", value
         yield "cell", f"{CELL}/0", "--cores", value
         yield "cell", f"{CELL}/0", "--profile", value

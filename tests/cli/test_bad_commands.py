@@ -10,6 +10,7 @@ from cli.bad_commands import bad_commands
 
 import r3l.cli.cell
 import r3l.cli.compare
+import r3l.cli.run
 import r3l.cli.tune
 import r3l.local.engine
 import r3l.local.preflight
@@ -31,6 +32,7 @@ def refusal(monkeypatch, capsys, tmp_path):
         (r3l.local.preflight, "preflight"),
         (r3l.cli.cell, "make"),
         (r3l.cli.compare, "make"),
+        (r3l.cli.run, "make"),
         (r3l.cli.tune, "make"),
     ):
         monkeypatch.setattr(module, name, work)
