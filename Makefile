@@ -3,6 +3,7 @@
 # make stored   tables and figures of the stored runs
 # make docs     these pages as a site, in build/site
 # make setup    only the install        make clean   what the tools left (never results/)
+# make lock     requirements.lock anew  make dist    the wheel, and the archive of stored runs
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
 # make vllm     an environment with vLLM for CPUs: `r3l train --set sampling.engine=vllm` (docs/engine.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
@@ -21,16 +22,21 @@ PIP_ARGS ?=
 CORES ?= all
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
+# torch is not in the lock, for its build is the machine's (CPU, which CUDA); the stored results come from this version.
+TORCH ?= torch==2.13.0
+# uv where there is one: the same packages, in less time.
+INSTALL = $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install $(PIP_ARGS))
+
 # The first interpreter that really runs and is 3.11 or 3.12; newest first. A name on PATH may be a dead shim.
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup trinity vllm table1 test lint docs stored clean
+.PHONY: setup lock dist trinity vllm table1 test lint docs stored clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml requirements.lock
 	@if [ ! -x $(BIN)/python ]; then \
 	    if [ -z "$(PYTHON)" ]; then \
 	        echo "error: no Python 3.11 or 3.12 found; install one (e.g. apt-get install python3.12 python3.12-venv," \
@@ -42,8 +48,24 @@ $(STAMP): pyproject.toml constraints.txt
 	        echo "error: $(PYTHON) cannot make a virtual environment; install its venv package" \
 	            "(e.g. apt-get install python3.12-venv)" >&2; rm -rf $(VENV); exit 2; }; \
 	fi
-	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	$(INSTALL) --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
+	$(BIN)/python -m pip install $(PIP_ARGS) --no-deps --no-build-isolation -e .
 	@touch $@
+
+# Every package that '.[dev]' asks for, by version and hash; what is locked already stays, unless UV_ARGS=--upgrade.
+lock:
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --overrides <(echo "torch; sys_platform == 'never'") --no-emit-package torch \
+	    --custom-compile-command "make lock (needs uv)" --output-file requirements.lock $(UV_ARGS)
+
+# The wheel, and the stored runs that an installed r3l can fetch (docs/installation.md).
+dist: setup
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	name=r3l-stored-$$($(BIN)/python -c 'import r3l; print(r3l.__version__)'); \
+	    git archive --format=zip --prefix=$$name/ --output=dist/$$name.zip HEAD:results/stored -- . ':(exclude)models'
+	ls -l dist
 
 trinity: $(TRINITY_STAMP)
 

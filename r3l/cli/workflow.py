@@ -14,7 +14,7 @@ from rich.console import Console
 
 from r3l.cli.arguments import RESULTS
 from r3l.core.errors import DataError, check_known
-from r3l.core.paths import checkout
+from r3l.core.paths import WORKFLOW
 from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TAIL = 12  # lines of a log that are shown
 
 def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
     """A snakemake command; ``config``: keys of configs/workflow.yaml, ``placement``: cores or a profile."""
-    snakefile = checkout() / "workflow" / "Snakefile"
+    snakefile = WORKFLOW / "Snakefile"
     here = [] if Path("workflow", "Snakefile").resolve() == snakefile else ["--snakefile", str(snakefile)]
     pairs = [
         f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"
@@ -39,7 +39,7 @@ def placement(profile: str | None, cores: str) -> list[str]:
     """Where jobs run, in snakemake's words. Raises ConfigError for a profile that there is not."""
     if profile is None:
         return ["--cores", cores]
-    profiles = checkout() / "workflow" / "profiles"
+    profiles = WORKFLOW / "profiles"
     check_known("profile", profile, sorted(path.parent.name for path in profiles.glob("*/config.yaml")))
     return ["--profile", os.path.relpath(profiles / profile)]
 
