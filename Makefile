@@ -61,7 +61,7 @@ lock:
 
 # The wheel, and the stored runs that an installed r3l can fetch (docs/installation.md).
 dist: setup
-	rm -rf build dist
+	rm -rf build/lib build/bdist.* dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	name=r3l-stored-$$($(BIN)/python -c 'import r3l; print(r3l.__version__)'); \
 	    git archive --format=zip --prefix=$$name/ --output=dist/$$name.zip HEAD:results/stored -- . ':(exclude)models'
