@@ -138,8 +138,9 @@ def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float) -
     """What was made, whether it is what is stored, what to do next."""
     from r3l.core.progress import clock
 
-    held = "; ".join(f"{count} {verdict}" for verdict, count in compared.items())
-    beside = [f"Beside the stored runs (r3l reproduced says more): {held}."] if compared else []
+    held = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
+    held = held.replace("another", "of another")
+    beside = [f"Compared with the stored runs: {held} (r3l reproduced says more)."] if compared else []
     lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made), *beside]
     following = {
         "r3l run report": "one HTML page of the runs, with their trajectories",

@@ -43,7 +43,9 @@ def test_ctrl_c_stops_all_of_it_and_the_same_command_ends_with_a_table(tmp_path)
     log = tmp_path / stderr.split("its log: ")[1].splitlines()[0]
     assert "rule train" in log.read_text()
     assert "grpo seed 0: 3/3" in (tmp_path / "results/logs/train/nano/math/nano_math/grpo/seed0.log").read_text()
-    assert "  results/table1.csv" in stdout and "1 another configuration" in stdout and "Next:" in stdout
+    assert (
+        "  results/table1.csv" in stdout and "stored runs: 1 of another configuration" in stdout and "Next:" in stdout
+    )
 
 
 def test_a_failed_run_shows_its_log(tmp_path):
