@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ def train(
     """
     from r3l.config import resolve
 
+    _check_guarded()
     run = resolve(tier, env, method, seed, model, _overrides(settings or {}))
     where = place_of(run) if run_dir is None else Path(run_dir)
     train_run(run, where)
@@ -53,6 +55,7 @@ def evaluate(run_dir: Path | str, task_set: str | None = None) -> dict[str, Any]
     ``["groups"]["all"]["success"]`` is the share of tasks that were solved. ``task_set``: another one than the run's
     own test task set. Raises as :func:`train`, and DataError where there is no such run.
     """
+    _check_guarded()
     return evaluate_run(Path(run_dir), task_set)
 
 
@@ -109,6 +112,16 @@ def check_run_dir(run_dir: Path) -> None:
     """Raises DataError for a directory that is not there: evaluating locks, and so creates, it."""
     if not run_dir.is_dir():
         raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
+
+
+def _check_guarded() -> None:
+    """Raises ConfigError in an environment's worker, which imports the script that started it."""
+    imported = sys.modules.get("__mp_main__")
+    if imported is not None and imported is not sys.modules["__main__"]:
+        raise ConfigError(
+            f"{getattr(imported, '__file__', 'the script')} calls r3l where it is imported, and each environment's "
+            "process imports it: put the calls under if __name__ == '__main__':"
+        )
 
 
 def _overrides(settings: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -123,3 +124,14 @@ def test_it_works_where_an_event_loop_runs(results, tmp_path):
 def test_what_a_user_gets_wrong_is_said(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_script_without_a_guard_is_told_of_it(tmp_path):
+    settings = STEPS | {"workers": 1}
+    script = f"import r3l\nr3l.train('math', 'grpo', settings={settings}, run_dir='run')\n"
+    (tmp_path / "script.py").write_text(script)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "script.py calls r3l where it is imported" in done.stderr
+    assert "put the calls under if __name__ == '__main__':" in done.stderr
