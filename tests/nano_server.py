@@ -6,6 +6,7 @@ import threading
 
 import torch
 from chat_server import completion
+from start_models import START_MODEL
 
 from r3l.core.environment import Message
 from r3l.core.render import ChatRenderer
@@ -15,7 +16,7 @@ from r3l.local.checkpoint import load_model
 class NanoServer:
     """``answer`` is that of chat_server.serving."""
 
-    def __init__(self, name="nano"):
+    def __init__(self, name=START_MODEL):
         self.model, tokenizer = load_model(name, torch.device("cpu"))
         self.renderer = ChatRenderer(tokenizer)
         self._lock = threading.Lock()

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 from scripted import TASK as HOUSE
+from start_models import START_FOLDER
 
 from r3l.core.environment import Observation, Transcript
-from r3l.core.paths import ROOT
 from r3l.core.reflections import ReflectionRules, parse_reflection
 from r3l.core.render import ChatRenderer, load_tokenizer
 from r3l.core.task import Task
@@ -81,7 +81,7 @@ def _search(text: str) -> object:
 
 
 def _encoded() -> Read:
-    renderer = ChatRenderer(load_tokenizer(str(ROOT / "results/stored/models/nano")))
+    renderer = ChatRenderer(load_tokenizer(str(START_FOLDER)))
 
     def encode(text: str) -> None:
         ids = renderer.response(text)

@@ -12,12 +12,13 @@ import torch
 from attack import MINUTES, SEED, TEXTS
 from program import run
 from readers import READERS, hostile, reader, seconds
+from start_models import START_FOLDER
 
 from r3l.config import resolve
 from r3l.core.digests import altered
 from r3l.core.errors import CheckpointError, DataError
 from r3l.core.files import SUMS, read_json, read_jsonl
-from r3l.core.paths import STORED, STORED_MODELS
+from r3l.core.paths import STORED
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import check_signed
 from r3l.local.checkpoint import load_model
@@ -127,7 +128,7 @@ def test_flipped_bits(tmp_path, capsys):
     Or harmless: nothing but the notes of the digests has changed, and they say the same.
     """
     rng, outcomes = random.Random(SEED), Counter()
-    for source, check in ((RUN, check_signed), (STORED_MODELS / "nano", lambda f: load_model(str(f), CPU))):
+    for source, check in ((RUN, check_signed), (START_FOLDER, lambda f: load_model(str(f), CPU))):
         folder = tmp_path / source.name
         shutil.copytree(source, folder)
         check(folder)

@@ -11,6 +11,7 @@ import kills
 import pytest
 from attack import SEED, kills_of
 from program import Program
+from start_models import cell
 
 pytestmark = pytest.mark.attack
 
@@ -42,7 +43,7 @@ def workflow(*methods):
     profile, snakefile = (str(Path(name).absolute()) for name in ("workflow/profiles/default", "workflow/Snakefile"))
     config = {"envs": ["math"], "methods": methods, "set": SMALL}
     pairs = [f"{key}={json.dumps(value, separators=(',', ':'))}" for key, value in config.items()]
-    targets = [f"results/nano/math/nano_math/{method}/seed0/evaluation.json" for method in methods]
+    targets = [f"results/{cell('math', method)}/seed0/evaluation.json" for method in methods]
     return ("--snakefile", snakefile, "--workflow-profile", profile, "--cores", "2", *targets, "--config", *pairs)
 
 

@@ -8,6 +8,7 @@ import psutil
 import pytest
 from attack import SEED, kills_of
 from evaluation.test_vllm import evaluation
+from start_models import START_MODEL
 from vllm_server import INSTALLED, free_port, vllm
 
 from r3l.core.files import read_jsonl
@@ -30,15 +31,15 @@ def test_kills(tmp_path, capsys):
     """One evaluation after the other, the server killed after every so many episodes, until there were enough kills."""
     rng, count, evaluations, episodes = random.Random(SEED), 0, 0, 0
     port = free_port()
-    server = ["--server", f"http://127.0.0.1:{port}", "--model", "nano", "--batch", 64]
+    server = ["--server", f"http://127.0.0.1:{port}", "--model", START_MODEL, "--batch", 64]
     here = tmp_path / "here"
-    assert evaluation(here, "--model", "nano").wait() == 0
+    assert evaluation(here, "--model", START_MODEL).wait() == 0
     local = [row | {"transcript_sha256": ""} for row in read_jsonl(here / "episodes.jsonl")]
     while count < kills_of("vllm"):
         out, evaluations = tmp_path / str(evaluations), evaluations + 1
         played = None
         while not (out / "evaluation.json").exists():
-            with vllm("nano", port):
+            with vllm(START_MODEL, port):
                 if played is None or played.poll() is not None:
                     assert played is None or played.returncode in (0, 2)
                     played = evaluation(out, *server)

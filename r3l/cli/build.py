@@ -24,7 +24,7 @@ def sft(
 
     A build that was cut off goes on after its last whole phase.
 
-    Example: `r3l sft nano --out results/models/nano`
+    Example: `r3l sft webshop-1.5m --out results/models/webshop-1.5m`
     """
     from r3l.sft.recipe import place_of
     from r3l.sft.training import build

@@ -94,7 +94,7 @@ def export(
 ) -> None:
     """Copy a run's metrics for another viewer and print where they lie; tables and figures read metrics.jsonl.
 
-    Example: `r3l export results/nano/alfworld/nano/r3l/seed0 --to tensorboard`
+    Example: `r3l export results/nano/alfworld/alfworld-1.5m/r3l/seed0 --to tensorboard`
     """
     from r3l.runs import loggers
 

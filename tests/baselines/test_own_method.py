@@ -3,6 +3,7 @@
 import json
 
 from program import run
+from start_models import cell
 
 from r3l.core.paths import ROOT
 
@@ -22,7 +23,7 @@ def test_a_method_from_outside_gets_a_row(tmp_path, monkeypatch, capsys):
     overrides = ["train.tasks_per_step=2", "train.steps=1"]
     options = [part for override in overrides for part in ("--set", override)]
     r3l("train", "--env", "math", "--method", "shortest", *options)
-    r3l("evaluate", "results/nano/math/nano_math/shortest/seed0")
+    r3l("evaluate", f"results/{cell('math', 'shortest')}/seed0")
     rows = r3l("table", "mathematics", "--rows", "zero_shot,shortest", "--seeds-planned", 1)["rows"]
     (row,) = [row for row in rows if (row["method"], row["group"]) == ("shortest", "all")]
     assert (row["label"], row["episodes"], row["rollouts"]) == ("Shortest success", 200, 8)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from start_models import START_MODEL, cell
+
 from r3l.core.paths import STORED
 
 LONG = "x" * 300
@@ -32,7 +34,7 @@ NO_SETTING = (
 NO_VARIANT = ("r3l@", "r3l@alpha", "r3l@alpha=", "r3l@=5", "r3l@alpha=5,alpha=6", "r3l@alpha=5,", "@", "@alpha=5")
 NO_VARIANT += ("r3l@engine=x", "r3l@profile=x", "r3l@method=x", "r3l@seed=3", "r3l@method_code=os:system", "r3l@alpa=2")
 STORED_RUNS = ("--results", str(STORED))
-CELL = "nano/alfworld/nano/r3l"
+CELL = cell("alfworld", "r3l")
 
 
 def bad_commands() -> Iterator[tuple[str, ...]]:
@@ -109,14 +111,14 @@ def _results() -> Iterator[tuple[str, ...]]:
 def _evaluations() -> Iterator[tuple[str, ...]]:
     for value in NO_NAME:
         yield "evaluate", value
-        yield "evaluate", "--env", value, "--model", "nano"
-        yield "evaluate", "--set", value, "--model", "nano"
-        yield "evaluate", "--env", "alfworld", "--model", "nano", "--task-set", value
+        yield "evaluate", "--env", value, "--model", START_MODEL
+        yield "evaluate", "--set", value, "--model", START_MODEL
+        yield "evaluate", "--env", "alfworld", "--model", START_MODEL, "--task-set", value
         yield "evaluate", "--env", "alfworld", "--model", "m", "--server", value
-        yield "evaluate", "--set", "gsm8k", "--model", "nano", "--protocol", value
+        yield "evaluate", "--set", "gsm8k", "--model", START_MODEL, "--protocol", value
     for value in ("localhost:8000", "ftp://localhost", "http://", "http:// x"):
         yield "evaluate", "--env", "alfworld", "--model", "m", "--server", value
-    yield from (("evaluate", "--env", "math", "--model", "nano", "--temperature", value) for value in ("-1", "x"))
+    yield from (("evaluate", "--env", "math", "--model", START_MODEL, "--temperature", value) for value in ("-1", "x"))
 
 
 def _others() -> Iterator[tuple[str, ...]]:

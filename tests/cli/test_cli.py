@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 from program import run
-from report.runs import write_three_seeds
+from report.runs import write_run, write_three_seeds
 from typer.testing import CliRunner
 
 from r3l import cli, config
@@ -60,17 +60,17 @@ from r3l.workflow import plan
         (["bench", "env", "scienceworld", "--tasks", "9999"], "--tasks is 9999, but the task set has"),
         (["catalogue", "build", "--items", "i", "--attrs", "a", "--out", "shop"], "a cannot be read"),
         (["doctor", "--tier", "huge"], "no tier 'huge'"),
-        (["cell", "nan/alfworld/nano/r3l/0"], "no tier 'nan'; known: nano"),
-        (["cell", "nano/alfwrld/nano/r3l/0"], "did you mean 'alfworld'?"),
+        (["cell", "nan/alfworld/math-1.5m/r3l/0"], "no tier 'nan'; known: nano"),
+        (["cell", "nano/alfwrld/math-1.5m/r3l/0"], "did you mean 'alfworld'?"),
         (["cell", "alfworld/nanu/r3l/0"], "there is no stored model 'nanu'; known: "),
-        (["cell", "alfworld/nano/r3/0"], "did you mean 'r3l'?"),
-        (["cell", "alfworld/nano/r3l@alpa=2/0"], "did you mean 'alpha'?"),
+        (["cell", "alfworld/math-1.5m/r3/0"], "did you mean 'r3l'?"),
+        (["cell", "alfworld/math-1.5m/r3l@alpa=2/0"], "did you mean 'alpha'?"),
         (
-            ["cell", "alfworld/nano/r3l/first"],
-            "must look like TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/nano/r3l/0",
+            ["cell", "alfworld/math-1.5m/r3l/first"],
+            "must look like TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/alfworld-1.5m/r3l/0",
         ),
         (["cell", "alfworld/r3l/0"], "must look like TIER/ENV/MODEL/METHOD/SEED"),
-        (["cell", "alfworld/nano/r3l/0", "--profile", "slrm"], "did you mean 'slurm'?"),
+        (["cell", "alfworld/math-1.5m/r3l/0", "--profile", "slrm"], "did you mean 'slurm'?"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):
@@ -184,12 +184,13 @@ def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
 
 def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    code, _, err = run(monkeypatch, capsys, "sft", "nano", "--out", tmp_path)
+    code, _, err = run(monkeypatch, capsys, "sft", "math-1.5m", "--out", tmp_path)
     assert code == 2 and "already holds a model" in err
 
 
-def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
-    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", STORED, "--offline", "--json")
+def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys, tmp_path):
+    write_three_seeds(tmp_path)
+    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", tmp_path, "--offline", "--json")
     code, text, err = run(monkeypatch, capsys, *command)
     assert (code, err) == (0, "")
     opponents = [row["against"] for row in json.loads(text)["rows"]]
@@ -197,9 +198,13 @@ def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys):
     assert opponents == trained and len(opponents) == 14
 
 
-def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys):
-    code, text, err = run(monkeypatch, capsys, "table", "table_rltf", "--results", STORED, "--json")
-    assert (code, err) == (0, "")
-    assert {row["env"] for row in json.loads(text)["rows"]} <= set(plan.tables()["table_rltf"].envs)
-    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", STORED, "--json")
-    assert {row["env"] for row in json.loads(text)["rows"]} == {"alfworld", "scienceworld", "webshop"}
+def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys, tmp_path):
+    for env in ("alfworld", "scienceworld", "webshop", "knights_knaves", "shortest_path"):
+        write_run(tmp_path, "grpo", 0, [1, 0], [0, 0], env=env)
+    for table, envs in (
+        ("table_rltf", {"knights_knaves", "shortest_path"}),
+        ("table1", {"alfworld", "scienceworld", "webshop"}),
+    ):
+        code, text, err = run(monkeypatch, capsys, "table", table, "--results", tmp_path, "--json")
+        assert (code, err) == (0, "")
+        assert {row["env"] for row in json.loads(text)["rows"]} == envs

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from cluster.plugin import sbatch_line
+from start_models import start_model
 
 from r3l.config import resolve
 from r3l.core.files import read_jsonl
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.slow
 
 SMALL = ["train.steps=8", "train.tasks_per_step=2", "method_settings.group_size=4", "train.save_every=100"]
 METHODS = ("grpo", "r3l")
-CELL = "results/nano/math/nano_math/{}/seed0"
+MODEL = start_model("math")
+CELL = f"results/nano/math/{MODEL}/{{}}/seed0"
 POLL = ["--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "3"]
 
 
@@ -66,7 +68,7 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
     grpo, r3l = (tmp_path / CELL.format(method) for method in METHODS)
     until(lambda: lines_of(grpo) >= 2 and lines_of(r3l) >= 2 or process.poll() is not None)
     running = {comment: job for job, _, comment in slurm.jobs("RUNNING")}
-    cancelled, requeued = (running[f"rule_train_wildcards_nano_math_nano_math_{m}_0"] for m in ("r3l", "grpo"))
+    cancelled, requeued = (running[f"rule_train_wildcards_nano_math_{MODEL}_{m}_0"] for m in ("r3l", "grpo"))
     slurm("scancel", cancelled)
     slurm("scontrol", "requeue", requeued)
     until(lambda: (requeued, "PENDING") in [job[:2] for job in slurm.jobs()])

@@ -4,11 +4,13 @@ import jsonschema
 import pytest
 import yaml
 from pydantic import BaseModel
+from start_models import START_MODEL
 
 from r3l.cli.schemas import schemas
 from r3l.config import (
     PROFILES,
     ClusterConfig,
+    EnvConfig,
     MethodConfig,
     ModelConfig,
     TierConfig,
@@ -125,7 +127,7 @@ def test_every_value_names_its_source(kind):
 @pytest.mark.parametrize("method", names("methods"))
 def test_every_method_resolves_and_builds(method):
     run = resolve("nano", "alfworld", method, 0)
-    assert run.cell == f"nano/alfworld/nano/{method}"
+    assert run.cell == f"nano/alfworld/{START_MODEL}/{method}"
     assert build_method(run).describe() == run.method_settings
     assert run.method_settings.keys() == find_class("methods", run.method_code).Settings.model_fields.keys()
 
@@ -217,7 +219,7 @@ def test_precedence_is_settings_profile_tier_variant_override():
 
 def test_variants_are_methods_of_their_own():
     plain, other = resolve("nano", "alfworld", "r3l", 0), resolve("nano", "alfworld", "r3l@alpha=5,train.steps=7", 0)
-    assert other.cell == "nano/alfworld/nano/r3l@alpha=5,train.steps=7"
+    assert other.cell == f"{plain.cell}@alpha=5,train.steps=7"
     assert (other.method_settings["alpha"], other.train.steps) == (5, 7)
     assert other.method_label == "R3L (alpha=5, train.steps=7)" and other.fingerprint() != plain.fingerprint()
     assert resolve("nano", "alfworld", "dapo@profile=released_code", 0).train.lr_warmup_steps == 20
@@ -323,7 +325,8 @@ def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work(
     assert webshop.env_settings.options == {"penalty": 0.1, "refused": "released", **released}
     science = resolve("nano", "scienceworld", "grpo@profile=released_code", 0)
     assert science.env_settings.options == {"reward": "max_delta_released", **released}
-    assert resolve("nano", "alfworld", "grpo@profile=released_code", 0).env_settings.options == released
+    house = resolve("nano", "alfworld", "grpo@profile=released_code", 0)
+    assert house.env_settings.options == {"list_places": True, **released}
     run = resolve("nano", "webshop", "r3l", 0, overrides=["env_settings.options.penalty=0.2"])
     assert run.env_settings.options == {"penalty": 0.2}
     for override in ("env_settings.options.penalty=-1", "env_settings.options.fine=1"):
@@ -339,6 +342,8 @@ def test_a_line_of_a_response_is_no_sample_of_its_own():
 
 
 def test_an_environment_changes_the_tier_and_a_variant_changes_it_again():
-    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == 8
-    assert resolve("nano", "scienceworld", "grpo", 0).train.tasks_per_step == 4
-    assert resolve("nano", "scienceworld", "grpo@train.tasks_per_step=6", 0).train.tasks_per_step == 6
+    tier = load("tiers", "nano", TierConfig).train.tasks_per_step
+    of_math = load("envs", "math", EnvConfig).tiers["nano"].set["train.tasks_per_step"]
+    assert resolve("nano", "alfworld", "grpo", 0).train.tasks_per_step == tier != of_math
+    assert resolve("nano", "math", "grpo", 0).train.tasks_per_step == of_math
+    assert resolve("nano", "math", "grpo@train.tasks_per_step=6", 0).train.tasks_per_step == 6

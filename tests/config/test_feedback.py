@@ -2,35 +2,32 @@
 
 import pytest
 
-from r3l.config import Variant, feedback_of, load_method, method_label, names, resolve, variant
+from r3l.config import Variant, feedback_of, hashed, load_method, method_label, names, resolve, variant
 from r3l.config.feedback import feedback_source, in_words_of_today
 from r3l.config.profile import PROFILES
 from r3l.core.feedback import FeedbackSource
-from r3l.core.files import read_json
-from r3l.core.paths import ROOT
 from r3l.workflow import plan
 
-STORED = ROOT / "results" / "stored" / "nano" / "math" / "nano_math"
 ENVIRONMENT, SELF, JUDGE = FeedbackSource.ENVIRONMENT, FeedbackSource.SELF, FeedbackSource.JUDGE
 
 
 @pytest.mark.parametrize(
-    ("method", "source"),
+    ("method", "older", "source"),
     [
-        ("grpo", None),
-        ("r3l", SELF),
-        ("reflect_grpo", SELF),
-        ("critique_grpo", SELF),
-        ("rltf_fm@feedback=environment", ENVIRONMENT),
+        ("grpo", {}, None),
+        ("r3l", {"reflect_when": "always"}, SELF),
+        ("reflect_grpo", {"reflect_when": "always"}, SELF),
+        ("critique_grpo", {"critic": "model"}, SELF),
+        ("rltf_fm@feedback=environment", {"critic": "environment_or_model"}, ENVIRONMENT),
     ],
 )
-def test_stored_runs_keep_their_fingerprint_and_say_who_wrote(method, source):
-    manifest = read_json(STORED / method / "seed0" / "manifest.json")
-    stored, run = manifest["run"]["method_settings"], resolve("nano", "math", method, 0)
-    assert "feedback" not in stored
-    assert run.fingerprint(manifest.get("corrections", [])) == manifest["fingerprint"]
-    assert feedback_source(stored) is feedback_source(run.method_settings) is source
-    assert in_words_of_today(stored).get("feedback") == run.method_settings.get("feedback")
+def test_fingerprints_have_the_words_of_runs_that_are_older_than_the_setting(method, older, source):
+    """``older``: those words, as manifests of such runs have them."""
+    run = resolve("nano", "math", method, 0)
+    words = hashed(run.model_dump(mode="json"))["method_settings"]
+    assert "feedback" not in words and {key: words[key] for key in words.keys() & {"critic", "reflect_when"}} == older
+    assert feedback_source(words) is feedback_source(run.method_settings) is source
+    assert in_words_of_today(words).get("feedback") == run.method_settings.get("feedback")
 
 
 @pytest.mark.parametrize("method", ["r3l", "reflect_grpo", "critique_grpo", "rltf_sd", "rltf_grpo"])

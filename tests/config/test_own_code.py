@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from program import run as program
+from start_models import cell
 
 from r3l.config import resolve
 from r3l.config.own_code import changed_files, own_code
@@ -106,20 +107,21 @@ def test_an_edited_environment_is_not_evaluated(mine, tmp_path):
 def test_train_and_compare_say_that_code_changed(mine, tmp_path, monkeypatch, capsys, caplog):
     """On templated mathematics, with one step of one task."""
     monkeypatch.chdir(tmp_path)
-    options = ("--env", "math", "--method", "shortest", "--set", "train.tasks_per_step=1", "--set", "workers=0")
+    options = ("--env", "math", "--set", "train.tasks_per_step=1", "--set", "workers=0", "--method")
 
     def r3l(*arguments):
         code, out, err = program(monkeypatch, capsys, *arguments)
         assert code == 0, err
         return out
 
-    r3l("train", *options, "--steps", 1)
-    where = tmp_path / "results/nano/math/nano_math/shortest/seed0"
-    r3l("evaluate", where)
+    for method in ("zero_shot", "shortest"):
+        r3l("train", *options, method, "--steps", 1)
+        where = tmp_path / "results" / cell("math", method) / "seed0"
+        r3l("evaluate", where)
     (mine / "shortest.py").write_text((mine / "shortest.py").read_text() + "\n# edited\n")
-    against = ("--against", "grpo", "--seeds", "0", "--env", "math", "--offline")
+    against = ("--against", "zero_shot", "--seeds", "0", "--env", "math", "--stored", "results", "--offline")
     assert "code changed since shortest seed 0: shortest.py" in " ".join(r3l("compare", "shortest", *against).split())
-    r3l("train", *options, "--steps", 1)
+    r3l("train", *options, "shortest", "--steps", 1)
     assert "code changed since this run: shortest.py" in caplog.text
     assert not (where / "evaluation.json").exists()
     (aside,) = where.parent.glob("seed0.*")

@@ -9,6 +9,7 @@ import pytest
 from chat_server import completion, serving
 from nano_server import NanoServer
 from program import run
+from start_models import START_MODEL, cell, start_model
 
 from r3l.core.files import read_json, read_jsonl
 from r3l.evaluation.agents import model_named
@@ -46,13 +47,13 @@ def nano_server():
 
 def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     """One game of ALFWorld: by tokens every byte, by messages all but the transcript's digest, which is of texts."""
-    here = program("--env", "alfworld", "--model", "nano", *ONE, "--out", "here")
-    with serving(nano_server.answer, models=("nano",)) as (url, seen):
+    here = program("--env", "alfworld", "--model", START_MODEL, *ONE, "--out", "here")
+    with serving(nano_server.answer, models=(START_MODEL,)) as (url, seen):
         by_tokens = program("--env", "alfworld", "--server", url, *ONE, "--dialog", "tokens", "--out", "tokens")
         by_messages = program("--env", "alfworld", "--server", url, *ONE)
     assert episodes("tokens") == episodes("here") and episodes("here")[0]["turns"] > 3
-    cell = "nano/alfworld/nano/zero_shot@env_settings.test_task_set=one-train,evaluation.temperature=0,engine=server"
-    there = episodes(Path("results") / cell / "seed0")
+    row = "zero_shot@env_settings.test_task_set=one-train,evaluation.temperature=0,engine=server"
+    there = episodes(Path("results") / cell("alfworld", "zero_shot").replace("zero_shot", row) / "seed0")
     assert without("transcript_sha256", there) == without("transcript_sha256", episodes("here"))
     assert "agent" not in here and here["groups"] == by_tokens["groups"] == by_messages["groups"]
     assert here["tokens"]["generated"] == by_tokens["tokens"]["generated"] == by_messages["tokens"]["generated"]
@@ -60,7 +61,7 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     assert by_messages["requests"] == {"requests": turns} and len(seen) == 2 * turns
     assert by_messages["agent"] == {
         "endpoint": url + "/v1",
-        "model": "nano",
+        "model": START_MODEL,
         "dialog": "messages",
         "same_template": True,
         "temperature": 0.0,
@@ -74,9 +75,10 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
 @pytest.mark.slow
 def test_lines_of_a_response_are_turns_at_a_server_too(program):
     """Mathematics of the nano tier, whose turns are lines: the first solution is sampled whole, and read by lines."""
-    server = NanoServer("nano_math")
-    program(*MATH, "--model", "nano_math", "--out", "here")
-    with serving(server.answer, models=("nano_math",)) as (url, seen):
+    model = start_model("math")
+    server = NanoServer(model)
+    program(*MATH, "--model", model, "--out", "here")
+    with serving(server.answer, models=(model,)) as (url, seen):
         program(*MATH, "--server", url, "--out", "there")
     same = ("task", "member", "reward", "success", "turns", "stop_reason", "responses_sha256")
     rows = [[{key: row[key] for key in same} for row in episodes(folder)] for folder in ("here", "there")]
@@ -124,7 +126,7 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
 
 def test_a_trained_run_is_scored_at_a_server_and_stands_in_tables(program, nano_server):
     """The run's own folder gets the result, with the server's conditions."""
-    program("--env", "alfworld", "--model", "nano", *ONE)
+    program("--env", "alfworld", "--model", START_MODEL, *ONE)
     (evaluation,) = find_runs(Path("results"))
     own = episodes(evaluation.parent)
     with serving(nano_server.answer, models=("served",)) as (url, _):
@@ -138,10 +140,10 @@ def test_a_trained_run_is_scored_at_a_server_and_stands_in_tables(program, nano_
     ("arguments", "message"),
     [
         (["--env", "alfworld"], "give the directory of a run"),
-        (["--model", "nano"], "give the directory of a run"),
+        (["--model", START_MODEL], "give the directory of a run"),
         (["folder", "--temperature", 0], "RUN_DIR is played as its manifest says: leave out --temperature"),
-        (["folder", "--model", "nano"], "RUN_DIR is played as its manifest says"),
-        (["--env", "nowhere", "--model", "nano"], "nowhere"),
+        (["folder", "--model", START_MODEL], "RUN_DIR is played as its manifest says"),
+        (["--env", "nowhere", "--model", START_MODEL], "nowhere"),
         (["--env", "math", "--server", "nonsense", "--model", "m"], "must be an address"),
         (["--env", "math", "--server", "http://localhost:1", "--model", "m", "--dialog", "signs"], "no dialog 'signs'"),
         (["--env", "math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),

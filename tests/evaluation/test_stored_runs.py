@@ -75,7 +75,7 @@ def test_a_file_beside_the_signed_ones_is_not_read(copy):
 
 def rename(copy):
     for name in ("evaluation.json", "result.json"):
-        edit(copy / name, method="grpo", cell="nano/alfworld/nano/grpo", method_label="GRPO")
+        edit(copy / name, method="grpo", cell="/".join((*copy.parts[-5:-2], "grpo")), method_label="GRPO")
     run = json.loads((copy / "manifest.json").read_text())["run"]
     edit(copy / "manifest.json", run=run | {"method": "grpo", "method_label": "GRPO"})
 

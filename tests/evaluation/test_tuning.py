@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from start_models import START_MODEL, cell, start_model
 from typer.testing import CliRunner
 
 from r3l import cli
@@ -40,14 +41,13 @@ def test_the_grid_surrounds_the_usual_rate():
 
 
 def test_a_tuning_takes_six_runs_with_seeds_of_its_own():
-    runs = plan.tuning_runs("nano", "math", "rltf_sd@feedback=environment")
+    place = cell("math", "rltf_sd@feedback=environment")
+    runs = plan.tuning_runs("nano", "math", place.rpartition("/")[2])
     assert list(runs) == ["3.33e-05", "0.0001", "0.0003"]
-    assert list(runs["0.0003"]) == [
-        f"nano/math/nano_math/rltf_sd@feedback=environment,train.lr=0.0003/seed{seed}" for seed in (100, 101)
-    ]
+    assert list(runs["0.0003"]) == [f"{place},train.lr=0.0003,train.steps=30/seed{seed}" for seed in (100, 101)]
     for rate, of_rate in runs.items():
         assert {run.train.lr for run in of_rate.values()} == {float(rate)}
-        assert {run.env_settings.validation_task_set for run in of_rate.values()} == {"nano/validation"}
+        assert {run.env_settings.validation_task_set for run in of_rate.values()} == {"chain/validation"}
     with pytest.raises(ConfigError, match="zero_shot trains nothing"):
         plan.tuning_runs("nano", "math", "zero_shot")
     with pytest.raises(ConfigError, match="tier smol says nothing of tuning"):
@@ -68,12 +68,18 @@ def test_the_workflow_knows_the_runs_of_a_tuning_by_their_names_alone():
     ]
     evaluations = jobs.tuning_evaluations(wanted)
     assert len(evaluations) == 6
-    assert all(path.endswith("/evaluations/nano/validation/evaluation.json") for path in evaluations)
-    place = {"tier": "nano", "env": "alfworld", "model": "nano", "method": "grpo@train.lr=0.0009", "seed": "101"}
+    assert all(path.endswith("/evaluations/small/validation/evaluation.json") for path in evaluations)
+    place = {"tier": "nano", "env": "alfworld", "model": START_MODEL, "seed": "101"}
+    place["method"] = "grpo@train.lr=0.0009,train.steps=30"
     run = jobs.run(Wildcards(place))
     assert (run.train.lr, run.seed) == (9e-4, 101)
     with pytest.raises(ConfigError, match="no table of this configuration has"):
-        jobs.run(Wildcards(place | {"model": "nano_math"}))
+        jobs.run(Wildcards(place | {"model": start_model("math")}))
+
+
+def tried(runs):
+    """What a tuning says of its runs."""
+    return [{"fingerprint": run.fingerprint(), "model": START_MODEL, "seed": run.seed} for run in runs.values()]
 
 
 @pytest.fixture
@@ -82,8 +88,7 @@ def stored(tmp_path, monkeypatch):
     monkeypatch.setattr(tuning, "STORED", tmp_path)
     content = {"tier": "nano", "env": "alfworld", "method": "grpo", "chosen": 9e-4, "rates": []}
     for rate, runs in plan.tuning_runs("nano", "alfworld", "grpo").items():
-        tried = [{"fingerprint": run.fingerprint(), "model": "nano", "seed": run.seed} for run in runs.values()]
-        content["rates"].append({"lr": float(rate), "runs": tried})
+        content["rates"].append({"lr": float(rate), "runs": tried(runs)})
     path = tmp_path / "tuning" / "nano" / "alfworld" / "grpo.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
@@ -95,7 +100,7 @@ def test_profile_tuned_is_the_papers_with_the_chosen_rate_and_says_where_it_is_f
     assert (paper.train.lr, paper.rate_source) == (3e-4, "")
     assert (tuned.train.lr, tuned.rate_source) == (9e-4, "results/stored/tuning/nano/alfworld/grpo.json")
     assert tuned.method_settings == paper.method_settings
-    assert (tuned.profile, tuned.cell) == ("tuned", "nano/alfworld/nano/grpo@profile=tuned")
+    assert (tuned.profile, tuned.cell) == ("tuned", cell("alfworld", "grpo@profile=tuned"))
     assert tuned.fingerprint() != paper.fingerprint()
     assert tuned.model_copy(update={"rate_source": ""}).fingerprint() == tuned.fingerprint()
 
@@ -109,12 +114,12 @@ def test_the_nearest_stored_tuning_is_the_default(stored):
         assert (run.method, run.profile) == (row, "tuned" if inherits else "paper")
         assert (run.train.lr, run.rate_source) == ((9e-4, source) if inherits else (3e-4, ""))
     assert resolve("nano", "alfworld", "grpo", 3, overrides=["train.lr=1e-5"]).train.lr == 1e-5
-    assert resolve("nano", "alfworld", "grpo", 3, "nano_math").train.lr == 3e-4  # tuned with another start model
+    assert resolve("nano", "alfworld", "grpo", 3, start_model("math")).train.lr == 3e-4  # which it was not tuned with
     assert resolve("nano", "alfworld", "zero_shot", 3).profile == "paper"
     of_r3l = stored.with_name("r3l.json")
     content = json.loads(stored.read_text())
     for rate, runs in zip(content["rates"], plan.tuning_runs("nano", "alfworld", "r3l").values(), strict=True):
-        rate["runs"] = [{"fingerprint": run.fingerprint(), "model": "nano", "seed": run.seed} for run in runs.values()]
+        rate["runs"] = tried(runs)
     of_r3l.write_text(json.dumps(content | {"method": "r3l"}))
     assert resolve("nano", "alfworld", "r3l_no_credit", 3).rate_source.endswith("r3l.json")
 
@@ -144,8 +149,8 @@ def test_a_missing_tuning_is_refused_with_what_to_do(stored):
 
 
 def test_a_tuning_of_another_start_model_or_configuration_is_refused(stored):
-    with pytest.raises(ConfigError, match="start model nano, .* now nano_math, .* tune alfworld again"):
-        resolve("nano", "alfworld", "grpo@profile=tuned", 0, "nano_math")
+    with pytest.raises(ConfigError, match=f"start model {START_MODEL}, .* now {start_model('math')}, .* tune alfworld"):
+        resolve("nano", "alfworld", "grpo@profile=tuned", 0, start_model("math"))
     content = json.loads(stored.read_text())
     content["rates"][0]["runs"][0]["fingerprint"] = "0" * 16
     stored.write_text(json.dumps(content))
@@ -161,16 +166,16 @@ def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
         train(run, run_dir)
         with pytest.raises(DataError, match="not scored on the validation task set"):
             of_runs.tuning("grpo", {"0.0001": runs})
-        evaluate_run(run_dir, "nano/validation")
+        evaluate_run(run_dir, "chain/validation")
     content = of_runs.tuning("grpo", {"0.0001": runs})
     assert not any((run_dir / "evaluation.json").exists() for run_dir in runs)  # the test task set stays unseen
     (rate,) = content["rates"]
     for run_dir, tried in zip(runs, rate["runs"], strict=True):
-        episodes = read_jsonl(run_dir / "evaluations" / "nano" / "validation" / "episodes.jsonl")
+        episodes = read_jsonl(run_dir / "evaluations" / "chain" / "validation" / "episodes.jsonl")
         assert tried["success"] == sum(e["success"] for e in episodes) / len(episodes)
         assert (len(tried["curve"]), tried["rollouts"]) == (1, 2)
     assert rate["success"] == pytest.approx(sum(tried["success"] for tried in rate["runs"]) / 2)
-    assert content["chosen"] == 1e-4 and content["task_set"]["name"] == "nano/validation"
+    assert content["chosen"] == 1e-4 and content["task_set"]["name"] == "chain/validation"
     three = content | {"rates": [rate, rate, rate]}
     (cells,) = tuning_table([three]).cells()
     assert cells[2].text.startswith("0.0001: ") and cells[2].bold

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from start_models import START_MODEL
 from vllm_server import INSTALLED, free_port, vllm
 
 from r3l.core.files import read_json, read_jsonl
@@ -24,14 +25,14 @@ def evaluation(out: Path, *arguments: object) -> subprocess.Popen[bytes]:
 def test_a_killed_server_costs_no_episode(tmp_path):
     port = free_port()
     here, by_messages, by_tokens = (tmp_path / name for name in ("here", "messages", "tokens"))
-    server = ["--server", f"http://127.0.0.1:{port}", "--model", "nano", "--batch", 64]
-    assert evaluation(here, "--model", "nano").wait() == 0
-    with vllm("nano", port):
+    server = ["--server", f"http://127.0.0.1:{port}", "--model", START_MODEL, "--batch", 64]
+    assert evaluation(here, "--model", START_MODEL).wait() == 0
+    with vllm(START_MODEL, port):
         played = evaluation(by_messages, *server)
         while len(read_jsonl(by_messages / "episodes.played.jsonl")) < 50:
             assert played.poll() is None
             time.sleep(0.2)
-    with vllm("nano", port):
+    with vllm(START_MODEL, port):
         played.wait()
         if played.returncode:  # the machine took longer to start it again than the evaluation waits
             assert evaluation(by_messages, *server).wait() == 0

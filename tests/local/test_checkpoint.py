@@ -10,6 +10,7 @@ import huggingface_hub
 import pytest
 import torch
 from program import run as run_cli
+from start_models import START_FOLDER
 from tokenizers import Tokenizer
 
 from r3l.config import resolve
@@ -83,11 +84,11 @@ def test_digests_are_those_of_sha256sum(checkpoints):
     assert altered(folder) == [] and altered(folder, ["more.json"]) == ["more.json"]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (STORED_MODELS / "nano").iterdir() if path.name != SUMS))
+@pytest.mark.parametrize("name", sorted(path.name for path in (START_FOLDER).iterdir() if path.name != SUMS))
 def test_one_flipped_bit_of_a_start_model_is_found(tmp_path, name):
     """Another tokenizer or template would play other episodes, too."""
-    folder = tmp_path / "nano"
-    shutil.copytree(STORED_MODELS / "nano", folder)
+    folder = tmp_path / "copy"
+    shutil.copytree(START_FOLDER, folder)
     flip(folder / name, at=60)
     with pytest.raises(CheckpointError, match=f"is damaged: {name}"):
         load_model(str(folder), torch.device("cpu"))

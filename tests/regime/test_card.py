@@ -7,8 +7,8 @@ import json
 import pytest
 from docs.pages import DOCS, text
 from program import run
+from start_models import START_FOLDER, START_MODEL
 
-from r3l.core.paths import STORED_MODELS
 from r3l.core.task import Task
 from r3l.regime import page, picture
 from r3l.regime.card import SECTIONS, Target, paper, targets
@@ -37,8 +37,8 @@ class Captured:
 
 
 def test_a_card_says_what_was_measured(card):
-    weights = json.loads((STORED_MODELS / "nano" / "sft.json").read_text())["weights_sha256"]
-    assert card["model"]["weights_sha256"] == weights and card["model"]["recipe"] == "nano"
+    weights = json.loads((START_FOLDER / "sft.json").read_text())["weights_sha256"]
+    assert card["model"]["weights_sha256"] == weights and card["model"]["recipe"] == START_MODEL
     assert (card["env"], card["tasks"], card["attempts"], card["halves"]) == ("alfworld", 4, 8, ["easy", "hard"])
     assert card["task_set"]["name"] == "nano/validation" and len(card["task_set"]["sha256"]) == 64
     assert card["temperature"] == 0.7 and card["prompts"] == "compact"

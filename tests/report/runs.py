@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from start_models import start_model
+
 from r3l.evaluation.verification import sign
 from r3l.report.table import Table
 
@@ -16,7 +18,7 @@ def write_run(
     easy: list[int],
     hard: list[int],
     tier: str = "nano",
-    model: str = "nano",
+    model: str | None = None,
     env: str = "alfworld",
     steps: list[dict[str, float]] | None = None,
     settings: dict[str, float] | None = None,
@@ -25,6 +27,7 @@ def write_run(
 
     ``steps``: lines of metrics in place of the usual ten; ``settings``: of the method, in the manifest.
     """
+    model = model or start_model(env)
     folder = root / tier / env / model / method / f"seed{seed}"
     folder.mkdir(parents=True)
     common = {

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from report import explored
 from report.runs import rewrite, write_run, write_three_seeds
+from start_models import cell
 from typer.testing import CliRunner
 
 from r3l.cli import app
@@ -28,7 +29,7 @@ from r3l.runs.trajectory_log import FILE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH (apt-get install chromium)")
-RUN = "nano/alfworld/nano/r3l/seed0"
+RUN = f"{cell('alfworld', 'r3l')}/seed0"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
 
@@ -259,7 +260,7 @@ def test_it_reads_on_a_phone_and_on_a_desk(tmp_path):
 def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     """Two runs; the address chooses the second one, its step 2, its only attempt."""
     results = write_three_seeds(tmp_path / "results")
-    for run, steps in (("nano/alfworld/nano/grpo/seed0", 1), (RUN, 3)):
+    for run, steps in ((f"{cell('alfworld', 'grpo')}/seed0", 1), (RUN, 3)):
         explored.write(results / run, steps=steps)
         sign(results / run)
     out = report.write(records.load(find_runs(results)), [], 3, tmp_path / "report.html")

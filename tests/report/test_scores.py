@@ -7,6 +7,7 @@ import math
 import pytest
 from report.runs import best, rewrite, write_run
 from rich.console import Console
+from start_models import cell
 
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.report import html_tables, printed, records, score_details
@@ -162,14 +163,14 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
 
 
 def test_mixed_panels_are_refused(three_seeds):
-    path = three_seeds / "nano/alfworld/nano/r3l/seed2/evaluation.json"
+    path = three_seeds / cell("alfworld", "r3l") / "seed2/evaluation.json"
     rewrite(path, path.read_text().replace("ab" * 32, "cd" * 32))
     with pytest.raises(DataError, match="one task set"):
         records.load(find_runs(three_seeds))
 
 
 def test_torn_episodes_are_refused(three_seeds):
-    path = three_seeds / "nano/alfworld/nano/r3l/seed2/episodes.jsonl"
+    path = three_seeds / cell("alfworld", "r3l") / "seed2/episodes.jsonl"
     path.write_text("\n".join(path.read_text().splitlines()[:-1]))
     with pytest.raises(DataError, match=r"episodes\.jsonl changed after the run was evaluated"):
         records.load(find_runs(three_seeds))
@@ -181,7 +182,7 @@ def test_nothing_found_says_what_to_run(tmp_path):
 
 
 def test_renamed_directories_are_not_runs(three_seeds):
-    folder = three_seeds / "nano/alfworld/nano/r3l/seed2"
+    folder = three_seeds / cell("alfworld", "r3l") / "seed2"
     folder.rename(folder.with_name("seed2.0123abcd"))
     assert len(find_runs(three_seeds)) == 8
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from start_models import START_MODEL
 from vllm_server import INSTALLED, counted, free_port, vllm
 
 from r3l.core.files import read_json, read_jsonl
@@ -46,12 +47,12 @@ def test_what_a_judge_reads_and_writes_is_what_its_server_counted(tmp_path):
 def test_a_judge_that_is_killed_in_the_middle_is_asked_again(tmp_path):
     """Between two steps. The prompts of ALFWorld together are more than one batch of the server."""
     port = free_port()
-    with vllm("nano", port) as url:
-        process = training("alfworld", "nano", url, tmp_path)
+    with vllm(START_MODEL, port) as url:
+        process = training("alfworld", START_MODEL, url, tmp_path)
         while len(read_jsonl(tmp_path / "metrics.jsonl")) < 1:
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.1)
-    with vllm("nano", port) as url:
+    with vllm(START_MODEL, port) as url:
         logged = finish(process)
     first, second = read_jsonl(tmp_path / "metrics.jsonl")
     repeated = sum(count for key, count in second.items() if key.startswith("judge/repeated/"))

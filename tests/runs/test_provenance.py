@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from start_models import cell
 from typer.testing import CliRunner
 
 from r3l import cli
@@ -51,7 +52,7 @@ def test_a_changed_file_makes_the_commit_dirty_and_runs_for_the_store_are_refuse
     assert provenance.is_dirty(provenance.commit())
     with pytest.raises(ConfigError, match="changes that are in no commit .*-dirty.*, and this is a test: nobody"):
         provenance.check_clean("this is a test")
-    where = STORED / "nano" / "alfworld" / "nano" / "grpo" / "seed77"
+    where = STORED / cell("alfworld", "grpo") / "seed77"
     result = CliRunner().invoke(cli.app, ["train", "--method", "grpo", "--run-dir", str(where)])
     assert isinstance(result.exception, ConfigError) and not where.exists()
     assert "seed77 is kept in git" in str(result.exception)

@@ -42,7 +42,7 @@ def phase(first, lr):
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
     """Writes a recipe of the phases given, for mathematics."""
-    stored = yaml.safe_load((recipes.CONFIGS / "sft" / "nano_math.yaml").read_text())
+    stored = yaml.safe_load((recipes.CONFIGS / "sft" / "math-1.5m.yaml").read_text())
     error_rates = stored["phases"][0]["error_rates"]
     (tmp_path / "sft").mkdir()
     monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
@@ -162,20 +162,20 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
     recipe(phase(0, 1e-3))
     path = tmp_path / "sft" / "tiny.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "nano_math", "max_tokens": 70}))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "math-1.5m", "max_tokens": 70}))
     target = recipes.place_of("tiny")
-    assert target == tmp_path / "cache" / "models" / "nano_math-tiny"
+    assert target == tmp_path / "cache" / "models" / "math-1.5m-tiny"
     run = resolve("nano", "math", "grpo", 0)
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})
     (tmp_path / "envs").symlink_to(paths.CONFIGS / "envs")
     monkeypatch.setattr(paths, "CONFIGS", tmp_path)
     assert config.start_of(run) == run.model
-    with pytest.raises(ConfigError, match="make it with r3l sft tiny --model nano_math"):
+    with pytest.raises(ConfigError, match="make it with r3l sft tiny --model math-1.5m"):
         config.start_of(staged)
     manifest = build("tiny", target, workers=0)
     assert config.start_of(staged) == str(target)
     assert manifest["examples"][0]["too_long"] > 0
-    start, taught = (load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "nano_math", target))
+    start, taught = (load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "math-1.5m", target))
     assert any(not torch.equal(start[name], taught[name]) for name in start)
     fingerprints = {run.fingerprint(), staged.fingerprint()}
     path.write_text(path.read_text().replace("tokens_per_step: 300", "tokens_per_step: 301"))

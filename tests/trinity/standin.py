@@ -14,7 +14,8 @@ from pathlib import Path
 
 import yaml
 
-NANO = Path(__file__).parents[2] / "results/stored/models/nano"  # without r3l: importing torch would take seconds
+ROOT = Path(__file__).parents[2]  # without r3l: importing torch would take seconds
+NANO = ROOT / "results/stored/models" / yaml.safe_load((ROOT / "configs/tiers/nano.yaml").read_text())["model"]
 CONFIG = yaml.safe_load(Path(sys.argv[sys.argv.index("--config") + 1]).read_text())
 JOB = Path(CONFIG["checkpoint_root_dir"], CONFIG["project"], CONFIG["group"], CONFIG["name"])
 TRAINER = CONFIG["trainer"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from start_models import START_FOLDER
 
 from r3l.config import build_method, names, resolve
 from r3l.core.errors import ConfigError
@@ -183,7 +184,7 @@ def test_a_nano_run_on_the_tinker_backend():
     place = Place(Path("runs"), Path("tasks"), "tinker", "http://127.0.0.1:7000")
     config = trinity_config(run, place)
     assert config["model"]["tinker"] == {"enable": True, "base_url": "http://127.0.0.1:7000", "seed": 0}
-    assert config["model"]["model_path"] == str(ROOT / "results/stored/models/nano")
+    assert config["model"]["model_path"] == str(START_FOLDER)
     assert config["algorithm"]["algorithm_type"].endswith("R3lWithReference")
     assert config["synchronizer"]["sync_method"] == "memory" and config["trainer"]["save_interval"] == 5
     assert config["buffer"]["batch_size"] == 8 and "cluster" not in config

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from chat_server import serving
 from nano_server import NanoServer
+from start_models import START_MODEL
 
 from r3l.core.files import read_jsonl
 from r3l.core.paths import ROOT
@@ -92,8 +93,8 @@ def assert_same_steps(local, trinity):
 
 def test_a_judge_is_asked_by_trinitys_runners_as_by_the_local_engine(tmp_path):
     """A start model behind a real HTTP server, greedy: the same critiques, counts and losses."""
-    settings = ("judge.model=nano", "judge.prompts=as_policy", "judge.temperature=0")
-    with serving(NanoServer("nano").answer) as (url, seen):
+    settings = (f"judge.model={START_MODEL}", "judge.prompts=as_policy", "judge.temperature=0")
+    with serving(NanoServer().answer) as (url, seen):
         for engine in ("local", "trinity"):
             judged = start(engine, 2, tmp_path / engine, "rltf_sd@feedback=judge", settings, R3L_JUDGE=url)
             code, errors = finish(judged)

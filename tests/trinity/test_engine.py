@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from start_models import cell
 from typer.testing import CliRunner
 
 from r3l.cli import app
@@ -35,9 +36,9 @@ def run_of(*overrides):
 
 def test_the_engine_is_part_of_a_run_and_of_its_place_where_it_is_not_the_tiers():
     local, trinity = resolve("nano", "alfworld", "r3l", 0), run_of()
-    assert (local.engine, local.cell) == ("local", "nano/alfworld/nano/r3l")
+    assert (local.engine, local.cell) == ("local", cell("alfworld", "r3l"))
     assert trinity.engine == "trinity" and trinity.fingerprint() != local.fingerprint()
-    assert trinity.cell == "nano/alfworld/nano/r3l@engine=trinity"
+    assert trinity.cell == f"{local.cell}@engine=trinity"
 
 
 def test_tasks_stand_in_the_order_of_the_local_engine():

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from start_models import START_FOLDER
 
 from r3l.config import ClusterConfig
-from r3l.core.paths import ROOT, STORED_MODELS
+from r3l.core.paths import ROOT
 from r3l.trinity import slurm
 from r3l.trinity.processes import Environment
 
@@ -27,7 +28,7 @@ pytestmark = [
 
 def test_a_run_goes_to_verls_workers_and_their_error_is_reported(tmp_path):
     """The model is the nano one under the name of a model whose GPUs are planned."""
-    shutil.copytree(STORED_MODELS / "nano", tmp_path / "models/Qwen2.5-1.5B-Instruct")
+    shutil.copytree(START_FOLDER, tmp_path / "models/Qwen2.5-1.5B-Instruct")
     given = {"PYTHONPATH": str(ROOT), "R3L_MODELS": str(tmp_path / "models"), "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}
     settings = ("train.tasks_per_step=2", "method_settings.group_size=2")
     command = [sys.executable, "-m", "r3l.cli", "train", "--engine", "trinity", "--method", "grpo", "--steps", "1"]

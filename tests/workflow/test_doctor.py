@@ -41,7 +41,7 @@ def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
     "verb",
     [
         ["bench", "env", "scienceworld", "--tasks", 1],
-        ["train", "--env", "scienceworld", "--model", "nano", "--method", "grpo", "--run-dir", "run"],
+        ["train", "--env", "scienceworld", "--method", "grpo", "--run-dir", "run"],
     ],
 )
 def test_without_java_is_one_paragraph_and_exit_code_2(without_java, verb):

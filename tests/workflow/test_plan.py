@@ -11,6 +11,7 @@ import zipfile
 import pytest
 import yaml
 from program import Program, run
+from start_models import START_MODEL, cell, start_model
 
 from r3l.core.errors import ConfigError
 from r3l.core.files import read_json
@@ -53,7 +54,7 @@ def test_snakemakes_own_report_lists_results_by_category(folder):
     """Finished files are enough for it, so they are made by hand. The assets of its page come with the package."""
     done = ["task_sets/nano/alfworld.json", "table1.csv", "figures/learning_curves.png", "report.html"]
     done += ["figures/learning_curves.pdf"]
-    done += [f"nano/alfworld/nano/zero_shot/seed0/{name}.json" for name in ("result", "evaluation")]
+    done += [f"{cell('alfworld', 'zero_shot')}/seed0/{name}.json" for name in ("result", "evaluation")]
     for name in done:
         path = folder / "results" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def test_every_figure_is_a_target(folder):
     assert jobs(text)["train"] == 3 * len(needed)
 
 
-@pytest.mark.parametrize("name", ["nano/alfworld/nano/r3l@alpha=5,retries=2/3", "webshop/nano/grpo/1"])
+@pytest.mark.parametrize("name", [f"{cell('alfworld', 'r3l@alpha=5,retries=2')}/3", f"webshop/{START_MODEL}/grpo/1"])
 def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(folder, name, monkeypatch, capfd):
     """The second has a model that is not its environment's own, and the tier of configs/workflow.yaml."""
     *_, env, model, method, seed = name.split("/")
@@ -139,7 +140,7 @@ def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(fo
     _, line, _ = run(monkeypatch, capfd, "cell", name)
     target = f"results/nano/{env}/{model}/{method}/seed{seed}/evaluation.json"
     assert line.startswith("snakemake ") and target in shlex.split(line)
-    assert ("model=nano" in shlex.split(line)) == (env == "webshop")
+    assert (f"model={START_MODEL}" in shlex.split(line)) == (env == "webshop")
     program, *arguments = shlex.split(line)
     _, stdout, stderr = Program(program, *arguments, "--dry-run", "--quiet", "rules", folder=folder).wait()
     assert jobs(stdout + stderr) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
@@ -148,18 +149,19 @@ def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(fo
 def test_a_cell_is_carried_out(folder, monkeypatch, capfd):
     """Here a dry run: what follows -- is for snakemake."""
     monkeypatch.chdir(folder)
-    _, *printed = run(monkeypatch, capfd, "cell", "webshop/nano/grpo/1", "--run", "--", "--dry-run", "--quiet", "rules")
+    name = f"webshop/{START_MODEL}/grpo/1"
+    _, *printed = run(monkeypatch, capfd, "cell", name, "--run", "--", "--dry-run", "--quiet", "rules")
     assert jobs("".join(printed)) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
 
 
 def test_the_start_model_is_built_only_on_request(folder):
-    _, text = snakemake(folder, "results/models/nano")
+    _, text = snakemake(folder, f"results/models/{START_MODEL}")
     assert jobs(text) == {"sft": 1, "total": 1}
 
 
 def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
     """One real run: 200 problems by the start model, and the 200 of a question set."""
-    run_dir = "results/nano/dapo/nano_math/zero_shot/seed0"
+    run_dir = f"results/{cell('dapo', 'zero_shot')}/seed0"
     targets = (f"{run_dir}/evaluation.json", f"{run_dir}/evaluations/gsm8k_nano/test/evaluation.json")
     run = (*targets, "--config", "methods=[zero_shot]", "envs=[dapo]")
     code, text = snakemake(folder, *run, how=("--cores", "2"))
@@ -219,7 +221,8 @@ def content(**changes):
 
 def test_runs_are_cells_by_seeds():
     runs = plan.runs(plan.load(content(seeds=[0, 5], methods=["grpo"], envs=["alfworld", "webshop"])), TABLE1)
-    cells = ("nano/alfworld/nano/grpo", "nano/webshop/nano_webshop/grpo")  # an environment may have its own start model
+    cells = [cell(env, "grpo") for env in ("alfworld", "webshop")]
+    assert start_model() != start_model("webshop")  # an environment may have its own
     assert list(runs) == [f"{cell}/seed{seed}" for cell in cells for seed in (0, 5)]
 
 

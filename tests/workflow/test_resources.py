@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from cluster.plugin import sbatch_line
+from start_models import START_MODEL
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
@@ -26,7 +27,7 @@ LINES = [
     {"tier": "nano", "gpu": 2},
     {"tier": "nano", "env": "webshop", "gpu": 4},
     {"rule": "evaluate", "runtime": 30},
-    {"method": "r3l", "model": "nano", "cpus": 6},
+    {"method": "r3l", "model": START_MODEL, "cpus": 6},
 ]
 
 
@@ -49,7 +50,7 @@ def test_later_lines_are_laid_over_earlier_ones():
 
 
 def test_a_key_that_nobody_states_is_an_error():
-    with pytest.raises(ConfigError, match=r"resources.yaml, train of nano/alfworld/nano/r3l@alpha=5: key 'nodes' is"):
+    with pytest.raises(ConfigError, match=f"resources.yaml, train of {RUN.cell}: key 'nodes' is"):
         requested_resources(config({"mem_mb": 1, "runtime": 1, "gpu": 0}), "train", RUN)
 
 
@@ -106,7 +107,7 @@ def test_a_placeholder_is_named_with_what_shows_the_right_value(name):
 
 def test_the_profile_says_how_gpus_are_asked_for():
     jobs = Jobs(None, {"gpu_gres": SimpleNamespace(raw="gpu")})
-    wildcards = {"tier": "nano", "env": "alfworld", "model": "nano", "method": "r3l", "seed": 0}
+    wildcards = {"tier": "nano", "env": "alfworld", "model": START_MODEL, "method": "r3l", "seed": 0}
     request = {name: ask(wildcards) for name, ask in jobs.requests("train").items()}
     assert request == {"mem_mb": 3000, "runtime": 120, "nodes": 1, "gpu": None, "gres": None}
     assert jobs.threads("train")(wildcards) == 1

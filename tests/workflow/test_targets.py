@@ -1,6 +1,7 @@
 """What the target of every table trains and evaluates in every tier, planned in this process."""
 
 import pytest
+from start_models import START_MODEL, cell
 
 from r3l.config import names, variant
 from r3l.core.errors import ConfigError
@@ -53,7 +54,7 @@ def test_nano_pays_for_question_sets_where_they_are_asked_for():
     jobs = Jobs(plan.workflow_content(), {})
     asked = {name for name in TABLES if jobs.further_evaluations(name)}
     assert asked == {"transfer", "table_rltf"}
-    run = "results/nano/dapo/nano_math/grpo/seed0"
+    run = f"results/{cell('dapo', 'grpo')}/seed0"
     assert f"{run}/evaluation.json" in jobs.evaluations("transfer")
     assert [path for path in jobs.further_evaluations("transfer") if path.startswith(run)] == [
         f"{run}/evaluations/{name}/test/evaluation.json" for name in ("gsm8k_nano", "math500_nano")
@@ -62,10 +63,10 @@ def test_nano_pays_for_question_sets_where_they_are_asked_for():
 
 def test_a_run_that_no_table_has_is_an_error():
     jobs = Jobs(plan.workflow_content(), {})
-    cell = {"tier": "nano", "env": "alfworld", "model": "nano", "method": "r3l@alpha=5", "seed": 0}
-    assert jobs.run(cell).method_settings["alpha"] == 5.0  # of a table that nothing has asked for yet
-    with pytest.raises(ConfigError, match="no table of this configuration has results/nano/alfworld/nano/r3l/seed7"):
-        jobs.run(cell | {"method": "r3l", "seed": 7})
+    place = {"tier": "nano", "env": "alfworld", "model": START_MODEL, "method": "r3l@alpha=5", "seed": 0}
+    assert jobs.run(place).method_settings["alpha"] == 5.0  # of a table that nothing has asked for yet
+    with pytest.raises(ConfigError, match=f"no table of this .* has results/{cell('alfworld', 'r3l')}/seed7"):
+        jobs.run(place | {"method": "r3l", "seed": 7})
 
 
 def test_the_supervised_stage_alone_is_a_row_where_there_is_one():

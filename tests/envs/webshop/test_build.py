@@ -85,7 +85,7 @@ def test_a_goal_outside_the_catalogue_is_a_clear_error_of_a_run(monkeypatch, cap
     monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
     task_sets = ["--set", "env_settings.train_task_set=r3l/train", "--set", "env_settings.test_task_set=official/test"]
     run_dir = tmp_path / "run"
-    arguments = ["train", "--env", "webshop", "--method", "grpo", "--model", "nano", "--run-dir", run_dir, *task_sets]
+    arguments = ["train", "--env", "webshop", "--method", "grpo", "--run-dir", run_dir, *task_sets]
     code, _, err = run(monkeypatch, capsys, *arguments)
     assert code == 2 and "is outside catalogue original-60-" in err and "goals 0 to 179" in err
 

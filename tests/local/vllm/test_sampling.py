@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from start_models import START_MODEL
 
 from r3l.config import resolve
 from r3l.core.digests import write_digests
@@ -36,7 +37,7 @@ def small(env, method, *overrides):
 @pytest.fixture(scope="module")
 def nano():
     """(model, tokenizer): the stored start model."""
-    return load_model("nano", torch.device("cpu"))
+    return load_model(START_MODEL, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,24 @@
+"""The start models of the nano tier, as its configuration has them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from r3l.config import resolve
+from r3l.core.paths import STORED_MODELS
+
+
+@cache
+def start_model(env: str = "alfworld") -> str:
+    """The name of the start model of ``env``."""
+    return Path(resolve("nano", env, "zero_shot", 0).model).name
+
+
+START_MODEL = start_model()
+START_FOLDER = STORED_MODELS / START_MODEL
+
+
+def cell(env: str, method: str) -> str:
+    """Where the runs of ``method`` lie: nano/env/start model/method."""
+    return resolve("nano", env, method, 0).cell
