@@ -1,4 +1,4 @@
-"""The nano model: a 1.1 M parameter Qwen2-architecture language model with its own tokenizer.
+"""The nano model: a Qwen2-architecture language model with its own tokenizer.
 
 Byte-level BPE, so any text can be encoded; the fixed phrases of the protocol are single tokens, so that an
 episode in a small house stays under about 600 tokens.
