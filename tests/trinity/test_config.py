@@ -187,7 +187,7 @@ def test_a_nano_run_on_the_tinker_backend():
     assert config["model"]["model_path"] == str(START_FOLDER)
     assert config["algorithm"]["algorithm_type"].endswith("R3lWithReference")
     assert config["synchronizer"]["sync_method"] == "memory" and config["trainer"]["save_interval"] == 5
-    assert config["buffer"]["batch_size"] == 8 and "cluster" not in config
+    assert config["buffer"]["batch_size"] == run.train.tasks_per_step and "cluster" not in config
     assert "eval_tasksets" not in config["buffer"]["explorer_input"]
 
 
