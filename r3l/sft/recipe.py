@@ -47,7 +47,7 @@ OWN_RECIPE: dict[str, Any] = {  # of an environment of the user's own
             "error_rates": {"low": 0.2, "high": 0.6, "systematic": 0.5, "overlook": 0.0},
         }
     ],
-    "sources": {"*": "our choice: minutes on 2 cores, a fifth of configs/sft/nano_math.yaml"},
+    "sources": {"*": "our choice: minutes on 2 cores, a third of configs/sft/math-1.5m.yaml"},
 }
 
 

@@ -85,6 +85,11 @@ def other_task(copy):
     (copy / "episodes.jsonl").write_text(text.replace(json.loads(text.splitlines()[7])["task"], "house-of-cards"))
 
 
+def other_task_set(copy):
+    named = json.loads((copy / "evaluation.json").read_text())["task_set"]["name"]
+    edit(copy / "evaluation.json", task_set={"name": named, "sha256": "0"})
+
+
 def other_trajectories(copy):
     path = copy / trajectory_log.FILE
     rewrite_jsonl(path, [row | {"method": "ours"} for row in read_jsonl(path)])
@@ -100,9 +105,7 @@ FORGERIES = {
     "result.json: 'model' is 'large', but": lambda copy: edit(copy / "result.json", model="large"),
     "manifest.json: 'fingerprint' is .* its configuration gives": rename,
     "evaluation.json: 'checkpoint' is ": lambda copy: edit(copy / "result.json", checkpoint_sha256="0"),
-    "evaluation.json: 'task_set nano/test' is '0'": lambda copy: edit(
-        copy / "evaluation.json", task_set={"name": "nano/test", "sha256": "0"}
-    ),
+    "evaluation.json: 'task_set [a-z]+/test' is '0'": other_task_set,
     "episodes.jsonl: 'task, member, group' is .'house-of-cards'": other_task,
     "trajectories.jsonl.gz: 'method' is 'ours', but manifest.json has": other_trajectories,
     "trajectories.jsonl.gz: there is no task 'house-of-cards'": unknown_trajectory,

@@ -40,7 +40,7 @@ def test_a_card_says_what_was_measured(card):
     weights = json.loads((START_FOLDER / "sft.json").read_text())["weights_sha256"]
     assert card["model"]["weights_sha256"] == weights and card["model"]["recipe"] == START_MODEL
     assert (card["env"], card["tasks"], card["attempts"], card["halves"]) == ("alfworld", 4, 8, ["easy", "hard"])
-    assert card["task_set"]["name"] == "nano/validation" and len(card["task_set"]["sha256"]) == 64
+    assert card["task_set"]["name"] == "small/validation" and len(card["task_set"]["sha256"]) == 64
     assert card["temperature"] == 0.7 and card["prompts"] == "compact"
 
 
@@ -126,7 +126,7 @@ def test_some_tasks_are_of_both_halves_and_the_same_every_time():
         (("chess",), "there is no env 'chess'"),
         (("alfworld", "--model", "nowhere"), "nowhere"),
         (("alfworld", "--model", "no/such/folder"), "there is no model 'no/such/folder'"),
-        (("alfworld", "--task-set", "nano/test"), "nano/test is a test task set"),
+        (("alfworld", "--task-set", "small/test"), "small/test is a test task set"),
         (("alfworld", "--task-set", "nano/dev"), "has no split 'dev'"),
         (("alfworld", "--tasks", "999"), "--tasks is 999, but the task set has 128 tasks"),
         (("gsm8k",), "gsm8k has no validation task set in tier nano; give --task-set"),

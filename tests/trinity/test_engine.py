@@ -44,7 +44,7 @@ def test_the_engine_is_part_of_a_run_and_of_its_place_where_it_is_not_the_tiers(
 def test_tasks_stand_in_the_order_of_the_local_engine():
     run = run_of("train.steps=3", "train.tasks_per_step=5")
     ids = [row["id"] for row in task_rows(run)]
-    tasks = find_environment("alfworld").tasks("nano/train")
+    tasks = find_environment("alfworld").tasks(run.env_settings.train_task_set)
     assert ids == [task.id for step in (1, 2, 3) for task in tasks_of_step(tasks, 0, step, 5)]
 
 

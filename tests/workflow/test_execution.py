@@ -7,11 +7,13 @@ import time
 import psutil
 from filelock import FileLock
 from program import Program
+from start_models import cell
 
 from r3l.core.files import read_jsonl
 
 SMALL = ("train.steps=3", "train.tasks_per_step=2", "method_settings.group_size=4", "threads=1", "workers=1")
-GRPO = "results/nano/math/nano_math/grpo"
+GRPO = f"results/{cell('math', 'grpo')}"
+LOG = GRPO.replace("results/", "results/logs/train/") + "/seed0.log"
 
 
 def r3l_run(folder, *methods):
@@ -42,10 +44,8 @@ def test_ctrl_c_stops_all_of_it_and_the_same_command_ends_with_a_table(tmp_path)
     assert "rule train" not in stderr  # that is in the log
     log = tmp_path / stderr.split("its log: ")[1].splitlines()[0]
     assert "rule train" in log.read_text()
-    assert "grpo seed 0: 3/3" in (tmp_path / "results/logs/train/nano/math/nano_math/grpo/seed0.log").read_text()
-    assert (
-        "  results/table1.csv" in stdout and "stored runs: 1 of another configuration" in stdout and "Next:" in stdout
-    )
+    assert "grpo seed 0: 3/3" in (tmp_path / LOG).read_text()
+    assert "  results/table1.csv" in stdout and "stored runs: 1 of another configuration" in stdout and "Next:" in stdout
 
 
 def test_a_failed_run_shows_its_log(tmp_path):
@@ -53,6 +53,6 @@ def test_a_failed_run_shows_its_log(tmp_path):
     with FileLock(tmp_path / GRPO / "seed0" / ".lock"):  # another process at work there
         code, _, stderr = r3l_run(tmp_path, "grpo").wait()
     assert code == 2, stderr
-    assert "math grpo seed 0 did not finish; results/logs/train/nano/math/nano_math/grpo/seed0.log ends with" in stderr
+    assert f"math grpo seed 0 did not finish; {LOG} ends with" in stderr
     assert f"error: run directory {GRPO}/seed0 is in use by another process" in stderr
     assert stderr.rstrip().endswith("error: some runs did not finish (see above); the same command goes on with them")
