@@ -50,6 +50,8 @@ def test_task_sets_that_a_profile_evaluates_are_known_and_no_part_of_the_fingerp
 
 def test_every_set_has_a_file_of_its_tasks(tmp_path):
     further = "env_settings.further_test_task_sets=[gsm8k/test, math500/test]"
-    write_tasksets(resolve("nano", "math", "grpo", 0, overrides=["train.steps=1", further]), tmp_path)
+    run = resolve("nano", "math", "grpo", 0, overrides=["train.steps=1", further])
+    write_tasksets(run, tmp_path)
     written = {path.name: len(path.read_text().splitlines()) for path in tmp_path.iterdir()}
-    assert written == {"train.jsonl": 32, "test.jsonl": 200, "gsm8k_test.jsonl": 1319, "math500_test.jsonl": 500}
+    sizes = {"train.jsonl": run.train.tasks_per_step, "test.jsonl": 200}
+    assert written == sizes | {"gsm8k_test.jsonl": 1319, "math500_test.jsonl": 500}

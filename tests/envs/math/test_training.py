@@ -8,7 +8,7 @@ def explored(method, tasks=6, **changes):
     overrides = ["workers=0", *(f"{key}={value}" for key, value in changes.items())]
     run = resolve("nano", "math", method, 0, overrides=overrides)
     with open_session(run, run.model) as session:
-        train_tasks = session.package.tasks("nano/train")[:tasks]
+        train_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
         ctx = session.rollout_context(("test",), run.sampling.temperature)
         explored = session.concurrently(lambda task: build_method(run).explore(task, ctx), train_tasks)
         groups = [group for task_groups in explored for group in task_groups]
