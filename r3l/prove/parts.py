@@ -107,7 +107,7 @@ def _check_installed(engine: str) -> None:
 
 
 def resume(form: Form, seconds: float) -> Proof:
-    """Three steps of GRPO on the nano model: uninterrupted, and stopped after the first and resumed.
+    """Three steps of GRPO at tier nano: uninterrupted, and stopped after the first and resumed.
 
     Its start model wins now and then, so the updates have a gradient. What was saved must be what goes on; equal ends
     can be asked only of a device that repeats itself, which a third run shows where they differ.
@@ -117,10 +117,10 @@ def resume(form: Form, seconds: float) -> Proof:
         "train.save_every=1",
         "train.tasks_per_step=4",
         "workers=0",
-        "env_settings.max_turns=8",
     )
     device = form.run("grpo").device
-    run = resolve("nano", "alfworld", "grpo", 0, "nano", [*settings, f"device={device}", "compute_dtype=bfloat16"])
+    settings += (f"device={device}", "compute_dtype=bfloat16")
+    run = resolve("nano", "alfworld", "grpo", 0, overrides=settings)
     work = form.work / "resume"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
