@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from start_models import cell
 
 from r3l.core.paths import ROOT
 from r3l.core.paths import STORED as STORED_RUNS
@@ -114,7 +115,7 @@ def test_it_works_in_an_empty_environment_with_the_packages_of_mathematics_alone
     code, _, stderr = r3l("reproduced")
     assert code == 2 and f"r3l stored fetch {stored.name}" in stderr
     assert r3l("stored", "fetch", stored)[0] == 0
-    run = "results/nano/math/nano_math/grpo/seed0"
+    run = f"results/{cell('math', 'grpo')}/seed0"
     for words in (
         ["train", "--env", "math", "--method", "grpo", "--set", "train.steps=2"],
         ["evaluate", run],
@@ -128,4 +129,4 @@ def test_it_works_in_an_empty_environment_with_the_packages_of_mathematics_alone
         assert code == 0, (words, stdout, stderr)
         assert "Traceback" not in stderr
     assert (home / run / "evaluation.json").is_file() and (home / "mathematics.csv").is_file()
-    assert (home / "results/nano/math/nano_math/grpo/seed1/evaluation.json").is_file()
+    assert (home / "results" / cell("math", "grpo") / "seed1/evaluation.json").is_file()

@@ -12,7 +12,9 @@ from r3l.cli.printing import print_result
 
 
 def sft(
-    name: Annotated[str, typer.Argument(help="A file of configs/sft/, or an environment of $R3L_ENVS.")] = "alfworld-1.5m",
+    name: Annotated[
+        str, typer.Argument(help="A file of configs/sft/, or an environment of $R3L_ENVS.")
+    ] = "alfworld-1.5m",
     model: Annotated[str | None, typer.Option(help="Teach this model in place of the recipe's own.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Default: results/stored/models/NAME; of a published model in $R3L_CACHE.")

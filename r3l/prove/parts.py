@@ -112,14 +112,8 @@ def resume(form: Form, seconds: float) -> Proof:
     Its start model wins now and then, so the updates have a gradient. What was saved must be what goes on; equal ends
     can be asked only of a device that repeats itself, which a third run shows where they differ.
     """
-    settings = (
-        "train.steps=3",
-        "train.save_every=1",
-        "train.tasks_per_step=4",
-        "workers=0",
-    )
-    device = form.run("grpo").device
-    settings += (f"device={device}", "compute_dtype=bfloat16")
+    settings = ["train.steps=3", "train.save_every=1", "train.tasks_per_step=4", "workers=0"]
+    settings += [f"device={form.run('grpo').device}", "compute_dtype=bfloat16"]
     run = resolve("nano", "alfworld", "grpo", 0, overrides=settings)
     work = form.work / "resume"
     shutil.rmtree(work, ignore_errors=True)

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from program import run as command
+from start_models import cell
 
 import r3l
 from r3l.core.errors import ConfigError, DataError
@@ -23,9 +24,7 @@ def results(tmp_path_factory):
     """A folder with one short run of each of two methods on the easy half of mathematics, evaluated."""
     folder = tmp_path_factory.mktemp("api") / "results"
     for method in ("grpo", "raft"):
-        where = r3l.train(
-            "math", method, settings=STEPS, run_dir=folder / "nano" / "math" / "nano_math" / method / "seed0"
-        )
+        where = r3l.train("math", method, settings=STEPS, run_dir=folder / cell("math", method) / "seed0")
         r3l.evaluate(where)
     return folder
 
@@ -58,12 +57,12 @@ def test_train_does_what_the_verb_does(results, monkeypatch, capsys, tmp_path):
     code, stdout, _ = command(
         monkeypatch, capsys, "train", "--env", "math", "--method", "grpo", *words, "--run-dir", where, "--json"
     )
-    ours = json.loads((results / "nano/math/nano_math/grpo/seed0/result.json").read_text())
+    ours = json.loads((results / cell("math", "grpo") / "seed0/result.json").read_text())
     assert code == 0 and json.loads(stdout) == ours
 
 
 def test_a_finished_run_is_not_trained_again(results):
-    where = results / "nano/math/nano_math/grpo/seed0"
+    where = results / cell("math", "grpo") / "seed0"
     before = (where / "result.json").stat().st_mtime_ns
     assert r3l.train("math", "grpo", settings=STEPS, run_dir=str(where)) == where
     assert (where / "result.json").stat().st_mtime_ns == before
@@ -85,7 +84,7 @@ def test_results_are_rows_of_runs_and_groups(results):
 
 
 def test_a_methods_runs_are_those_of_the_first_folder_that_has_it(results, tmp_path):
-    run = "nano/math/nano_math/raft/seed0"
+    run = f"{cell('math', 'raft')}/seed0"
     shutil.copytree(results / run, tmp_path / run)
     (row,) = r3l.compare("raft", ["grpo"], tmp_path, results).to_dict("records")
     assert row["pairs"] == 1
@@ -107,7 +106,7 @@ def test_it_works_where_an_event_loop_runs(results, tmp_path):
         return where
 
     where = asyncio.run(cell())
-    ours = (results / "nano/math/nano_math/grpo/seed0/result.json").read_bytes()
+    ours = (results / cell("math", "grpo") / "seed0/result.json").read_bytes()
     assert (where / "result.json").read_bytes() == ours
 
 

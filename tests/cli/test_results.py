@@ -7,6 +7,7 @@ import re
 import pytest
 from program import run
 from report.runs import rewrite, write_run
+from start_models import cell
 
 from r3l.core.paths import ROOT, STORED
 
@@ -68,7 +69,7 @@ def test_ones_own_runs_stand_beside_those_of_another_folder(tmp_path, r3l):
     folders = ("--results", tmp_path / "a", "--results", tmp_path / "b")
     both = {("alfworld", "grpo", 2), ("alfworld", "r3l", 2)}
     assert done(r3l("table", "table1", *folders)["rows"]) == both
-    assert done(r3l("table", "table1", tmp_path / "a/nano/alfworld/nano/grpo/seed0", *folders[2:])["rows"]) == {
+    assert done(r3l("table", "table1", tmp_path / "a" / cell("alfworld", "grpo") / "seed0", *folders[2:])["rows"]) == {
         ("alfworld", "grpo", 1),
         ("alfworld", "r3l", 2),
     }
@@ -87,7 +88,7 @@ def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_p
         write_run(tmp_path / "a", "grpo", seed, [1, 0], [0, 0])
         write_run(tmp_path / "b", "grpo", seed, [1, 1], [0, 0])
     said = refused("table", "table1", *folders)
-    assert f"{tmp_path}/a/nano/alfworld/nano/grpo/seed1 and {tmp_path}/b" in said
+    assert f"{tmp_path}/a/{cell('alfworld', 'grpo')}/seed1 and {tmp_path}/b" in said
     assert "(and 1 more such pairs)" in said and "name the runs" in said
 
 

@@ -22,9 +22,9 @@ def test_the_start_models_of_the_nano_tier_were_taught_their_environment(env):
 
 
 def test_a_model_of_another_environment_is_named(tmp_path):
-    said = start_model_warning(resolve("nano", "alfworld", "r3l", 0, "nano_math"))
-    assert said == "start model nano_math was taught math, not alfworld: it may not write a usable action"
-    assert start_model_warning(resolve("nano", "dapo", "r3l", 0, "nano_math")) is None  # mathematics too
+    said = start_model_warning(resolve("nano", "alfworld", "r3l", 0, "math-1.5m"))
+    assert said == "start model math-1.5m was taught math, not alfworld: it may not write a usable action"
+    assert start_model_warning(resolve("nano", "dapo", "r3l", 0, "math-1.5m")) is None  # mathematics too
     mine = tmp_path / "mine"
     mine.mkdir()
     assert start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows

@@ -2,6 +2,7 @@
 
 import nbformat
 from nbclient import NotebookClient
+from start_models import cell
 
 from r3l.core.paths import ROOT
 
@@ -22,7 +23,7 @@ def test_the_notebook_trains_evaluates_compares_and_draws(tmp_path, monkeypatch)
     _, trained, table, compared, drawn = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for method in ("grpo", "r3l"):
         assert f"{method}: success 0." in shown(trained)
-        assert (tmp_path / f"results/nano/math/nano_math/{method}/seed0/evaluation.json").is_file()
+        assert (tmp_path / f"results/{cell('math', method)}/seed0/evaluation.json").is_file()
     assert shown(table).count("grpo") == shown(table).count("r3l") == 3
     assert "math" in shown(compared)
     assert any("image/png" in output.get("data", {}) for output in drawn.outputs)
