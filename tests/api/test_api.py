@@ -100,12 +100,12 @@ def test_this_projects_own_runs_can_be_read():
 def test_it_works_where_an_event_loop_runs(results, tmp_path):
     """As in a notebook."""
 
-    async def cell():
+    async def notebook():
         where = r3l.train("math", "grpo", settings=STEPS, run_dir=tmp_path / "run")
         await asyncio.sleep(0)  # the loop goes on
         return where
 
-    where = asyncio.run(cell())
+    where = asyncio.run(notebook())
     ours = (results / cell("math", "grpo") / "seed0/result.json").read_bytes()
     assert (where / "result.json").read_bytes() == ours
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from start_models import start_model
 
+from r3l.config import names
 from r3l.evaluation.verification import sign
 from r3l.report.table import Table
 
@@ -27,7 +28,7 @@ def write_run(
 
     ``steps``: lines of metrics in place of the usual ten; ``settings``: of the method, in the manifest.
     """
-    model = model or start_model(env)
+    model = model or start_model(env if env in names("envs") else "alfworld")  # else of the user's own
     folder = root / tier / env / model / method / f"seed{seed}"
     folder.mkdir(parents=True)
     common = {
