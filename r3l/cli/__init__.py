@@ -22,6 +22,7 @@ from r3l.cli import (
     prove,
     published,
     regime,
+    registered,
     released,
     report,
     reproduced,
@@ -68,6 +69,7 @@ app.command("table")(table.table)
 app.command("figure")(table.figure)
 app.command("compare")(compare.compare)
 app.command("power")(power.power)
+app.command("registered")(registered.registered)
 app.command("tune")(tune.tune)
 app.command("reproduced")(reproduced.reproduced)
 app.command("regime")(regime.regime)
