@@ -14,6 +14,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 VOCABULARY = 1024
+NUMBERED_VOCABULARY = 1536  # room for every numbered name of a small house
+WORDS = r" ?[A-Za-z]+| ?[0-9]+|\s|[^\sA-Za-z0-9]"
+NUMBERED = r" ?[a-z]+ [0-9]+"  # mug 1
 SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 PHRASES = (
     "<think>",
@@ -33,20 +36,24 @@ CHAT_TEMPLATE = (
 )
 
 
-def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of VOCABULARY entries trained on ``corpus`` (deterministic)."""
+def build_tokenizer(corpus: Iterable[str], numbered_names: bool = False) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of VOCABULARY entries trained on ``corpus`` (deterministic).
+
+    ``numbered_names``: a word and the number after it may be one token, so that a small model that copies ``mug 1``
+    cannot take the number from another name.
+    """
     tokenizer = Tokenizer(models.BPE())
     # Words keep their leading space; digits and punctuation stand alone, so numbers are copied, not learnt.
-    words = Regex(r" ?[A-Za-z]+| ?[0-9]+|\s|[^\sA-Za-z0-9]")
+    words = f"{NUMBERED}|{WORDS}" if numbered_names else WORDS
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(words, "isolated"),
+            pre_tokenizers.Split(Regex(words), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY - len(PHRASES),
+        vocab_size=(NUMBERED_VOCABULARY if numbered_names else VOCABULARY) - len(PHRASES),
         special_tokens=list(SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,

@@ -92,6 +92,7 @@ class SFTConfig(Strict):
     optimizer: OptimizerName = Field("adamw", description="muon needs fewer steps from random weights")
     layers: int = Field(5, ge=1, description="of a nano model")
     hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a nano model")
+    numbered_names: bool = Field(False, description="of a nano model: a name with its number is one token: mug 1")
     prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
     reflection_share: float = Field(

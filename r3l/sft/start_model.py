@@ -40,7 +40,7 @@ class StartModel:
     @classmethod
     def new(cls, texts: Iterable[str], config: SFTConfig) -> StartModel:
         """A nano model with random weights, its tokenizer trained on ``texts``."""
-        tokenizer = build_tokenizer(texts)
+        tokenizer = build_tokenizer(texts, config.numbered_names)
         device = device_of(config.device)
         network = build_model(tokenizer, config.seed, config.layers, config.hidden_size).to(device)  # type: ignore[arg-type]
         return cls(network, tokenizer, _master_weights(network, config))
