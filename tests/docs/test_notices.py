@@ -1,0 +1,55 @@
+"""Who wrote r3l, what it builds on, and where its packaged data comes from."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+
+import yaml
+
+from r3l.core.paths import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DATA = ("envs/*/data", "envs/*/task_sets", "envs/*/*.json", "results/stored/*/*", "tests/**/data")
+OURS = re.compile(r"^(envs/\w+/data/LICENSES\.md)$")
+
+
+def paths_of_the_notice() -> list[str]:
+    """Each entry begins with its paths, by commas, at the start of a line."""
+    lines = (ROOT / "NOTICE").read_text(encoding="utf-8").splitlines()
+    return [path for line in lines if re.match(r"[\w.-]+/\S", line) for path in line.split(", ")]
+
+
+def tracked(*patterns: str) -> list[str]:
+    command = ["git", "ls-files", "--", *(f":(glob){pattern}/**" for pattern in patterns)]
+    command += [f":(glob){pattern}" for pattern in patterns]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_the_citation_has_what_its_format_asks_for():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert (citation["cff-version"], citation["type"]) == ("1.2.0", "software")
+    for reference in citation["references"]:
+        assert {"type", "title", "authors"} <= set(reference)
+        assert all({"family-names", "given-names"} == set(author) for author in reference["authors"])
+
+
+def test_the_citation_agrees_with_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["authors"] == PROJECT["authors"] and citation["license"] == PROJECT["license"]
+    assert PROJECT["urls"]["Paper"] in [reference["url"] for reference in citation["references"]]
+
+
+def test_every_path_of_the_notice_exists():
+    paths = paths_of_the_notice()
+    assert len(paths) > 10
+    assert [path for path in paths if not tracked(path) and path != "results/stored/tuning"] == []
+
+
+def test_all_packaged_data_is_in_the_notice():
+    listed = paths_of_the_notice()
+    files = [file for file in tracked(*DATA) if not OURS.match(file)]
+    assert len(files) > 100
+    assert [file for file in files if not any(f"{file}/".startswith(f"{path}/") for path in listed)] == []
