@@ -106,16 +106,17 @@ lint: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Tables and figures of the stored runs, offline: what results/stored/*_nano.* are.
+# Tables and figures of the stored runs, offline: what results/stored/*_nano.* are, and the tables of two pages.
 STORED := results/stored
 stored: setup
 	$(BIN)/r3l verify
-	for t in table1 table2 mathematics table_rltf alpha group_size retries sync_interval learning retry_improvement cost pivot budget; do \
+	for t in table1 mathematics learning retry_improvement cost pivot budget; do \
 	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 5 --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
-	for f in exploration pivot ablations cost profile stops table1 table2 mathematics table_rltf alpha group_size retries sync_interval; do \
+	for f in exploration pivot cost profile stops table1 mathematics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done
 	for f in learning_curves dynamics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --rows grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
+	$(BIN)/python -m r3l.report.pages
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

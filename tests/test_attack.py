@@ -23,6 +23,7 @@ from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import check_signed
 from r3l.local.checkpoint import load_model
 from r3l.local.engine import train
+from r3l.runs.places import find_runs
 
 pytestmark = pytest.mark.attack
 
@@ -97,7 +98,6 @@ def test_hostile_files(tmp_path, capsys):
 
 
 FLIPS = 200
-RUN = STORED / "nano/alfworld/nano/r3l/seed0"
 EARLIER, LAST = "step-000002", "step-000004"
 
 
@@ -128,7 +128,8 @@ def test_flipped_bits(tmp_path, capsys):
     Or harmless: nothing but the notes of the digests has changed, and they say the same.
     """
     rng, outcomes = random.Random(SEED), Counter()
-    for source, check in ((RUN, check_signed), (START_FOLDER, lambda f: load_model(str(f), CPU))):
+    run = next(path.parent for path in find_runs(STORED) if path.parent.match("r3l/seed0"))
+    for source, check in ((run, check_signed), (START_FOLDER, lambda f: load_model(str(f), CPU))):
         folder = tmp_path / source.name
         shutil.copytree(source, folder)
         check(folder)

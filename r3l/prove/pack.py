@@ -24,7 +24,7 @@ MIB = 2**20
 LARGEST_MIB = 60  # of a part
 PYTHON = "3.12"
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
-LEFT_OUT = ("results/stored/nano", "results/stored/smol", "results/stored/trinity", "results/stored/released")
+LEFT_OUT = ("results/stored/nano", "results/stored/smol", "results/stored/released")
 LISTS = CONFIGS / "prove"
 
 

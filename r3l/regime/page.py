@@ -53,10 +53,10 @@ A target that is missed is in bold.
 """
 EARLIER = """## Before
 
-*Before* are the start models with which all runs in `results/stored/nano/` were made, measured before any start model,
-task set or limit was changed to meet the targets. Those of WebShop and the puzzles were taught when there was no
-validation task set, so they have seen tasks of it. Seconds are those of a busy machine. A target that is missed is in
-bold.
+*Before* are the start models of the first generation ([results](results.md#the-first-generation)), measured before any
+start model, task set or limit was changed to meet the targets. Those of WebShop and the puzzles were taught when there
+was no validation task set, so they have seen tasks of it. Seconds are those of a busy machine. A target that is missed
+is in bold.
 
 """
 PAPER = """## The paper's numbers

@@ -44,7 +44,8 @@ def write_run(
         "fingerprint": f"{method}{seed}",
     }
     episodes = [
-        {"task": f"{group}-{k}", "group": group, "success": bool(won), "stop_reason": "success" if won else "format"}
+        {"task": f"{group}-{k}", "member": 0, "group": group, "success": bool(won)}
+        | {"stop_reason": "success" if won else "format"}
         for group, bits in (("easy", easy), ("hard", hard))
         for k, won in enumerate(bits)
     ]

@@ -1,32 +1,34 @@
 """A fresh run beside the stored one: equal, close, apart, another, none."""
 
 import shutil
+from pathlib import Path
 
 import pytest
+from report.runs import write_run
+from start_models import cell
 
 from r3l.cli import app
 from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic
-from r3l.core.paths import STORED
 from r3l.evaluation.verification import sign
 from r3l.report.reproduction import equal_episodes, lines, reproduction
 
-RUN = "nano/alfworld/nano/grpo/seed0"
+RUN = f"{cell('alfworld', 'grpo')}/seed0"
 
 
 @pytest.fixture
 def fresh(tmp_path):
-    """A folder of results with the stored GRPO run, its lines not compressed, as if it had been made here."""
-    folder = tmp_path / "results" / RUN
-    shutil.copytree(STORED / RUN, folder)
-    episodes = read_jsonl(folder / "episodes.jsonl")
-    (folder / "episodes.jsonl.gz").unlink()
-    rewrite_jsonl(folder / "episodes.jsonl", episodes)
-    sign(folder)
-    return folder
+    """A run that solved 59 of 200, as if it had been made here; beside it a store that has it."""
+    write_run(tmp_path / "stored", "grpo", 0, [1] * 59 + [0] * 41, [0] * 100)
+    return Path(shutil.copytree(tmp_path / "stored" / RUN, tmp_path / "results" / RUN))
+
+
+def twin(fresh):
+    """The stored run."""
+    return fresh.parents[5] / "stored" / RUN
 
 
 def of_one(fresh):
-    (row,) = reproduction(fresh.parents[4], STORED)
+    (row,) = reproduction(fresh.parents[4], fresh.parents[5] / "stored")
     return row
 
 
@@ -39,7 +41,8 @@ def test_the_same_episodes_are_identical_whatever_fields_are_new(fresh, capsys):
     rewrite_jsonl(fresh / "episodes.jsonl", [e | {"new": 1} for e in read_jsonl(fresh / "episodes.jsonl")])
     sign(fresh)
     assert of_one(fresh)["verdict"] == "identical"
-    app(["reproduced", "--results", str(fresh.parents[4])], standalone_mode=False)
+    arguments = ["--results", str(fresh.parents[4]), "--stored", str(fresh.parents[5] / "stored")]
+    app(["reproduced", *arguments], standalone_mode=False)
     assert "identical to the stored run in all 200 episodes" in " ".join(capsys.readouterr().out.split())
 
 
@@ -58,12 +61,12 @@ def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(f
 
 def solve(run, more):
     """Take ``more`` of the stored failures as solved."""
-    episodes = read_jsonl(STORED / RUN / "episodes.jsonl")
+    episodes = read_jsonl(twin(run) / "episodes.jsonl")
     failed = [k for k, episode in enumerate(episodes) if not episode["success"]][:more]
     rewrite_jsonl(
         run / "episodes.jsonl", [e | {"success": e["success"] or k in failed} for k, e in enumerate(episodes)]
     )
-    groups = read_json(STORED / RUN / "evaluation.json")["groups"]
+    groups = read_json(twin(run) / "evaluation.json")["groups"]
     solved = sum(episode["success"] for episode in episodes) + more
     change(run / "evaluation.json", groups=groups | {"all": groups["all"] | {"success": solved / 200}})
 

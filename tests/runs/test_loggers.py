@@ -15,7 +15,7 @@ from r3l.core.paths import STORED
 from r3l.runs import loggers
 from r3l.runs.places import find_runs
 
-RUN = next(path.parent for path in find_runs(STORED) if path.parent.parent.name == "r3l")
+RUN = next(path.parent for path in find_runs(STORED) if path.parent.match("r3l/seed0"))
 
 
 @pytest.fixture

@@ -64,7 +64,8 @@ def test_the_examples_of_a_step_are_those_that_the_stored_models_saw():
         kind: [SFTExample(np.zeros(n + 1, dtype=np.int32), np.ones(n + 1, dtype=np.float32)) for n in range(50)]
         for kind in ExampleKind
     }
-    nano = recipes.load_config("nano").model_copy(update={"tokens_per_step": 200})
+    changes = {"tokens_per_step": 200, "retry_share": 0.4}
+    nano = recipes.load_config("nano_puzzles").model_copy(update=changes)
     assert [len(x.ids) for x in draw(examples, nano, 0)] == [44, 41, 50, 24, 24, 4, 9, 26]
     assert [len(x.ids) for x in draw(examples, nano, 7)] == [29, 21, 35, 25, 45, 26, 7, 20, 25, 8]
 

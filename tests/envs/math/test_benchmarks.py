@@ -154,10 +154,10 @@ def test_evaluate_prints_a_table(monkeypatch, capsys, tmp_path, golds):
     [
         ([], "give the directory of a run"),
         (["--set", "gsm8k"], "give the directory of a run"),
-        (["--set", "gsm9k", "--model", "nano"], "there is no set 'gsm9k'; known: aime24"),
-        (["--set", "gsm8k", "--model", "nano", "--protocol", "twice"], "--protocol is 'twice'; known: standard"),
-        (["--set", "gsm8k", "--model", "nano", "--env", "webshop"], "'webshop' has no question sets; math has"),
-        (["--set", "gsm8k", "--model", "nano", "--data", "nowhere"], "nowhere does not exist; correct --data"),
+        (["--set", "gsm9k", "--model", "math-1.5m"], "there is no set 'gsm9k'; known: aime24"),
+        (["--set", "gsm8k", "--model", "math-1.5m", "--protocol", "twice"], "--protocol is 'twice'; known: standard"),
+        (["--set", "gsm8k", "--model", "math-1.5m", "--env", "webshop"], "'webshop' has no question sets; math has"),
+        (["--set", "gsm8k", "--model", "math-1.5m", "--data", "nowhere"], "nowhere does not exist; correct --data"),
         (["--set", "gsm8k", "--server", "nonsense", "--model", "m"], "must be an address"),
     ],
 )

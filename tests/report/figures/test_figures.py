@@ -9,9 +9,8 @@ import pytest
 from PIL import Image, ImageColor
 from report.runs import rewrite, write_run
 
+from r3l.config import resolve
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.core.files import read_json
-from r3l.core.paths import ROOT
 from r3l.report import figures, records
 from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.palette import look
@@ -258,7 +257,7 @@ def test_group_size_counts_retried_rollouts_and_needs_two_values(tmp_path):
 
 
 def test_settings_are_found_in_the_manifests_that_runs_leave():
-    manifest = read_json(ROOT / "results/stored/nano/alfworld/nano/r3l/seed0/manifest.json")
+    manifest = {"run": resolve("nano", "alfworld", "r3l", 0).model_dump(mode="json")}
     settings = {name: value(manifest) for name, (_, value) in SETTINGS.items()}
     assert settings == {"alpha": 3, "group_size": 8, "retries": 1, "sync_interval": 1}
 

@@ -1,0 +1,121 @@
+"""The tables of README.md and docs/results.md: ``python -m r3l.report.pages`` fills them in from the stored runs.
+
+A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from r3l.core.files import write_text_atomic
+from r3l.core.paths import ROOT, STORED
+from r3l.report import compare, measures, printed, records, scores, shown
+from r3l.report.labels import env_label, method_label
+from r3l.report.published import Reference
+from r3l.report.records import Record
+from r3l.report.registered import Registered, load_registered, registered_rows, registered_table
+from r3l.report.rows import LongRow
+from r3l.runs.places import find_runs
+from r3l.workflow import plan
+
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+BLOCK = re.compile(r"(<!-- stored: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+NOTHING = "No such run is stored yet."
+Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
+
+
+def filled(text: str, runs: Sequence[Record]) -> str:
+    """``text`` with its tables as ``runs`` give them; of a tier's environments only those of the registered plan."""
+    of_plan = load_registered()
+    seen = [run for run in runs if run["tier"] == of_plan.tier and run["env"] in of_plan.envs]
+    return BLOCK.sub(lambda found: f"{found[1]}\n{TABLES[found[2]](seen, of_plan)}\n\n{found[3]}", text)
+
+
+def core(runs: Sequence[Record], of_plan: Registered) -> str:
+    """Start model and both methods of the primary comparisons, and what those say."""
+    rows = _scores(runs, ["zero_shot", of_plan.against, of_plan.method], ["all"])
+    difference = f"{method_label(of_plan.method)} minus {method_label(of_plan.against)}, paired by seed"
+    names = {difference: "difference", "97 % interval": "interval"}
+    names |= {"smallest difference that could be shown": "can show", "verdict": "verdict"}
+    compared = [row for row in registered_rows(runs, of_plan) if row["pairs"]]
+    for cells in registered_table(compared, of_plan).sections[0].rows if compared else ():
+        for name, column in names.items():
+            rows.setdefault(name, {})[cells["env"].text] = cells[column].text
+    return _pipes(rows)
+
+
+def every_method(runs: Sequence[Record], of_plan: Registered, groups: Sequence[str]) -> str:
+    """A row a method of Table 1 that has runs, a column an environment and group."""
+    return _pipes(_scores(runs, plan.tables()["table1"].methods, groups))
+
+
+def learning(runs: Sequence[Record], of_plan: Registered) -> str:
+    """Success in training over all updates."""
+    table = plan.tables()["learning"]
+    rows = measures.measure_rows(runs, table.methods, ["train_success"], 0, table.title, Reference([]))
+    return _pipes(_texts(rows, lambda row: env_label(row["env"])))
+
+
+def comparisons(runs: Sequence[Record], of_plan: Registered) -> str:
+    """The method of the plan against every other that has runs, in each environment."""
+    others = [name for name in plan.tables()["table1"].methods if name not in ("zero_shot", of_plan.method)]
+    if not any(run["method"] == of_plan.method for run in runs):
+        return NOTHING
+    rows = [row for row in compare.compare(runs, of_plan.method, others) if row["pairs"]]
+    texts: Rows = {}
+    for row in rows:
+        bold = "**" if shown.is_shown(row) else ""
+        difference = f"{bold}{row['difference_mean']:+.3f}{bold}"
+        size = shown.would_show(row)
+        texts.setdefault(row["label"], {})[env_label(row["env"])] = f"{difference} ({size})" if size else difference
+    return _pipes(texts)
+
+
+TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
+    "core": core,
+    "scores": partial(every_method, groups=["all"]),
+    "halves": partial(every_method, groups=["easy", "hard"]),
+    "learning": learning,
+    "comparisons": comparisons,
+}
+
+
+def _scores(runs: Sequence[Record], methods: Sequence[str], groups: Sequence[str]) -> Rows:
+    rows = scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([]))
+
+    def column(row: LongRow) -> str:
+        label = env_label(row["env"])
+        return label if len(groups) == 1 else f"{label}, {row['group']}"
+
+    return _texts([row for row in rows if row["group"] in groups], column)
+
+
+def _texts(rows: Sequence[LongRow], column: Callable[[LongRow], str]) -> Rows:
+    texts: Rows = {}
+    for row in rows:
+        if row["mean"] is not None:
+            seeds = f" ({row['seeds_done']})" if row["seeds_done"] else ""
+            texts.setdefault(row["label"], {})[column(row)] = printed.plus_minus(row) + seeds
+    return texts
+
+
+def _pipes(rows: Rows) -> str:
+    if not rows:
+        return NOTHING
+    columns = list(dict.fromkeys(name for texts in rows.values() for name in texts))
+    lines = [["", *columns], ["---"] * (len(columns) + 1)]
+    lines += [[name, *(texts.get(column, "") for column in columns)] for name, texts in rows.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write() -> None:
+    """Both pages."""
+    runs = records.load(find_runs(STORED, may_be_none=True))
+    for page in PAGES:
+        write_text_atomic(page, filled(page.read_text(encoding="utf-8"), runs))
+
+
+if __name__ == "__main__":
+    write()
