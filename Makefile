@@ -1,5 +1,6 @@
 # make table1   everything: install once, train, evaluate, print Table 1 of the nano tier
 # make test     the fast tests          make lint    ruff, mypy, snakefmt
+# make slow     the slow tests, one at a time
 # make stored   tables and figures of the stored runs
 # make docs     these pages as a site, in build/site
 # make setup    only the install        make clean   what the tools left (never results/)
@@ -32,7 +33,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup lock dist trinity vllm table1 test lint docs stored clean
+.PHONY: setup lock dist trinity vllm table1 test slow lint docs stored clean
 
 setup: $(STAMP)
 
@@ -95,6 +96,9 @@ table1: setup
 # a test that starts the program would compile it anew.
 test: setup
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+slow: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 lint: setup
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ LAYERS = (
 )
 LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
 PAPER = {"algorithm", "reflection", "retry", "credit", "amplification"}
-DATA = {"configs", "snakemake", "stored"}  # links to folders that hold no code
+DATA = {"configs", "examples", "snakemake", "stored"}  # links to folders that hold no code of the package
 PACKAGES = {"r3l": ROOT / "r3l", "r3l.baselines": ROOT / "baselines", "r3l.envs": ROOT / "envs"}
 
 

@@ -15,7 +15,10 @@ from r3l.core.paths import ROOT
 from r3l.core.paths import STORED as STORED_RUNS
 from r3l.runs.stored_archive import TOP
 
-PARTS = ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "r3l", "baselines", "envs", "configs", "workflow")
+PARTS = (
+    *("pyproject.toml", "README.md", "LICENSE", "NOTICE"),
+    *("r3l", "baselines", "envs", "configs", "examples", "workflow"),
+)
 STORED = ("models", "published", "released", "tuning")  # of results/stored; the last where a rate has been tuned
 PROGRAM = """
 from pathlib import Path

@@ -19,6 +19,7 @@ from r3l.cli import (
     doctor,
     evaluate,
     listing,
+    new,
     power,
     prove,
     published,
@@ -54,6 +55,8 @@ stored_app = typer.Typer(help="The stored runs of this project, which no wheel h
 prove_app = typer.Typer(help="A proof kit for one GPU, and how to carry it there.", no_args_is_help=True)
 model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
 catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
+new_app = typer.Typer(help="Begin a method or an environment of your own.", no_args_is_help=True)
+app.add_typer(new_app, name="new")
 app.add_typer(task_set_app, name="task-set")
 app.add_typer(model_app, name="model")
 app.add_typer(catalogue_app, name="catalogue")
@@ -89,6 +92,8 @@ app.command("released")(released.released)
 app.command("trinity-config")(trinity_config.trinity_config)
 app.command("cost")(cost.cost)
 app.command("sft")(build.sft)
+new_app.command("method")(new.method)
+new_app.command("env")(new.env)
 model_app.command("fetch")(build.model_fetch)
 task_set_app.command("check")(build.task_set_check)
 task_set_app.command("build")(build.task_set_build)

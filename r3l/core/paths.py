@@ -1,8 +1,8 @@
 """Where the package's data lies.
 
-In a checkout ``r3l/baselines``, ``r3l/configs``, ``r3l/envs``, ``r3l/snakemake`` (workflow/) and ``r3l/stored``
-(results/stored/) are links to the folders at its top; a wheel holds copies in their place. Of the stored results it has
-no runs: those come as an archive of their own (r3l.runs.stored_archive).
+In a checkout ``r3l/baselines``, ``r3l/configs``, ``r3l/envs``, ``r3l/examples``, ``r3l/snakemake`` (workflow/) and
+``r3l/stored`` (results/stored/) are links to the folders at its top; a wheel holds copies in their place. Of the stored
+results it has no runs: those come as an archive of their own (r3l.runs.stored_archive).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ ROOT = PACKAGE.parent  # the top of a checkout, or what a wheel was installed in
 
 CONFIGS = (PACKAGE / "configs").resolve()
 ENVS = (PACKAGE / "envs").resolve()
+EXAMPLES = (PACKAGE / "examples").resolve()
 WORKFLOW = (PACKAGE / "snakemake").resolve()
 STORED = (PACKAGE / "stored").resolve()  # what this project has measured itself
 STORED_MODELS = STORED / "models"

@@ -11,7 +11,6 @@ from r3l.config import build_method, environment_of, load, names, own_variables,
 from r3l.config.environment import EnvConfig
 from r3l.core.errors import ConfigError
 from r3l.core.paths import ROOT
-from r3l.core.worker import RecordedEnvironment
 from r3l.sft import recipe
 from r3l.trinity.config import Place, trinity_config
 from r3l.workflow import plan
@@ -37,22 +36,6 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_example_is_short():
     assert sum(bool(line.strip()) for line in (EXAMPLES / "guess.py").read_text().splitlines()) <= 40
-
-
-def test_it_plays_by_its_rules_and_its_player_halves(folder):
-    package = environment_of("guess")
-    task = next(t for t in package.tasks("test") if t.payload["number"] == 1)
-    engine = RecordedEnvironment(package.create({}))
-    seen = [engine.reset(task)]
-    answers = []
-    while not seen[-1].done:
-        action = package.good_actions(seen[0].text, answers)[0]
-        seen.append(engine.step(action))
-        answers.append((action, seen[-1].text))
-    assert [action for action, _ in answers] == [f"guess {n}" for n in (16, 8, 4, 2, 1)]
-    assert [text for _, text in answers] == ["Lower."] * 4 + ["Right."] and seen[-1].reward == 1
-    assert package.good_actions("", [("guess 16", "Higher."), ("guess 24", "Lower.")])[0] == "guess 20"
-    assert engine.rewind(1) == seen[1]  # without snapshots, by playing again
 
 
 def test_tasks_are_the_same_whenever_they_are_drawn(folder):

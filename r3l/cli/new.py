@@ -1,0 +1,48 @@
+"""The verbs that write a template: `r3l new method`, `r3l new env`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.arguments import AsJson
+from r3l.cli.printing import print_result
+
+Name = Annotated[str, typer.Argument(help="Of its files, its config and, in capitals, its class.", show_default=False)]
+Folder = Annotated[
+    Path | None, typer.Option(help="Folder of yours. Default: the first of $R3L_METHODS or $R3L_ENVS, else mine.")
+]
+
+
+def method(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
+    """Write a method that works, with its config and its test, for you to change.
+
+    Example: `r3l new method longest --folder ~/mine`
+    """
+    commands = (f"r3l train --env math --method {name} --steps 3", f"r3l compare {name} --env math")
+    _write("methods", name, folder, commands, as_json)
+
+
+def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
+    """Write an environment that works, with its config and its test, for you to change.
+
+    Example: `r3l new env maze --folder ~/mine`
+    """
+    commands = (f"r3l sft {name}", f"r3l train --env {name} --method r3l --steps 3")
+    _write("envs", name, folder, commands, as_json)
+
+
+def _write(kind: str, name: str, folder: Path | None, commands: tuple[str, ...], as_json: bool) -> None:
+    from r3l.config.files import OWN, own_folders
+    from r3l.config.template import EXAMPLE, write_template
+
+    files = write_template(kind, name, folder)
+    where = files[0].parent.absolute()
+    setting = [] if where in own_folders(kind) else [f"export {OWN[kind]}={shlex.quote(str(where))}"]
+    following = [*setting, f"python -m pytest {shlex.quote(str(files[-1]))}", *commands]
+    text = f"Wrote {', '.join(map(str, files))}: the example {EXAMPLE[kind]!r} under your name. Next:\n\n  "
+    content = {"files": [str(path) for path in files], "next": following}
+    print_result(content, as_json, text + "\n  ".join(following))

@@ -1,0 +1,57 @@
+"""A method or an environment to begin with: the example of this project, under a name of the user's own."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+from pathlib import Path
+
+from r3l.config.files import OWN, names, own_folders
+from r3l.core import paths
+from r3l.core.errors import ConfigError
+
+EXAMPLE = {"methods": "shortest", "envs": "guess"}  # of examples/
+
+
+def write_template(kind: str, name: str, folder: Path | None = None) -> list[Path]:
+    """Write code, config and test of a new method or environment (``kind``: methods, envs); the three files.
+
+    ``folder`` is the first one of R3L_METHODS or R3L_ENVS by default, else ``mine``. Raises ConfigError for a name that
+    cannot be used and for a file that is there already.
+    """
+    _check_name(kind, name)
+    folder = folder or next(iter(own_folders(kind)), Path("mine"))
+    example = EXAMPLE[kind]
+    texts = {
+        folder / file.replace(example, name): _renamed((paths.EXAMPLES / file).read_text("utf-8"), example, name)
+        for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py")
+    }
+    if present := [str(path) for path in texts if path.exists()]:
+        raise ConfigError(f"{', '.join(present)} is there already and is not overwritten; choose another name")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:
+        raise ConfigError(
+            f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits and '_', "
+            "not begin with a digit, and be no word of Python"
+        )
+    if any(name in names(other) for other in OWN) or importlib.util.find_spec(name) is not None:
+        raise ConfigError(
+            f"the name {name!r} is taken by a method, an environment or a Python module; choose another one"
+        )
+
+
+def _renamed(text: str, example: str, name: str) -> str:
+    """``text`` with the example's name replaced where it is a name: of a file, a class, a config, in quotes."""
+    text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
+    class_name = name.title().replace("_", "")
+    text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{class_name}", text)
+    before, after = r"(\b(?:env|method|model): |\bsft |\")", r"(?=[\",:}\n]|$)"
+    text = re.sub(rf"{before}{example}{after}", rf"\g<1>{name}", text, flags=re.MULTILINE)
+    return re.sub(rf"\b{example}(?=\.(?:py|yaml)\b)", name, text)

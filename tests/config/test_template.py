@@ -1,0 +1,68 @@
+"""`r3l new` writes files that work, and overwrites none."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from program import run
+
+from r3l.core.paths import ROOT
+
+FILES = {"method": "R3L_METHODS", "env": "R3L_ENVS"}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    for variable in FILES.values():
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("kind", "class_name"), [("method", "SecondBest"), ("env", "SecondBest")])
+def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(
+    monkeypatch, capsys, elsewhere, kind, class_name
+):
+    code, stdout, stderr = run(monkeypatch, capsys, "new", kind, "second_best", "--folder", "my files", "--json")
+    assert code == 0, stderr
+    printed = json.loads(stdout)
+    folder = elsewhere / "my files"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "second_best.py",
+        "second_best.yaml",
+        "test_second_best.py",
+    ]
+    assert f"class {class_name}(" in (folder / "second_best.py").read_text()
+    assert printed["next"][:2] == [
+        f"export {FILES[kind]}='{folder}'",
+        "python -m pytest 'my files/test_second_best.py'",
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", folder / "test_second_best.py", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_folder_is_the_one_that_the_variable_names(monkeypatch, capsys, elsewhere):
+    monkeypatch.setenv("R3L_ENVS", os.pathsep.join([str(elsewhere / "a"), str(elsewhere / "b")]))
+    code, stdout, _ = run(monkeypatch, capsys, "new", "env", "maze")
+    assert code == 0 and "export" not in stdout and "r3l sft maze" in stdout
+    assert (elsewhere / "a" / "maze.yaml").read_text().startswith("env: maze\nlabel: maze\n")
+
+
+def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):
+    (elsewhere / "mine").mkdir()
+    (elsewhere / "mine" / "test_maze.py").write_text("mine")
+    code, _, stderr = run(monkeypatch, capsys, "new", "env", "maze")
+    assert code == 2 and "mine/test_maze.py is there already" in stderr
+    assert [path.read_text() for path in (elsewhere / "mine").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "1st", "lambda", "é", "x" * 51, "r3l", "grpo", "alfworld", "json"])
+def test_a_name_that_cannot_be_used_is_one_paragraph(monkeypatch, capsys, elsewhere, name):
+    for kind in FILES:
+        code, _, stderr = run(monkeypatch, capsys, "new", kind, name)
+        assert code == 2 and f"the name {name!r}" in stderr and stderr.count("\n") == 1
+    assert list(elsewhere.iterdir()) == []
