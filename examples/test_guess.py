@@ -35,6 +35,6 @@ def test_it_plays_by_its_rules_and_its_player_halves():
 
 def test_a_step_trains(tmp_path):
     """With a model that was taught something else: it plays badly, but by the same code."""
-    run_dir = r3l.train("guess", "grpo", model="nano_math", settings=STEP, run_dir=tmp_path / "run")
+    run_dir = r3l.train("guess", "grpo", model="math-1.5m", settings=STEP, run_dir=tmp_path / "run")
     (step,) = read_jsonl(run_dir / "metrics.jsonl")
     assert step["rollouts"] == 2 * 2 and step["tokens/generated"] > 0

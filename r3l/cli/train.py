@@ -20,7 +20,7 @@ from r3l.cli.arguments import (
     tier_engine,
 )
 from r3l.cli.printing import pairs, print_report, print_result
-from r3l.core.errors import check_known
+from r3l.core.errors import ConfigError, check_known
 
 
 def train(
@@ -88,15 +88,32 @@ def preflight(
 
 
 def export(
-    run_dir: Annotated[Path, typer.Argument(help="A run's directory, finished or not.")],
-    to: Annotated[list[str], typer.Option(help="tensorboard, wandb (offline) or trackio; repeatable.")],
+    run_dir: Annotated[Path, typer.Argument(help="A run's directory; finished and evaluated for a model.")],
+    to: Annotated[
+        list[str],
+        typer.Option(
+            help="Metrics: tensorboard, wandb (offline), trackio. Model: a folder (with a slash), hub:OWNER/NAME. "
+            "Repeatable."
+        ),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name a model's files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a run's metrics for another viewer and print where they lie; tables and figures read metrics.jsonl.
+    """Copy a run's metrics for another viewer, or its model, with a model card, into a folder or to the hub.
 
     Example: `r3l export results/nano/alfworld/alfworld-1.5m/r3l/seed0 --to tensorboard`
+
+    Example: `r3l export results/nano/alfworld/alfworld-1.5m/r3l/seed0 --to hub:OWNER/NAME --dry-run`
     """
+    from r3l.evaluation import publishing
     from r3l.runs import loggers
 
-    copies = [str(place) for place in loggers.export(run_dir, to)]
-    print_result({"exported": copies}, as_json, "\n".join(copies))
+    models = [target for target in to if publishing.is_target(target)]
+    viewers = [target for target in to if target not in models]
+    if dry_run and viewers:
+        raise ConfigError("--dry-run is for models (--to FOLDER or hub:OWNER/NAME), not for copies of metrics")
+    files = {target: publishing.publish(run_dir, target, dry_run) for target in models}
+    copies = [str(place) for place in loggers.export(run_dir, viewers)] if viewers else []
+    verb = "would hold" if dry_run else "holds"
+    lines = [*copies, *(f"{target} {verb} {', '.join(names)}" for target, names in files.items())]
+    print_result({"exported": copies, "models": files}, as_json, "\n".join(lines))

@@ -160,8 +160,8 @@ def test_a_sweep_does_not_take_a_method_of_ones_own(tmp_path, r3l):
 
 
 def test_a_copy_of_a_stored_run_with_another_result_is_refused(tmp_path, refused):
-    (stored,) = list(STORED.glob("nano/alfworld/*/grpo/seed0/evaluation.json"))[:1]
-    mine = write_run(tmp_path / "results", "grpo", 0, [1], [0], model=stored.parts[-4])
+    stored = next(STORED.glob("nano/webshop/*/grpo/seed0/evaluation.json"))
+    mine = write_run(tmp_path / "results", "grpo", 0, [1], [0], env="webshop", model=stored.parts[-4])
     task_set = json.loads(stored.read_text())["task_set"]
     rewrite(mine, json.dumps(json.loads(mine.read_text()) | {"task_set": task_set}))
     said = refused("table", "table1", mine.parent, stored.parent)

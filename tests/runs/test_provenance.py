@@ -75,6 +75,7 @@ def runs(tmp_path):
         copy = tmp_path / "results" / path.parent.relative_to(STORED)
         shutil.copytree(path.parent, copy)
         content = json.loads((copy / "manifest.json").read_text()) | {"commit": commit}
+        content.pop("preregistration_sha256", None)
         (copy / "manifest.json").write_text(json.dumps(content))
         sign(copy)
         copies.append(copy)

@@ -58,7 +58,7 @@ def test_the_same_tokens_as_the_local_policy_with_caches_and_without(learner):
         for (ids, logprobs), dialog in zip(learner.sample(samples), dialogs, strict=True):
             expected = dialog[turn][1]
             assert tuple(ids) == expected.response_ids
-            assert logprobs == pytest.approx(expected.logprobs, abs=1e-5)
+            assert logprobs == pytest.approx(expected.logprobs, abs=3e-5)  # rounding of float32
     fresh = Learner(learner.run, learner.folder.parent)  # has no caches
     (again,) = fresh.sample([Sample(list(dialogs[1][2][0]), 12, 0.7, seed_of("x", 1, 2))])
     assert tuple(again[0]) == dialogs[1][2][1].response_ids
