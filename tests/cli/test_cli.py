@@ -171,7 +171,7 @@ def test_doctor_reports_every_check_as_json(monkeypatch, capsys):
     report = json.loads(out)
     assert code == (0 if report["ok"] else 2)
     names = {check["name"] for check in report["checks"]}
-    assert {"python", "torch", "textworld", "free memory", "write permission", "ALFWorld engine"} <= names
+    assert {"python", "torch", "transformers", "free memory", "write permission", "ALFWorld engine"} <= names
     assert all(check["ok"] or check["fix"] for check in report["checks"])
 
 
