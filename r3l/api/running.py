@@ -61,7 +61,7 @@ def evaluate(run_dir: Path | str, task_set: str | None = None) -> dict[str, Any]
 
 def place_of(run: Run) -> Path:
     """Where a run lies unless another directory is given."""
-    return RESULTS / run.cell / f"seed{run.seed}"
+    return RESULTS / run.directory
 
 
 def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:

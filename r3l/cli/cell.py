@@ -41,12 +41,10 @@ def cell(
     check_cores(cores)
     named = parse(name)
     config = {"tier": named.tier, "envs": [named.env], "methods": [named.method], "seeds": [named.seed]}
-    command = line(
-        [f"results/{named.cell}/seed{named.seed}/evaluation.json"], config | _model(named), placement(profile, cores)
-    )
+    command = line([f"results/{named.directory}/evaluation.json"], config | _model(named), placement(profile, cores))
     command += options or []
     if run:
-        log = make(command, {f"{named.cell}/seed{named.seed}": named})
+        log = make(command, {named.directory: named})
         if options:  # what they are for, such as a dry run, is in what snakemake says
             print(log.read_text(encoding="utf-8"), file=sys.stderr)
     else:

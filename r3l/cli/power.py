@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson, Tier, listed
+from r3l.cli.arguments import AsJson, Tier, environments_named
 from r3l.cli.compare import opponents_of, runs_of
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError
@@ -39,7 +39,6 @@ def power(
 
     Example: `r3l power r3l --against all --stopping-rule`
     """
-    from r3l.config import EnvConfig, load
     from r3l.evaluation.power import ALPHA, Goal, StoppingRule
     from r3l.report import power as planning
     from r3l.report import records
@@ -50,9 +49,7 @@ def power(
 
     _check_share("--difference", difference, 0.001, 1)
     _check_share("--power", power, 0.1, 0.999)
-    envs = listed(env, "--env")
-    for name in envs or []:
-        load("envs", name, EnvConfig)
+    envs = environments_named(env)
     rule = StoppingRule() if difference is None else StoppingRule(difference=difference)
     goal = Goal(rule.alpha if stopping_rule else ALPHA, power, comparisons)
     wanted = rule.difference if stopping_rule else 0.05 if difference is None else difference

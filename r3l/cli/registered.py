@@ -10,7 +10,6 @@ import typer
 from r3l.cli.arguments import AsJson
 from r3l.cli.compare import runs_of
 from r3l.cli.printing import print_shown
-from r3l.core.paths import STORED
 
 
 def registered(
@@ -21,14 +20,12 @@ def registered(
 
     Example: `r3l registered`
     """
-    from r3l.config import resolve
     from r3l.report import records
-    from r3l.report.registered import load_registered, registered_rows, registered_table
+    from r3l.report.registered import load_registered, of_start_models, registered_rows, registered_table
     from r3l.report.table.terminal import to_terminal
+    from r3l.runs.stored_archive import stored_runs
 
     plan = load_registered()
-    models = {env: Path(resolve(plan.tier, env, plan.against, 0).model).name for env in plan.envs}
-    paths = runs_of(results or STORED, plan.tier, plan.envs, [plan.method, plan.against])
-    found = [path for path in paths if path.parts[-4] == models[path.parts[-5]]]
-    rows = registered_rows(records.load(found), plan)
+    paths = runs_of(results or stored_runs(), plan.tier, plan.envs, [plan.method, plan.against])
+    rows = registered_rows(of_start_models(records.load(paths), plan), plan)
     print_shown({"rows": rows}, as_json, to_terminal(registered_table(rows, plan)))

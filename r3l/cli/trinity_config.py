@@ -53,7 +53,7 @@ def trinity_config(
     from r3l.trinity.config import Place, as_yaml, trinity_config
 
     run = resolve_run(tier, env, variant(method).changed(profile=profile), seed, model, overrides, None)
-    where = folder or RESULTS / run.cell / f"seed{seed}" / "trinity"
+    where = folder or RESULTS / run.directory / "trinity"
     place = Place(
         folder=where,
         tasks=tasks or where / "tasks",

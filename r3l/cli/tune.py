@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, listed
+from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, environments_named
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -38,7 +38,7 @@ def tune(
 
     Example: `r3l tune --show --env alfworld,webshop --out tuning.png`
     """
-    from r3l.config import EnvConfig, load, variant
+    from r3l.config import variant
     from r3l.config.tuning import place, untuned
     from r3l.core.files import writable, write_json_atomic
     from r3l.evaluation.tuning import tuning
@@ -47,9 +47,7 @@ def tune(
     from r3l.report.tuning import tuning_table, tunings
     from r3l.workflow import plan
 
-    envs = listed(env, "--env")
-    for name in envs or []:
-        load("envs", name, EnvConfig)
+    envs = environments_named(env)
     if show:
         found = tunings(STORED if results == RESULTS else results, tier, envs, method)
     elif method is None or envs is None or len(envs) > 1:

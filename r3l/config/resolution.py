@@ -48,11 +48,10 @@ def resolve(
     the nearest tuned one (r3l.config.tuning) that is stored.
     """
     row = variant(method) if isinstance(method, str) else method
-    stated = any(change.startswith(f"{RATE}=") for change in [*row.changes, *(overrides or ())])
     if profile_of(row) == TUNED:
-        return _tuned(tier, env, row, seed, model, list(overrides or ()))
+        return _tuned(tier, env, row, seed, model, overrides)
     run = _resolved(tier, env, row, seed, model, overrides)
-    if stated or names_profile(row) or not trains(run):
+    if names_profile(row) or not _takes_rate(run, row, overrides):
         return run
     found = _nearest_tuning(tier, env, row, model)
     return run if found is None else _with_rate(run, *found)
@@ -80,13 +79,18 @@ def _resolved(tier: str, env: str, row: Variant, seed: int, model: str | None, o
     return run
 
 
-def _tuned(tier: str, env: str, row: Variant, seed: int, model: str | None, overrides: list[str]) -> Run:
+def _takes_rate(run: Run, row: Variant, overrides: Sequence[str] | None) -> bool:
+    """Whether a run trains with a rate that neither its row nor an override states."""
+    return trains(run) and not any(change.startswith(f"{RATE}=") for change in [*row.changes, *(overrides or ())])
+
+
+def _tuned(tier: str, env: str, row: Variant, seed: int, model: str | None, overrides: Sequence[str] | None) -> Run:
     """A run under profile `tuned`: with the rate of its own tuning, unless it states one or trains nothing. Raises
     ConfigError without a tuning of today's configuration."""
     plain = untuned(row)
     run = _resolved(tier, env, plain, seed, model, overrides)
     run = run.model_copy(update={"method": row.name, "method_label": method_label(row), "profile": TUNED})
-    if not trains(run) or any(change.startswith(f"{RATE}=") for change in [*plain.changes, *overrides]):
+    if not _takes_rate(run, plain, overrides):
         return run
     tuning, source = stored_tuning(tier, env, plain)
     check_current(tuning, source, _first_tried(tier, env, plain, tuning, model))

@@ -72,6 +72,11 @@ class Run(TierSettings):
         parts["method"] = self.method.replace("/", "-")
         return "/".join(folder_name(kind, name) for kind, name in parts.items())
 
+    @property
+    def directory(self) -> str:
+        """``tier/env/model/method/seedN``: its directory under results/. Raises as :attr:`cell`."""
+        return f"{self.cell}/seed{self.seed}"
+
     def fingerprint(self, corrections: Sequence[str] | None = None) -> str:
         """Hash of everything that determines the result: never a path, a date, or a worker count.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.files import read_json, write_text_atomic
+from r3l.core.markdown import pipe_table
 from r3l.core.paths import ROOT
 from r3l.regime.card import CARDS, SECTIONS, lines, shown_paper, shown_value, targets, verdict
 from r3l.regime.picture import draw
@@ -98,7 +99,7 @@ def _tables(of: Sequence[Card]) -> str:
         rows.append([f"*{title}*", "", *("" for _ in of)])
         rows += [[label, str(targets().get(key, "")), *(_cell(key, card) for card in of)] for key, label in labels]
     missed = [_missed(card) for card in of]
-    return _markdown(["measure", "target", *(card["label"] for card in of)], rows) + "\n" + "\n".join(missed) + "\n"
+    return pipe_table(["measure", "target", *(card["label"] for card in of)], rows) + "\n\n" + "\n".join(missed) + "\n"
 
 
 def sections(of: Sequence[Card]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -135,12 +136,7 @@ def _paper(of: Sequence[Card]) -> str:
     labels = {key: label for of_section in SECTIONS.values() for key, label in of_section.items()}
     keys = [key for key in labels if any(key in card["paper"] for card in by_label.values())]
     rows = [[labels[key], *(shown_paper(key, card) for card in by_label.values())] for key in keys]
-    return PAPER + _markdown(["measure", *by_label], rows)
-
-
-def _markdown(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    written = ["| " + " | ".join(row) + " |" for row in (names, *rows)]
-    return "\n".join([written[0], "|" + "---|" * len(names), *written[1:]]) + "\n"
+    return PAPER + pipe_table(["measure", *by_label], rows) + "\n"
 
 
 def write() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from r3l.core.files import read_json
+from r3l.core.markdown import pipe_table
 from r3l.core.paths import STORED
 from r3l.core.release import R3L, RLTF
 from r3l.released.check import Outcome
@@ -66,12 +67,12 @@ def markdown(found: Sequence[LongRow], source: str) -> str:
     """The table, what it ran on, and the files of each subject, as docs/released.md has them."""
     shown = table(found, source)
     lines = [[_linked(cell.text) for cell in cells] for cells in shown.cells()]
-    checks = _pipes(COLUMNS, lines, "".join("r" if name in NUMBERS else "l" for name in COLUMNS))
+    checks = pipe_table(COLUMNS, lines, right=NUMBERS)
     by_subject: dict[tuple[str, str], dict[str, None]] = {}
     for row in found:
         by_subject.setdefault((row["subject"], row["release"]), {}).update(dict.fromkeys(row["files"]))
     files = [[subject, release, ", ".join(_named(release, paths))] for (subject, release), paths in by_subject.items()]
-    return "\n\n".join([f"It {source}.", checks, _pipes(("subject", "release", "files"), files, "lll")])
+    return "\n\n".join([f"It {source}.", checks, pipe_table(("subject", "release", "files"), files)])
 
 
 def _linked(text: str) -> str:
@@ -89,11 +90,6 @@ def _named(release: str, paths: Iterable[str]) -> list[str]:
         for folder, files in folders.items()
         for text in ([f"{len(files)} in `{folder}`"] if len(files) >= FOLDER_FROM else [f"`{path}`" for path in files])
     ]
-
-
-def _pipes(head: Sequence[str], lines: Sequence[Sequence[str]], align: str) -> str:
-    ruler = ["--:" if side == "r" else "---" for side in align]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *lines))
 
 
 def _total(found: Sequence[LongRow]) -> LongRow:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from r3l.core.files import write_text_atomic
+from r3l.core.markdown import pipe_table
 from r3l.core.paths import ROOT, STORED
 from r3l.report import compare, measures, printed, records, scores, shown
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.records import Record
-from r3l.report.registered import Registered, load_registered, registered_rows, registered_table
+from r3l.report.registered import Registered, load_registered, of_start_models, registered_rows, registered_table
 from r3l.report.rows import LongRow
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
@@ -27,9 +28,10 @@ Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of me
 
 
 def filled(text: str, runs: Sequence[Record]) -> str:
-    """``text`` with its tables as ``runs`` give them; of a tier's environments only those of the registered plan."""
+    """``text`` with its tables as ``runs`` give them; only those that began from today's start models of
+    the registered plan."""
     of_plan = load_registered()
-    seen = [run for run in runs if run["tier"] == of_plan.tier and run["env"] in of_plan.envs]
+    seen = of_start_models(runs, of_plan)
     return BLOCK.sub(lambda found: f"{found[1]}\n{TABLES[found[2]](seen, of_plan)}\n\n{found[3]}", text)
 
 
@@ -105,9 +107,8 @@ def _pipes(rows: Rows) -> str:
     if not rows:
         return NOTHING
     columns = list(dict.fromkeys(name for texts in rows.values() for name in texts))
-    lines = [["", *columns], ["---"] * (len(columns) + 1)]
-    lines += [[name, *(texts.get(column, "") for column in columns)] for name, texts in rows.items()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [[name, *(texts.get(column, "") for column in columns)] for name, texts in rows.items()]
+    return pipe_table(["", *columns], lines)
 
 
 def write() -> None:

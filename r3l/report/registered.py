@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from r3l.config import Strict, validate
+from r3l.config import Strict, resolve, validate
 from r3l.core.paths import CONFIGS
 from r3l.core.yaml_files import read_yaml
-from r3l.evaluation.power import Goal, StoppingRule
+from r3l.evaluation.power import Goal, StoppingRule, smallest_difference
 from r3l.evaluation.statistics import holm
 from r3l.report.compare import compare
 from r3l.report.labels import env_label, method_label
-from r3l.report.power import power_rows
 from r3l.report.records import Record
 from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Row, Table
@@ -41,6 +41,12 @@ def load_registered() -> Registered:
     return validate(Registered, read_yaml(path), str(path))
 
 
+def of_start_models(records: Sequence[Record], plan: Registered) -> list[Record]:
+    """Those of ``plan``'s tier and environments that began from the start models of today's configuration."""
+    benches = {(plan.tier, env, Path(resolve(plan.tier, env, plan.against, 0).model).name) for env in plan.envs}
+    return [record for record in records if record.bench in benches]
+
+
 def registered_rows(records: Sequence[Record], plan: Registered) -> list[LongRow]:
     """A row for each environment of ``plan``, whether it has runs or not.
 
@@ -49,23 +55,23 @@ def registered_rows(records: Sequence[Record], plan: Registered) -> list[LongRow
     """
     ran = any(record["method"] == plan.method for record in records)
     compared = compare(records, plan.method, [plan.against]) if ran else []
-    planned = {row["env"]: row for row in power_rows(compared, records, RULE.difference, GOAL)}
     tested = {row["env"]: row for row in compared}
     family = holm([_p_value(tested.get(env)) for env in plan.envs])
-    return [_row(env, tested.get(env), planned.get(env), p_holm) for env, p_holm in zip(plan.envs, family, strict=True)]
+    return [_row(env, tested.get(env), p_holm) for env, p_holm in zip(plan.envs, family, strict=True)]
 
 
 def _p_value(row: LongRow | None) -> float:
     return 1.0 if row is None or row["p_value"] is None else float(row["p_value"])
 
 
-def _row(env: str, compared: LongRow | None, planned: LongRow | None, p_holm: float) -> LongRow:
-    if compared is None or planned is None or not compared["pairs"]:
+def _row(env: str, compared: LongRow | None, p_holm: float) -> LongRow:
+    if compared is None or not compared["pairs"]:
         return {"env": env, "pairs": 0, "seeds_due": RULE.block, "verdict": "not begun"}
     keys = ("pairs", "ours_mean", "theirs_mean", "difference_mean", "spread", "p_value")
     row: LongRow = {"env": env} | {key: compared[key] for key in keys} | {"p_holm": p_holm}
-    row |= {"low": None, "high": None, "smallest_difference": planned["smallest_difference"]}
+    row |= dict.fromkeys(("low", "high", "smallest_difference"))
     if row["spread"] is not None:
+        row["smallest_difference"] = smallest_difference(row["spread"], row["pairs"], GOAL)
         half = stats.t.ppf(1 - GOAL.alpha / 2, row["pairs"] - 1) * row["spread"] / np.sqrt(row["pairs"])
         row |= {"low": row["difference_mean"] - half, "high": row["difference_mean"] + half}
     row["seeds_due"] = RULE.seeds_due(row["spread"], row["pairs"], GOAL)

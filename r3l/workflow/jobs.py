@@ -69,7 +69,7 @@ class Jobs:
         if config is None or int(cell["seed"]) not in config.seeds:
             return None
         run = resolve(cell["tier"], cell["env"], cell["method"], int(cell["seed"]), self.config.model)
-        return run if f"{run.cell}/seed{run.seed}" == path else None
+        return run if run.directory == path else None
 
     def tuning_evaluations(self, wildcards: Any) -> list[str]:
         """What a tuning is made of: the validation scores of its runs."""

@@ -202,7 +202,7 @@ def grid(
         if config.has_row(env, method)
     ]
     planned = [cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds]
-    return {f"{run.cell}/seed{run.seed}": run for run in planned}
+    return {run.directory: run for run in planned}
 
 
 def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> dict[str, dict[str, Run]]:
@@ -220,7 +220,7 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
         rate: [resolve(tier, env, tuning.at_rate(row, rate, config), seed, model) for seed in config.seeds]
         for rate in tuning.rates(usual.train.lr, config)
     }
-    return {rate: {f"{run.cell}/seed{run.seed}": run for run in runs} for rate, runs in tried.items()}
+    return {rate: {run.directory: run for run in runs} for rate, runs in tried.items()}
 
 
 def options(config: WorkflowConfig) -> str:

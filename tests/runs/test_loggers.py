@@ -58,11 +58,13 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
 
 
 def test_wandb_offline_keeps_every_step(run_dir):
-    """In the file that `wandb sync` sends, by wandb's own messages."""
+    """In the file that `wandb sync` sends, by wandb's own messages. Its service writes the last of them after
+    `finish` has returned, so: by a command of its own, which waits for the service."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     loggers.export(run_dir, ["wandb"])
-    loggers.export(run_dir, ["wandb"])
+    code, _, stderr = Program("r3l.cli", "export", run_dir, "--to", "wandb", folder=run_dir).wait()  # in its place
+    assert code == 0, stderr
     (path,) = (run_dir / "wandb").rglob("run-*.wandb")
     records = list(map(Record.FromString, leveldb_log(path.read_bytes(), header=7)))
     (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
