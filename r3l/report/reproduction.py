@@ -15,14 +15,14 @@ Row = dict[str, Any]
 
 
 def reproduction(results: Path, stored: Path, evaluations: Iterable[Path] | None = None) -> list[Row]:
-    """A row for each run under ``results`` or for the given ``evaluations`` there (see :func:`beside`)."""
-    return [_row(record, results, stored) for record in load(evaluations or find_runs(results))]
+    """A row for each run under ``results`` or for the given ``evaluations``, wherever they lie (see :func:`beside`)."""
+    return [_row(record, stored) for record in load(evaluations or find_runs(results))]
 
 
-def _row(fresh: Record, results: Path, stored: Path) -> Row:
-    place = fresh.path.parent.relative_to(results)
-    twin = stored / place / EVALUATION
-    row: Row = {"run": str(place), "episodes": len(fresh.episodes), "success": fresh["groups"]["all"]["success"]}
+def _row(fresh: Record, stored: Path) -> Row:
+    run = f"{fresh['cell']}/seed{fresh['seed']}"
+    twin = stored / run / EVALUATION
+    row: Row = {"run": run, "episodes": len(fresh.episodes), "success": fresh["groups"]["all"]["success"]}
     if not twin.is_file():
         return row | {"verdict": "not stored"}
     (old,) = load([twin])
@@ -31,8 +31,8 @@ def _row(fresh: Record, results: Path, stored: Path) -> Row:
 
 def sentence(evaluation: Path, stored: Path) -> str:
     """The same of one run, in words."""
-    (row,) = reproduction(evaluation.resolve().parents[5], stored, [evaluation.resolve()])
-    return _sentence(row)
+    (fresh,) = load([evaluation])
+    return _sentence(_row(fresh, stored))
 
 
 def beside(fresh: Record, old: Record) -> Row:

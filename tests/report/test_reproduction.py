@@ -10,7 +10,7 @@ from start_models import cell
 from r3l.cli import app
 from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic
 from r3l.evaluation.verification import sign
-from r3l.report.reproduction import equal_episodes, lines, reproduction
+from r3l.report.reproduction import equal_episodes, lines, reproduction, sentence
 
 RUN = f"{cell('alfworld', 'grpo')}/seed0"
 
@@ -44,6 +44,13 @@ def test_the_same_episodes_are_identical_whatever_fields_are_new(fresh, capsys):
     arguments = ["--results", str(fresh.parents[4]), "--stored", str(fresh.parents[5] / "stored")]
     app(["reproduced", *arguments], standalone_mode=False)
     assert "identical to the stored run in all 200 episodes" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_is_known_by_what_it_is_wherever_it_lies(fresh):
+    """`r3l evaluate --out FOLDER` puts one anywhere; a folder near the root once stopped it with an IndexError."""
+    elsewhere = Path(shutil.move(fresh, fresh.parents[5] / "mine"))
+    stored = elsewhere.with_name("stored")
+    assert sentence(elsewhere / "evaluation.json", stored) == "identical to the stored run in all 200 episodes"
 
 
 def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(fresh):
