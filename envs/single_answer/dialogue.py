@@ -68,7 +68,7 @@ class AnswerDialogue:
         """Whether the answer was right, or why there was none."""
         ended = {None: "", StopReason.MAX_TURNS: " It had too many lines."}.get(error, f" It was cut off ({error}).")
         if self.style == "compact":
-            return f"{'correct' if success else 'not correct'}. {turns} lines."
+            return compact_closing(success, turns)
         return f"The answer was {'correct' if success else 'not correct'}.{ended}"
 
     def critique(self, transcript: Transcript) -> Critique | None:
@@ -79,3 +79,8 @@ class AnswerDialogue:
         if wrong is None:
             return None
         return Critique(Outcome.FAILURE, f"line {wrong.line} is wrong", wrong.cause, wrong.correction, wrong.line)
+
+
+def compact_closing(success: bool, turns: int) -> str:
+    """The final feedback as start models were taught it."""
+    return f"{'correct' if success else 'not correct'}. {turns} lines."

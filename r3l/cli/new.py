@@ -29,6 +29,8 @@ def method(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
 def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
     """Write an environment that works, with its config and its test, for you to change.
 
+    Those of verifiers, gymnasium and OpenEnv need a YAML file alone: docs/adapters.md.
+
     Example: `r3l new env maze --folder ~/mine`
     """
     commands = (f"r3l sft {name}", f"r3l train --env {name} --method r3l --steps 3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache, partial
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from r3l.config.profile import ProfileName
 from r3l.core.errors import ConfigError
 from r3l.core.names import path_name
 from r3l.core.option import option
+from r3l.envs.adapters.base import AdaptedEnvironment
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
@@ -48,6 +50,7 @@ class EnvConfig(Strict):
     env: str
     environment: str = Field("", description="what it is registered as in r3l.envs.registry; default: as `env`")
     code: str = Field("", description="module:Class of an environment that is not registered (R3L_ENVS)")
+    arguments: dict[str, Any] = Field({}, description="which environment the adapter that `code` names is to take")
     label: str
     tiers: dict[str, EnvTierConfig]
     profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
@@ -68,14 +71,24 @@ def environment_of(env: str) -> EnvironmentPackage[Any]:
     if env in ENVIRONMENTS:
         return find_environment(env)
     config = load("envs", env, EnvConfig)
-    return _of_code(env, config.code) if config.code else find_environment(config.environment or env)
+    if config.code:
+        return _of_code(env, config.code, json.dumps(config.arguments))
+    if config.arguments:
+        raise ConfigError(
+            f"{env}.yaml: key 'arguments' is for an adapter, which key 'code' names; add it, or remove both"
+        )
+    return find_environment(config.environment or env)
 
 
 @cache
-def _of_code(env: str, code: str) -> EnvironmentPackage[Any]:
+def _of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
     kind = find_class("envs", code)
     if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):
         raise ConfigError(f"env code {code!r} is no EnvironmentPackage; derive it from r3l.envs.one_file")
+    if issubclass(kind, AdaptedEnvironment):
+        return kind(env, json.loads(arguments))
+    if arguments != "{}":
+        raise ConfigError(f"{env}.yaml: key 'arguments' is for an adapter, and {code!r} is none; remove it")
     if kind.name != env:
         raise ConfigError(
             f"env code {code!r}: its name is {kind.name!r}, but the file is called {env!r}; make them one"

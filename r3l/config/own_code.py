@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from r3l.config.environment import EnvConfig
 from r3l.config.files import OWN, load, own_folders
@@ -18,10 +20,13 @@ Files = dict[str, Path]
 def own_code(env: str, method: str | None = None) -> OwnCode:
     """Digests of the YAML files of an environment and a method, where they are a user's own, and of their code.
 
-    Code is the module that a file names and what that imports from the same folders; of a package all its files.
+    Code is the modules that a file names and what that imports from the same folders; of a package all its files.
     {} where both are this project's.
     """
-    found: dict[str, Files] = {"envs": _files("envs", env, load("envs", env, EnvConfig).code), "methods": {}}
+    of_env = load("envs", env, EnvConfig)
+    found: dict[str, Files] = {"envs": _files("envs", env, of_env.code), "methods": {}}
+    for module in _modules(of_env.arguments):  # what an adapter takes may lie there too
+        _follow(module, found["envs"])
     while method is not None:
         config = load("methods", method, MethodConfig)
         found["methods"] |= _files("methods", method, config.code or "")
@@ -60,6 +65,15 @@ def _of_module(top: str) -> Files:
         if (folder / f"{top}.py").is_file():
             return {f"{top}.py": folder / f"{top}.py"}
     return {}
+
+
+def _modules(value: Any) -> Iterator[str]:
+    """Texts in a value of a YAML file that may be the name of a module, as verifiers and gymnasium write them."""
+    if isinstance(value, str):
+        name = re.split("[.:]", value)[0].replace("-", "_").lower()
+        yield from [name] if name.isidentifier() else []
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _modules(part)
 
 
 def _imports(path: Path) -> Iterator[str]:

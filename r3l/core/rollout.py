@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -88,6 +89,12 @@ class RolloutContext:
         observation, replaced = observation.well_formed()
         self.count_replaced(replaced)
         return observation
+
+    def count_failure(self, task: Task, observation: Observation) -> None:
+        """Note that an environment failed in an episode of ``task``, if it did."""
+        if observation.failed:
+            self.counters["env_failed"] += 1
+            warnings.warn(f"task {task.id} ended in its environment's own error: {observation.failed}", stacklevel=2)
 
     def count_replaced(self, characters: int) -> None:
         """Note how many characters were no Unicode."""
@@ -188,6 +195,7 @@ async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observati
             now = ctx.seen(await episode.env.step(turn.action))
             trajectory.turns[-1] = replace(turn, refused=now.refused)
             ctx.counters["env_steps"] += 1
+            ctx.count_failure(trajectory.task, now)
         elif how.rules == "released_lenient" and turn.error in ctx.dialogue.retry_tolerates:
             now = replace(now, text=f"Not possible ({turn.error}).")
         else:

@@ -90,6 +90,7 @@ _DECLARED = (
     Metric("weights/behind", "steps", STEP, "updates that the sampling weights lack (trinity)"),
     Metric("rollouts", "rollouts", TOTAL, "episodes played: base rollouts and retries"),
     Metric("env_steps", "actions", TOTAL, "taken in environments"),
+    Metric("env_failed", "rollouts", TOTAL, "ended by an error inside the environment"),
     Metric("sampling_rounds", "rounds", TOTAL, "of drawing tasks; more than one a step with DAPO's dynamic sampling"),
     Metric("tokens/generated", "tokens", TOTAL, "sampled in all"),
     Metric("tokens/rollout", "tokens", TOTAL, "sampled in base rollouts"),

@@ -1,0 +1,130 @@
+"""What the adapters share: tasks are numbers, restarts are replays, and the words are the environment's own."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import field_validator
+
+from r3l.core.environment import Critique, Dialogue, Message, Observation, Parsed, Stop, StopReason, Style, Transcript
+from r3l.core.errors import ConfigError
+from r3l.core.option import option
+from r3l.core.task import Task
+from r3l.envs.base.options import Options, read_options
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.one_file.package import DrawnTaskSets
+from r3l.envs.single_answer.dialogue import compact_closing
+from r3l.envs.tagged_text.dialogue import TaggedDialogue
+
+
+class AdapterArguments(Options):
+    """What the key ``arguments`` of configs/envs/<name>.yaml may hold."""
+
+    splits: dict[str, tuple[int, int]] = option(
+        {"train": (0, 200), "validation": (200, 300), "test": (300, 400)},
+        "the numbers of each split's tasks: the first, and the one after the last",
+        "our choice",
+    )
+    domain: str = option("a task", "what the environment is about, for the prompts of reflections", "our choice")
+    solved_at: float = option(1.0, "the reward from which a task counts as solved", "our choice")
+
+    @field_validator("splits")
+    @classmethod
+    def _apart(cls, splits: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        for name, (first, end) in splits.items():
+            if not 0 <= first < end:
+                raise ValueError(f"{name} is [{first}, {end}]; it must be [FIRST, END] with 0 <= FIRST < END")
+        for (one, a), (other, b) in itertools.combinations(splits.items(), 2):
+            if max(a[0], b[0]) < min(a[1], b[1]):
+                raise ValueError(f"{one} and {other} share task {max(a[0], b[0])}; splits must be apart")
+        return splits
+
+
+ArgumentsT = TypeVar("ArgumentsT", bound=AdapterArguments)
+
+
+class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
+    """An environment of another library. Its name and its ``arguments`` come from a file of configs/envs.
+
+    Raises ConfigError for wrong arguments.
+    """
+
+    options = Options
+    arguments: type[ArgumentsT]
+
+    def __init__(self, name: str, given: Mapping[str, Any]) -> None:
+        self.name = name
+        self.given = read_options(self.arguments, f"{name}.yaml, key arguments", given)
+
+    @abstractmethod
+    def payload(self, number: int) -> dict[str, Any]:
+        """What starts this task beside its number, as JSON has it; part of the hash of a task set.
+
+        ``before``: the messages that the environment shows before its first observation.
+        """
+
+    def task(self, split: str, index: int) -> Task:
+        """A task of a split, by its index there."""
+        number = self.given.splits[split][0] + index
+        return Task(f"{self.name}-{number:06d}", self.name, split, payload={"number": number} | self.payload(number))
+
+    def task_sets(self) -> DrawnTaskSets:
+        """Its splits."""
+        sizes = {name: end - first for name, (first, end) in self.given.splits.items()}
+        return DrawnTaskSets(self.name, sizes, self.task)
+
+    def task_set_hash(self, task_set: str) -> str:
+        """The sha256 of the tasks as the environment makes them now."""
+        self.check_installed()
+        return super().task_set_hash(task_set)
+
+    def build_task_set(self, name: str) -> Path:
+        """Raises ConfigError: there is no file."""
+        raise ConfigError(f"the tasks of {self.name} are made by its own library, so there is no task set to build")
+
+    def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
+        """The environment's words as they are; a response is an action."""
+        return AdaptedDialogue(self.given.domain, style, max_turns)
+
+    def wrong(self, key: str, value: object, why: str) -> ConfigError:
+        """The error that names file, key and value of an argument, and the fix."""
+        return ConfigError(f"{self.name}.yaml, key arguments.{key} is {value!r}: {why}")
+
+
+class AdaptedDialogue(TaggedDialogue):
+    """The text side (a ``Dialogue``): what the environment says, in every prompt style. An action is a response.
+
+    ``stop``: a turn is a response or a line of one.
+    """
+
+    def __init__(self, domain: str, style: Style, max_turns: int, stop: Stop = "end") -> None:
+        self.domain = self.label = domain
+        self.stop = stop
+        super().__init__(style, max_turns)
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        """The environment's messages, its first observation the last of them."""
+        before = [Message(m["role"], m["content"]) for m in task.payload.get("before", ())]
+        return [*before, Message("user", first.text)]
+
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
+        """What the environment answers; nothing between two lines of a response."""
+        return Message("user", now.text) if now.text or self.stop == "end" else None
+
+    def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """Whatever was written."""
+        return Parsed(response)
+
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+        """The final feedback; in the compact style in the words that models of single answers were taught."""
+        if self.style == "compact" and error is None:
+            return compact_closing(success, turns)
+        return super().closing(reward, success, turns, error, response)
+
+    def critique(self, transcript: Transcript) -> Critique | None:
+        """None: no critic is known."""
+        return None

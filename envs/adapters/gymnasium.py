@@ -1,0 +1,172 @@
+"""Text environments that have ``reset`` and ``step``: those registered with gymnasium, and any object that has both.
+
+Tasks are seeds. A retry resets with the task's seed and plays the actions before its pivot again.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from r3l.core.environment import Dialogue, Message, Observation, Parsed, StopReason, Style
+from r3l.core.errors import ConfigError
+from r3l.core.option import option
+from r3l.core.task import Task
+from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
+from r3l.envs.base.options import Options
+from r3l.envs.one_file.dialogue import FORMAT
+from r3l.envs.one_file.engine import OneFileEngine
+from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.tagged_text.responses import each_tag_once
+
+_COLOURED = re.compile("\x1b\\[[0-9;]*m(.*?)\x1b\\[0m", re.DOTALL)  # how gymnasium's texts mark where the player is
+
+
+class GameArguments(AdapterArguments):
+    """Of any environment with ``reset`` and ``step``."""
+
+    rules: str = option("", "what a model is told before the first observation", "our choice: nothing")
+    actions: list[str] = option(
+        [],
+        "names of the actions 0, 1, ..., of which a response gives one in tags; none: step gets the whole response",
+        "our choice",
+    )
+
+
+class GymnasiumArguments(GameArguments):
+    """Of an environment that is registered with gymnasium."""
+
+    make: dict[str, Any] = option(..., "arguments of gymnasium.make: id, and the environment's own")
+
+
+GameArgumentsT = TypeVar("GameArgumentsT", bound=GameArguments)
+
+
+class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
+    """A subclass brings ``make``, which gives an object with two methods, after gymnasium or after OpenEnv's clients:
+
+    ``reset(seed=...)``: (observation, info), or an object with ``observation``;
+    ``step(action)``: (observation, reward, terminated, truncated, info), or one with ``observation, reward, done``.
+
+    Observations are texts, or ``render()`` gives one. A task is solved where the rewards add up to ``solved_at``,
+    unless ``info`` has ``is_success``.
+    """
+
+    arguments = GameArguments  # type: ignore[assignment] # of subclasses that name no others
+
+    @abstractmethod
+    def make(self) -> Any:
+        """A new game."""
+
+    def payload(self, number: int) -> dict[str, Any]:
+        """What a model is told first; the number is the seed."""
+        given = self.given
+        named = f"The actions are: {', '.join(given.actions)}.\n{FORMAT}" if given.actions else ""
+        rules = f"{given.rules}\n{named}".strip()
+        return {"before": [{"role": "system", "content": rules}]} if rules else {}
+
+    def make_engine(self, options: Options) -> TextGame:
+        """An engine with a game of its own."""
+        return TextGame(self.name, self.make(), self.given)
+
+    def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
+        """The game's words; actions stand in tags where they have names."""
+        kind = NamedActions if self.given.actions else AdaptedDialogue
+        return kind(self.given.domain, style, max_turns)
+
+
+class Gymnasium(TextGames[GymnasiumArguments]):
+    """What ``gymnasium.make(**make)`` makes."""
+
+    arguments = GymnasiumArguments
+    extra = "gymnasium"
+
+    def make(self) -> Any:
+        """Raises ConfigError where gymnasium cannot make it, or it has another number of actions."""
+        import gymnasium
+
+        made = self.given.make
+        try:
+            game = gymnasium.make(**made)
+        except Exception as error:  # an environment's own code may raise anything
+            raise self.wrong("make", made, f"gymnasium cannot make it: {type(error).__name__}: {error}") from error
+        count = getattr(game.action_space, "n", None)
+        if count is not None and count != len(self.given.actions):
+            raise self.wrong("actions", self.given.actions, f"{made.get('id')} has {count} actions; name each in order")
+        return game
+
+    def payload(self, number: int) -> dict[str, Any]:
+        """The library's version: its games change with it."""
+        from importlib.metadata import version
+
+        return super().payload(number) | {"gymnasium": version("gymnasium")}
+
+
+class NamedActions(AdaptedDialogue):
+    """A response gives one of the actions, in tags. The compact style leaves the rules out: small models are taught."""
+
+    reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        """The rules, and the first observation."""
+        return super().opening(task, first)[-1 if self.style == "compact" else 0 :]
+
+    def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """The action, ``format`` or ``inadmissible``."""
+        action = each_tag_once(response)
+        if action is None:
+            return Parsed(None, StopReason.FORMAT)
+        return Parsed(action) if self.possible(action, now) else Parsed(None, StopReason.INADMISSIBLE)
+
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+        """The final feedback, as in all environments with tagged actions."""
+        return TaggedDialogue.closing(self, reward, success, turns, error, response)
+
+
+class TextGame(OneFileEngine):
+    """A game as an engine. The reward of an observation is the sum of all so far."""
+
+    def __init__(self, name: str, game: Any, arguments: GameArguments) -> None:
+        self._name, self._game, self._arguments = name, game, arguments
+        self._total = 0.0
+
+    def reset(self, task: Task) -> Observation:
+        """Reset the game with the task's number as its seed."""
+        self._total = 0.0
+        answer = self._game.reset(seed=task.payload["number"])
+        return self._seen(answer[0] if isinstance(answer, tuple) else answer.observation)
+
+    def step(self, action: str) -> Observation:
+        """Play an action, by its number where actions have names."""
+        names = self._arguments.actions
+        try:
+            answer = self._game.step(names.index(action) if names else action)
+        except Exception as error:  # noqa: BLE001 - a game's own: it ends the episode, and is counted
+            return Observation("", reward=min(self._total, 0.0), done=True, failed=f"{type(error).__name__}: {error}")
+        if not isinstance(answer, tuple):
+            answer = (answer.observation, answer.reward or 0.0, answer.done, False, {})
+        observation, reward, terminated, truncated, info = answer
+        self._total += float(reward)
+        return self._seen(observation, bool(terminated or truncated), info.get("is_success"))
+
+    def close(self) -> None:
+        """Close the game, where that is anything."""
+        if hasattr(self._game, "close"):
+            self._game.close()
+
+    def _seen(self, observation: Any, done: bool = False, success: bool | None = None) -> Observation:
+        solved = self._total >= self._arguments.solved_at if success is None else bool(success)
+        admissible = () if done else tuple(self._arguments.actions)
+        lost = min(self._total, 0.0)  # an unusable response wins nothing
+        return Observation(self._text(observation), admissible, self._total, done, done and solved, lost)
+
+    def _text(self, observation: Any) -> str:
+        text = observation if isinstance(observation, str) else self._game.render()
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"{self._name}.yaml: the observation is no text but {type(observation).__name__}, and render() gives "
+                f"{type(text).__name__}; take an environment of texts, or add render_mode: ansi to arguments.make"
+            )
+        return _COLOURED.sub(r"[\1]", text).strip()

@@ -1,0 +1,94 @@
+"""Environments of the library verifiers (its v1 interface): tasks are those of a taskset, by number.
+
+The package asks for one seat without tools and without a container: a dialogue of texts, of one turn or of several.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
+
+from r3l.core.environment import Dialogue, Style
+from r3l.core.option import option
+from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
+from r3l.envs.base.options import Options
+
+if TYPE_CHECKING:
+    from r3l.envs.adapters.verifiers_engine import VerifiersEngine
+
+
+class VerifiersArguments(AdapterArguments):
+    """Which environment of verifiers."""
+
+    taskset: dict[str, Any] = option(..., "config of the taskset: id, the name of its package, and its own keys")
+    turns: Literal["segments", "whole"] = option(
+        "whole", "what a pivot can point at: a line of a response, or all of it", "our choice"
+    )
+    env: dict[str, Any] = option({}, "further config of its Env: id, seats (e.g. agent: {max_turns: 4})", "our choice")
+
+
+class Verifiers(AdaptedEnvironment[VerifiersArguments]):
+    """A taskset with its Env, else verifiers' single-agent one. Rewards and their weights are the taskset's."""
+
+    arguments = VerifiersArguments
+    extra = "verifiers"
+
+    def payload(self, number: int) -> dict[str, Any]:
+        """The messages before the first that a user says, what the library calls the task's hash, and the versions."""
+        from r3l.envs.adapters.verifiers_engine import messages_before
+
+        task = self.loaded()[1][number]
+        packages = {"verifiers": version("verifiers")} | _version(str(self.given.taskset["id"]))
+        return {"task": task.hash, "before": messages_before(task), "versions": packages}
+
+    def make_engine(self, options: Options) -> VerifiersEngine:
+        """An engine; all of a process share the tasks."""
+        from r3l.envs.adapters.verifiers_engine import VerifiersEngine
+
+        return VerifiersEngine(*self.loaded(), self.given.solved_at, self.given.turns == "segments")
+
+    def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
+        """The words of the taskset and its Env."""
+        return AdaptedDialogue(self.given.domain, style, max_turns, "line" if self.given.turns == "segments" else "end")
+
+    def loaded(self) -> tuple[Any, list[Any]]:
+        """The Env and its tasks, up to the last that a split names. Raises ConfigError."""
+        from r3l.envs.adapters.verifiers_engine import why_not
+
+        where, end = json.dumps(self.given.taskset), max(end for _, end in self.given.splits.values())
+        try:
+            env, tasks = _load(where, json.dumps(self.given.env), end)
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
+            raise self.wrong("taskset", self.given.taskset, f"its Env refuses {wrong}") from error
+        except Exception as error:  # a package of somebody else's may raise anything
+            fix = "install its package, or put its module into a folder of R3L_ENVS"
+            why = f"it cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
+            raise self.wrong("taskset", self.given.taskset, f"{why}; {fix}") from error
+        if len(tasks) < end:
+            why = f"the taskset has {len(tasks)} tasks; end each split at {len(tasks)} or before"
+            raise self.wrong("splits", {k: list(v) for k, v in self.given.splits.items()}, why)
+        if reasons := why_not(env, tasks[0]):
+            raise self.wrong("taskset", self.given.taskset, f"it cannot be played here: {'; '.join(reasons)}")
+        return env, tasks
+
+
+@cache
+def _load(taskset: str, env: str, end: int) -> tuple[Any, list[Any]]:
+    import verifiers.v1 as vf
+
+    made = vf.load_environment(vf.resolve_env_config({**json.loads(env), "taskset": json.loads(taskset)}))
+    return made, list(islice(made.taskset, end))
+
+
+def _version(taskset: str) -> dict[str, str]:
+    """Of the package that a taskset is named after; of a file beside the YAML file none: its digest is hashed."""
+    try:
+        return {taskset: version(taskset)}
+    except PackageNotFoundError:
+        return {}

@@ -1,0 +1,53 @@
+"""Games of the tests: one registered with gymnasium, and one after OpenEnv's clients, by classes of this file."""
+
+import re
+from types import SimpleNamespace
+
+import gymnasium
+
+from r3l.envs.adapters.gymnasium import TextGames
+
+
+class Stamps(gymnasium.Env):
+    """A sum whose answer a response gives in a box, twice."""
+
+    observation_space = gymnasium.spaces.Text(200)
+    action_space = gymnasium.spaces.Text(200)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        have, buys, eats = (int(self.np_random.integers(1, limit)) for limit in (25, 9, 5))
+        self.answer, self.tries = have + buys - eats, 0
+        return f"Dan has {have} stamps. Dan buys {buys}. Dan eats {eats}. How many stamps are left?", {}
+
+    def step(self, action):
+        if "crash" in action:
+            raise RuntimeError("out of ink")
+        self.tries += 1
+        right = re.findall(r"\\boxed\{(\d+)\}", action)[-1:] == [str(self.answer)]
+        return "not correct. Try again.", float(right), right or self.tries == 2, False, {}
+
+
+gymnasium.register("Stamps-v0", entry_point=Stamps, disable_env_checker=True)
+
+
+class Countdown:
+    """Say the number before, down to zero; no part of gymnasium."""
+
+    def reset(self, seed=None):
+        self.left = 1 + seed % 3
+        return SimpleNamespace(observation=f"{self.left}", reward=None, done=False)
+
+    def step(self, action):
+        self.left -= 1
+        lost = action != str(self.left)
+        return SimpleNamespace(
+            observation="no" if lost else action, reward=-1.0 if lost else None, done=lost or self.left == 0
+        )
+
+
+class Down(TextGames):
+    """Solved at 0: nothing was lost."""
+
+    def make(self):
+        return Countdown()

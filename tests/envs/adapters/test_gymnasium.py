@@ -1,0 +1,165 @@
+"""Environments with reset and step, of gymnasium and others: played by hand, restarted by replay, trained."""
+
+import re
+
+import pytest
+from program import run as program
+
+import r3l
+from r3l.config import EnvConfig, environment_of, load
+from r3l.config.own_code import own_code
+from r3l.core.environment import StopReason
+from r3l.core.files import read_jsonl
+from r3l.core.paths import ROOT
+
+LAKE = {"make": {"id": "FrozenLake-v1", "render_mode": "ansi", "is_slippery": False}}
+NAMES = ["left", "down", "right", "up"]
+STEPS = {"train.steps": 3, "train.tasks_per_step": 2, "method_settings.group_size": 4, "workers": 0}
+
+
+@pytest.fixture
+def lake(write):
+    return write("lake", "gymnasium", actions=NAMES, rules="Reach G.", **LAKE)
+
+
+def test_frozen_lake_is_crossed_in_six_steps(lake, begin):
+    engine, opening = begin(lake)
+    assert opening == [("user", "[S]FFF\nFHFH\nFFFH\nHFFG")]
+    seen = [engine.step(action) for action in ("right", "right", "down", "down", "down", "right")]
+    assert [now.text for now in seen[:3]] == [
+        "(Right)\nS[F]FF\nFHFH\nFFFH\nHFFG",
+        "(Right)\nSF[F]F\nFHFH\nFFFH\nHFFG",
+        "(Down)\nSFFF\nFH[F]H\nFFFH\nHFFG",
+    ]
+    assert [(now.done, now.success, now.reward) for now in seen] == [(False, False, 0.0)] * 5 + [(True, True, 1.0)]
+    assert engine.rewind(3) == seen[2]
+    fallen = engine.step("right")
+    assert (fallen.text, fallen.done, fallen.success, fallen.reward) == (
+        "(Right)\nSFFF\nFHF[H]\nFFFH\nHFFG",
+        True,
+        False,
+        0,
+    )
+
+
+def test_on_ice_a_task_is_its_seed(write, begin):
+    make = LAKE["make"] | {"is_slippery": True}
+    name = write("ice", "gymnasium", actions=NAMES, **LAKE | {"make": make})
+
+    def walk(index):
+        engine, _ = begin(name, index)
+        return engine, [engine.step(action) for action in ("down", "left", "down", "left")]
+
+    engine, seen = walk(7)
+    assert walk(7)[1] == seen and engine.rewind(2) == seen[1]
+    assert len({tuple(now.text for now in walk(index)[1]) for index in range(6)}) > 1
+
+
+def test_actions_stand_in_tags_where_they_have_names(lake, begin):
+    _, full = begin(lake, style="full")
+    assert full[0] == (
+        "system",
+        "Reach G.\nThe actions are: left, down, right, up.\n"
+        "Answer with <think>...</think> and one <action>...</action>.",
+    )
+    engine, _ = begin(lake)
+    dialogue, now = environment_of(lake).dialogue("full", 4), engine.step("down")
+    read = {text: dialogue.parse(text, now, []) for text in ("left", "<think></think><action>left</action>")}
+    assert [(parsed.action, parsed.error) for parsed in read.values()] == [(None, StopReason.FORMAT), ("left", None)]
+    assert dialogue.parse("<think></think><action>jump</action>", now, []).error is StopReason.INADMISSIBLE
+    assert dialogue.parse("<think></think><action>left</action>", now, ["left"] * 5).action == "left"
+    assert dialogue.closing(0.0, False, 4, None).startswith("The task was not completed.")
+
+
+def test_tasks_are_numbers_and_their_hash_is_of_what_is_shown_too(write):
+    one, other = (
+        write("one", "gymnasium", actions=NAMES, **LAKE),
+        write("other", "gymnasium", actions=NAMES[::-1], **LAKE),
+    )
+    tasks = environment_of(one).tasks("test")
+    assert [task.payload["number"] for task in tasks] == list(range(40, 60)) and tasks[0].id == "one-000040"
+    hashes = {environment_of(name).task_set_hash(split) for name in (one, other) for split in ("train", "test")}
+    assert len(hashes) == 4
+
+
+def test_an_error_of_the_game_ends_the_episode_and_is_counted(write, begin, tmp_path, monkeypatch):
+    name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"})
+    engine, _ = begin(name)
+    now = engine.step("crash")
+    assert (now.done, now.success, now.reward, now.failed) == (True, False, 0.0, "RuntimeError: out of ink")
+    import games
+
+    monkeypatch.setattr(games.Stamps, "step", lambda self, action: 1 / 0)
+    with pytest.warns(UserWarning, match="ended in its environment's own error: ZeroDivisionError"):
+        (step,) = read_jsonl(
+            r3l.train(name, "grpo", settings=STEPS | {"train.steps": 1}, run_dir=tmp_path / "run") / "metrics.jsonl"
+        )
+    assert step["env_failed"] == step["rollouts"] == step["stop/done"] == 8 and step["train/reward"] == 0
+
+
+def test_the_module_of_a_game_is_part_of_the_configuration(write):
+    name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"})
+    assert set(own_code(name)["envs"]) == {"stamps.yaml", "games.py"}
+
+
+@pytest.mark.parametrize("method", ["grpo", "r3l"])
+def test_three_steps_train(write, tmp_path, method):
+    """On sums in whole responses of a model that was taught sums."""
+    name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"}, max_turns=2)
+    steps = read_jsonl(r3l.train(name, method, settings=STEPS, run_dir=tmp_path / "run") / "metrics.jsonl")
+    assert len(steps) == 3 and all(1 <= step["train/turns"] <= 2 for step in steps)
+    assert any(0 < step["train/success"] < 1 and step["rows/trained"] > 0 and step["grad_norm"] > 0 for step in steps)
+    assert not any("env_failed" in step for step in steps)
+
+
+def test_an_object_of_another_library_needs_one_method(write, begin):
+    name = write("down", "games:Down", solved_at=0)
+    engine, opening = begin(name, index=1)
+    assert opening == [("user", "2")]
+    first, last = engine.step("1"), engine.step("0")
+    assert not first.done and (last.text, last.reward, last.success) == ("0", 0.0, True)
+    assert engine.rewind(1) == first
+    assert (lost := engine.step("7")).reward == lost.invalid_action_reward == -1.0 and not lost.success
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"make": {"id": "NoSuchLake-v0"}}, "key arguments.make is {'id': 'NoSuchLake-v0'}: gymnasium cannot make it"),
+        ({"actions": NAMES[:3]}, "key arguments.actions is ['left', 'down', 'right']: FrozenLake-v1 has 4 actions"),
+        ({"make": {"id": "FrozenLake-v1"}}, "the observation is no text but int, and render() gives NoneType"),
+        ({"splits": {"train": [0, 9], "test": [5, 12]}}, "test and train share task 5"),
+        ({"splits": {"train": [9, 3], "test": [5, 12]}}, "train is [9, 3]; it must be [first, end]"),
+        (
+            {"colour": "red"},
+            "key arguments.colour is 'red': extra inputs are not permitted; known keys: splits, domain",
+        ),
+    ],
+)
+def test_wrong_arguments_are_one_paragraph(write, monkeypatch, capsys, arguments, words):
+    write("lake", "gymnasium", **{**LAKE, "actions": NAMES, **arguments})
+    code, _, err = program(monkeypatch, capsys, "train", "--env", "lake", "--method", "grpo", "--set", "workers=0")
+    assert code == 2 and err.startswith("error: lake.yaml") and words in " ".join(err.split())
+
+
+@pytest.mark.parametrize("code", ["", "none:Plain"])
+def test_arguments_are_for_adapters(write, monkeypatch, capsys, tmp_path, code):
+    (tmp_path / "mine" / "none.py").write_text(
+        "from r3l.envs.one_file import OneFileEnvironment\n\n\nclass Plain(OneFileEnvironment):\n    name = 'plain'\n"
+    )
+    write("plain", code)
+    exit_code, _, err = program(monkeypatch, capsys, "train", "--env", "plain", "--method", "grpo")
+    assert exit_code == 2 and "plain.yaml: key 'arguments' is for an adapter" in " ".join(err.split())
+
+
+def test_the_files_of_the_page_are_as_they_must_be(write, begin, tmp_path):
+    page = (ROOT / "docs" / "adapters.md").read_text()
+    for text in re.findall("```yaml\n(.*?)```", page, re.DOTALL):
+        (tmp_path / "mine" / f"{re.match('env: (.*)', text)[1]}.yaml").write_text(text)
+    (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mine" / "remote.py").write_text(code)
+    assert write("remote", "remote:Remote") and environment_of("remote").tasks("train")[3].payload == {"number": 3}
+    assert environment_of("marble").given.taskset == {"id": "marble-v1", "pieces": 1}
+    assert load("envs", "marble", EnvConfig).tiers["smol"].validation_task_set == "validation"
+    _, opening = begin("lake", style="full")
+    assert opening[0][1].startswith("You stand on a frozen lake") and opening[1] == ("user", "[S]FFF\nFHFH\nFFFH\nHFFG")

@@ -1,0 +1,250 @@
+"""Environments of verifiers: dialogues by hand, restarts by replay, rewards as the library has them, training."""
+
+import importlib.util
+
+import pytest
+from program import run as program
+
+import r3l
+from r3l.config import environment_of
+from r3l.config.own_code import own_code
+from r3l.core import extras
+from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.files import read_jsonl
+
+MISSING = importlib.util.find_spec("verifiers") is None
+needs_verifiers = pytest.mark.skipif(
+    MISSING, reason="verifiers is not installed: make verifiers, then .venv-verifiers/bin/python -m pytest tests/envs"
+)
+STEPS = {"train.steps": 3, "train.tasks_per_step": 2, "method_settings.group_size": 4, "workers": 0}
+SMALL = {"train": [0, 2], "test": [2, 4]}
+
+
+def test_without_the_package_the_command_is_named(write, monkeypatch, capsys):
+    monkeypatch.setattr(extras, "missing", lambda extra: ["verifiers"] if extra == "verifiers" else [])
+    write("chain", "verifiers", taskset={"id": "chain"})
+    code, _, err = program(monkeypatch, capsys, "train", "--env", "chain", "--method", "grpo")
+    assert code == 2 and err.splitlines() == [
+        "error: environment 'chain' needs packages of the extra 'verifiers', and verifiers is not installed: "
+        "pip install -e '.[verifiers]'"
+    ]
+
+
+@needs_verifiers
+def test_one_reply_is_scored_with_the_weights_of_the_taskset(write, begin):
+    engine, opening = begin(write("chain", "verifiers", taskset={"id": "chain"}))
+    assert opening == [("user", "Dan has 5 stamps. Dan buys 1. Dan eats 2. How many stamps are left?")]
+    last = engine.step("\\boxed{4}")
+    assert (last.done, last.success, last.reward) == (True, True, 2.0)
+    assert engine.rewind(0).text == opening[0][1]
+    assert engine.step("x" * 101).reward == -1.0
+    engine.rewind(0)
+    assert engine.step("x" * 101 + "\\boxed{4}").reward == 2.0 - 1.0
+
+
+@needs_verifiers
+def test_lines_of_a_response_are_one_reply(write, begin):
+    name = write("chain", "verifiers", taskset={"id": "chain"}, turns="segments")
+    engine, _ = begin(name)
+    seen = [engine.step(line) for line in ("5+1=6\n", "6-2=4\n", "\\boxed{4}")]
+    assert [now.text for now in seen] == ["", "", ""] and [now.reward for now in seen] == [0.0, 0.0, 2.0]
+    assert engine.rewind(1) == seen[0]
+    assert not engine.step("\\boxed{3}").success
+    dialogue = environment_of(name).dialogue("compact", 4)
+    assert dialogue.stop == "line" and dialogue.following(seen[0], ["5+1=6\n"], seen[0]) is None
+    assert dialogue.closing(0.0, False, 3, None) == "not correct. 3 lines."
+
+
+@needs_verifiers
+@pytest.mark.parametrize(
+    ("opened_by", "opening"),
+    [
+        ("prompt", [("system", "Be short."), ("user", "Say yes.")]),
+        ("user", [("system", "Be short."), ("user", "Say yes.")]),
+        ("messages", [("user", "Say so."), ("assistant", "so"), ("user", "Say yes.")]),
+    ],
+)
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_what_an_env_says_reaches_the_policy(write, begin, opened_by, opening, style):
+    name = write("echo", "verifiers", taskset={"id": "echo", "opened_by": opened_by}, splits=SMALL)
+    engine, messages = begin(name, style=style)
+    assert messages == opening
+    now = engine.step("yeah")
+    assert (now.text, now.done) == ("That was 'yeah'. Again.", False)
+    assert environment_of(name).dialogue(style, 4).following(now, ["yeah"], now).content == now.text
+    last = engine.step("yes")
+    assert (last.done, last.success, last.reward) == (True, False, 0.5)  # half, in the second turn
+    assert engine.rewind(1) == now and engine.step("yes") == last
+
+
+@needs_verifiers
+@pytest.mark.parametrize(("replies", "reward"), [(["no"] * 3, -0.25), (["enough"], -0.25), (["yes"], 1.0)])
+def test_limits_and_stops_end_an_episode_that_is_scored(write, begin, replies, reward):
+    engine, _ = begin(write("echo", "verifiers", taskset={"id": "echo"}, splits=SMALL))
+    *earlier, last = [engine.step(reply) for reply in replies]
+    assert not any(now.done for now in earlier) and (last.done, last.reward) == (True, reward)
+
+
+@needs_verifiers
+def test_a_trace_is_what_the_library_makes_of_the_same_messages(write, begin):
+    import verifiers.v1 as vf
+    from verifiers.v1.graph import prepare_turn
+
+    from r3l.envs.adapters.verifiers_engine import Conversation
+
+    class Policy:
+        replies = ["yeah", "yes"]
+
+        async def ask(self, messages):
+            return self.replies.pop(0)
+
+    name = write("echo", "verifiers", taskset={"id": "echo"}, splits=SMALL)
+    _, (task, *_) = environment_of(name).loaded()
+
+    def fresh():
+        described = vf.TraceTask(type="Word", data=task.data)
+        return vf.Trace(task=described, agent=vf.AgentInfo(config=vf.AgentConfig()))
+
+    async def by_both():
+        talk = Conversation(Policy(), task, fresh(), None)
+        theirs, messages = fresh(), [vf.SystemMessage(content="Be short."), vf.UserMessage(content="Say yes.")]
+        for said, reply in ((None, "yeah"), ("Again.", "yes")):
+            segment = await talk.turn(said)
+            assert segment.last_reply == reply
+            messages += [] if said is None else [vf.UserMessage(content=said)]
+            answer = vf.AssistantMessage(content=reply)
+            response = vf.Response(id="", created=0, model="", message=answer, finish_reason="stop")
+            prepare_turn(theirs, list(messages)).commit(response)
+            messages.append(answer)
+        return talk.trace, theirs
+
+    import asyncio
+
+    ours, theirs = asyncio.run(by_both())
+    nodes = [[(n.parent, n.message, n.sampled) for n in trace.nodes] for trace in (ours, theirs)]
+    assert nodes[0] == nodes[1] and (ours.transcript, ours.num_turns) == (theirs.transcript, theirs.num_turns)
+
+
+@needs_verifiers
+def test_tasks_are_slices_and_their_hash_is_of_content_and_versions(write, tmp_path):
+    name = write("chain", "verifiers", taskset={"id": "chain"})
+    package = environment_of(name)
+    tasks = package.tasks("test")
+    assert len(tasks) == 20 and tasks[0].payload["number"] == 40 and tasks[0].id == "chain-000040"
+    assert tasks[0].payload["versions"] == {"verifiers": "0.4.0"} and tasks[0].payload["before"] == []
+    assert package.task_set_hash("test") == package.task_set_hash("test") != package.task_set_hash("train")
+    assert set(own_code(name)["envs"]) == {"chain.yaml", "chain.py"}
+
+
+@needs_verifiers
+def test_an_error_of_a_reward_is_counted(write, begin):
+    engine, _ = begin(write("chain", "verifiers", taskset={"id": "chain"}))
+    now = engine.step("crash")
+    assert (now.done, now.success, now.reward) == (True, False, 0.0) and "out of ink" in now.failed
+    engine.rewind(0)
+    assert engine.step("\\boxed{4}").success
+
+
+TASKSET = """
+import verifiers.v1 as vf
+import random
+__all__ = ["Own"]
+class Task(vf.Task[vf.TaskData, vf.State, vf.TaskConfig]):
+    {task}
+class Own(vf.Taskset[Task, vf.TasksetConfig]):
+    def load(self):
+        for k in range(4):
+            yield Task(vf.TaskData(prompt="Hello.", {data}))
+"""
+
+
+@needs_verifiers
+@pytest.mark.parametrize(
+    ("name", "task", "data", "words"),
+    [
+        ("box", "NEEDS_CONTAINER = True", "", "its tasks run in a container"),
+        ("image", "pass", "image='python:3'", "its tasks run in a container"),
+        ("files", "@vf.reward\n    async def tidy(self, runtime): return 1.0", "", "tidy asks for a runtime"),
+        ("tools", "toolsets = classmethod(lambda cls, config: ['search'])", "", "it gives tools"),
+        ("spy", "@vf.intercept\n    async def hide(self, request: vf.Request): pass", "", "it rewrites messages"),
+        ("early", "@vf.stop\n    async def end(self, request: vf.Request): return False", "", "a @vf.stop looks at"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, name, task, data, words):
+    (tmp_path / "mine" / f"own_{name}.py").write_text(TASKSET.format(task=task, data=data))
+    write(name, "verifiers", taskset={"id": f"own_{name}"}, splits=SMALL)
+    code, _, err = program(monkeypatch, capsys, "train", "--env", name, "--method", "grpo")
+    assert code == 2 and err.startswith(f"error: {name}.yaml, key arguments.taskset") and words in " ".join(err.split())
+
+
+@needs_verifiers
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"taskset": {"id": "no-such"}},
+            "key arguments.taskset is {'id': 'no-such'}: it cannot be loaded: ModuleNotFound",
+        ),
+        ({"taskset": {"id": "echo", "opened_buy": "user"}}, "its Env refuses taskset.opened_buy: extra inputs"),
+        (
+            {"taskset": {"id": "echo"}},
+            "key arguments.splits is {'test': [40, 60], 'train': [0, 40]}: the taskset has 4",
+        ),
+        ({"taskset": {"id": "echo"}, "env": {"speaker": {"max_total_tokens": 9}}, "splits": SMALL}, "limits tokens"),
+        ({"taskset": {"id": "chain"}, "env": {"id": "user-sim"}}, "it has the seats assistant, user"),
+        ({}, "arguments.taskset is"),
+    ],
+)
+def test_wrong_arguments_are_one_paragraph(write, monkeypatch, capsys, arguments, words):
+    write("wrong", "verifiers", **arguments)
+    code, _, err = program(monkeypatch, capsys, "train", "--env", "wrong", "--method", "grpo")
+    assert code == 2 and err.startswith("error: wrong.yaml, key arguments.") and words in " ".join(err.split())
+
+
+@needs_verifiers
+def test_a_taskset_that_draws_anew_is_refused(write, begin, tmp_path):
+    text = TASKSET.format(task="pass", data="name=str(random.random())")
+    (tmp_path / "mine" / "own_random.py").write_text(text)
+    package = environment_of(write("dice", "verifiers", taskset={"id": "own_random"}, splits=SMALL))
+    task = package.tasks("train")[0]
+    from r3l.envs.adapters import verifiers
+
+    verifiers._load.cache_clear()  # as another process has it
+    with pytest.raises(DataError, match="the taskset is not deterministic"):
+        package.create({}).reset(task)
+
+
+@needs_verifiers
+def test_an_env_with_two_dialogues_in_a_seat_is_an_error(write, begin):
+    name = write("chain", "verifiers", taskset={"id": "chain"}, env={"id": "best-of-n", "n": 2})
+    engine, _ = begin(name)
+    with pytest.raises(EngineError, match="several dialogues with its seat 'agent'"):
+        engine.step("\\boxed{4}")
+
+
+@needs_verifiers
+def test_what_ends_before_anything_is_said_ends_the_run(write, begin, tmp_path):
+    task = "async def setup(self, trace, runtime): raise RuntimeError('no paper')"
+    (tmp_path / "mine" / "own_broken.py").write_text(TASKSET.format(task=task, data=""))
+    with pytest.raises(EngineError, match="ended before anything was said: .*no paper"):
+        begin(write("broken", "verifiers", taskset={"id": "own_broken"}, splits=SMALL))
+
+
+@needs_verifiers
+def test_a_tier_asks_for_what_there_is(write):
+    package = environment_of(write("chain", "verifiers", taskset={"id": "chain"}))
+    with pytest.raises(ConfigError, match="chain task set 'nano/train' is unknown; it has test, train"):
+        package.tasks("nano/train")
+
+
+@needs_verifiers
+@pytest.mark.parametrize(("method", "workers"), [("grpo", 1), ("r3l", 0)])
+def test_three_steps_train(write, tmp_path, method, workers):
+    """On sums in lines, of a model that was taught sums; in the step's process and in one of its own."""
+    name = write("chain", "verifiers", taskset={"id": "chain"}, turns="segments", max_turns=6)
+    run_dir = r3l.train(name, method, settings=STEPS | {"workers": workers}, run_dir=tmp_path / "run")
+    steps = read_jsonl(run_dir / "metrics.jsonl")
+    assert len(steps) == 3 and not any("env_failed" in step for step in steps)
+    assert any(step["train/success"] > 0 and step["rows/trained"] > 0 and step["grad_norm"] > 0 for step in steps)
+    if method == "r3l":
+        assert sum(step.get("retry/count", 0) for step in steps) > 0
