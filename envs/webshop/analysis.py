@@ -8,9 +8,9 @@ one rule in which the annex has changed since (the colon). Checked word for word
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import regex
-from nltk.stem.porter import PorterStemmer
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 _STOP_WORDS = """
@@ -25,7 +25,6 @@ _WORD = regex.compile(
     r"(?<!\p{Pc})\p{Pc}*+[\p{Alphabetic}\p{Nd}\p{Extended_Pictographic}--\p{M}].*", regex.V1 | regex.DOTALL
 )
 _POSSESSIVE = ("'s", "’s", "＇s", "'S", "’S", "＇S")
-_STEMMER = PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS)
 
 
 def terms(text: str) -> list[str]:
@@ -49,4 +48,11 @@ def term_of(piece: str) -> str | None:
 
 
 def _stem(word: str) -> str:
-    return str(_STEMMER.stem(word, to_lowercase=False)) if len(word) > 2 else word
+    return str(_stemmer().stem(word, to_lowercase=False)) if len(word) > 2 else word
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Any:
+    from nltk.stem.porter import PorterStemmer  # over a second: with it come scipy, scikit-learn and pandas
+
+    return PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS)

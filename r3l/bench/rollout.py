@@ -37,7 +37,8 @@ def bench_rollout(run: Run, tasks: int, repeats: int, arms: Sequence[Arm]) -> Re
     runs: dict[Arm, Run] = {arm: _with_sampler(run, "vllm" if arm == "vllm" else "torch") for arm in (*arms, "cached")}
     for of_arm in runs.values():
         check_installed(of_arm)
-    with open_session(runs["cached"], start_of(run)) as session, contextlib.ExitStack() as opened:
+    opening = open_session(runs["cached"], start_of(run), forward="transformers")
+    with opening as session, contextlib.ExitStack() as opened:
         sessions = {arm: _session_of(session, arm, runs[arm], opened) for arm in runs}
         for arm in sessions:
             if arm != "uncached":

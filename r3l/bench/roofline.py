@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from r3l.bench.rollout import clock
+from r3l.local.kv_cache import head_size
 
 TIMES = 10
 COPY_BYTES, SIDE = {"cuda": 2**30, "cpu": 2**27}, {"cuda": 8192, "cpu": 1024}  # beyond any cache
@@ -37,8 +38,7 @@ def least_seconds(model: Any, report: Mapping[str, Any], bandwidth: float, rate:
     config = model.config
     parameters = sum(p.numel() for p in model.parameters())
     size = torch.finfo(model.dtype).bits // 8
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    cache = 2 * config.num_hidden_layers * config.num_key_value_heads * head * size  # bytes a token
+    cache = 2 * config.num_hidden_layers * config.num_key_value_heads * head_size(config) * size  # bytes a token
     rows, prompt = report["responses"], report["prompt_tokens"]
     length = report["response_tokens"] // rows
     cached = length * prompt + rows * length * (length - 1) // 2  # tokens read over the whole response, all rows

@@ -45,7 +45,7 @@ def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
         raise ConfigError(
             "r3l bench step compares forward passes of torch: leave sampling.engine out (r3l bench train)"
         )
-    with open_session(run, start_of(run), trains=True) as session:
+    with open_session(run, start_of(run), trains=True, forward="transformers") as session:
         tasks = session.package.tasks(run.env_settings.train_task_set)
         of_arms = {arm: _Arm(session, arm, tasks) for arm in arms}
         for of_arm in of_arms.values():

@@ -39,7 +39,7 @@ Arm = dict[str, Any]
 
 def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
     """Time ``tasks`` groups of ``group`` first responses of ``length`` tokens. Seconds are medians of ``repeats``."""
-    with open_session(run, start_of(run), trains=True) as session:
+    with open_session(run, start_of(run), trains=True, forward="transformers") as session:
         first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
         dialogs = [_opening(session, task) for task in first_tasks]
         renderer = ChatRenderer(session.tokenizer)

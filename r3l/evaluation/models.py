@@ -39,7 +39,7 @@ class Model:
 def local_model(model: str, temperature: float, max_tokens: int, batch: int = 16) -> Model:
     """A stored model's name, a folder in Hugging Face layout, or a hub id. Raises ConfigError and CheckpointError."""
     device = device_of()
-    network, tokenizer = load_model(model, device)
+    network, tokenizer = load_model(model, device, "packed")
     dtype = compute_dtype("bfloat16", device)
     cast_parameters(network, dtype)
     context = int(network.config.max_position_embeddings)

@@ -16,20 +16,20 @@ import huggingface_hub
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import find_model, locate, names
+from r3l.config import Forward, find_model, locate, names
 from r3l.core.digests import altered, write_digests
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.core.files import SUMS, check_room, read_json, sha256_of, write_json_atomic
 from r3l.core.paths import STORED_MODELS
 from r3l.core.render import load_tokenizer
+from r3l.local import weights
 from r3l.local.trainer import Trainer
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 log = logging.getLogger(__name__)
-WEIGHTS = "model.safetensors"
 MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they have the digest of the weights
 HUB = 10.0  # seconds that the hub has for its first answer; our choice
 BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer takes 11 MB
@@ -73,15 +73,24 @@ def _ask_hub(model: str) -> None:
         raise ConnectionError(f"the hub cannot be reached ({error}), and the model is not cached") from error
 
 
-def load_model(model: str, device: torch.device) -> tuple[Any, Any]:
-    """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it."""
+def load_model(model: str, device: torch.device, forward: Forward = "transformers") -> tuple[Any, Any]:
+    """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it.
+
+    ``forward``: the pass that will be asked for; of a model that ``packed`` knows it needs the weights alone.
+    """
     location = find(model)
     _prove(Path(location))
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
-        network = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32)
-    network.to(device)  # type: ignore[arg-type]
+        network = (weights.load(Path(location)) if forward == "packed" else None) or _by_transformers(location)
+    network.to(device)
     return network, tokenizer
+
+
+def _by_transformers(location: str) -> Any:
+    from transformers import AutoModelForCausalLM  # takes a second and a half, with torch's compiler
+
+    return AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32)
 
 
 @contextmanager
@@ -100,8 +109,8 @@ def _prove(folder: Path) -> None:
     """Raises CheckpointError where a model's files are not those that were written, as far as the folder says."""
     wrong = altered(folder) if (folder / SUMS).is_file() else []
     for manifest in (folder / name for name in MANIFESTS):
-        if manifest.is_file() and read_json(manifest)["weights_sha256"] != sha256_of(folder / WEIGHTS):
-            wrong.append(f"{WEIGHTS} is not that of {manifest.name}")
+        if manifest.is_file() and read_json(manifest)["weights_sha256"] != sha256_of(folder / weights.WEIGHTS):
+            wrong.append(f"{weights.WEIGHTS} is not that of {manifest.name}")
     if wrong:
         raise CheckpointError(
             f"model {folder} is damaged: {', '.join(wrong)}. Restore it (git checkout of a stored one, `r3l model "
@@ -157,12 +166,12 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     tensors = {OPTIMIZER: _optimizer_tensors(trainer)}
     if trainer.sampler is not trainer.model:
         tensors[SAMPLER] = {name: p.detach().contiguous() for name, p in trainer.sampler.named_parameters()}
-    weights = trainer.master_weights.state_dict()
-    check_room(folder, BESIDE + sum(map(_size, (weights, *tensors.values()))))
+    trained = trainer.master_weights.state_dict()
+    check_room(folder, BESIDE + sum(map(_size, (trained, *tensors.values()))))
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        trainer.model.save_pretrained(temporary, state_dict=weights)
+        trainer.model.save_pretrained(temporary, state_dict=trained)
         tokenizer.save_pretrained(temporary)
         for name, content in tensors.items():
             save_file(content, temporary / name)

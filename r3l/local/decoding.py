@@ -163,6 +163,8 @@ class FixedStep:
     def __init__(self, device: torch.device, compiled: bool = True) -> None:
         self.buffers = Buffers()
         mode = "reduce-overhead" if device.type == "cuda" else None
+        if compiled:  # the session has told torch, which tells its compiler by this name alone
+            torch.use_deterministic_algorithms(torch.are_deterministic_algorithms_enabled())
         self._column = torch.compile(_column, fullgraph=True, dynamic=False, mode=mode) if compiled else _column
 
     def __call__(

@@ -230,6 +230,6 @@ def _reference(session: Session, method: Method) -> Any | None:
     start = start_of(run)
     if locate(start) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
-    reference = checkpoint.load_model(start, session.model.device)[0].eval()
+    reference = checkpoint.load_model(start, session.model.device, run.forward)[0].eval()
     cast_parameters(reference, session.model.dtype)
     return reference

@@ -1,8 +1,8 @@
 """The layers of Llama-like models over packed tokens: those of all rows side by side, padded in attention alone.
 
-transformers' modules keep the weights; this is their forward pass without what small models wait for: padding, masks
-and positions made anew in every layer, keys repeated for each query head, the last layer of tokens that nobody reads.
-It differs from transformers' own by rounding (tests/local/test_packed.py).
+transformers' forward pass without what small models wait for: padding, masks and positions made anew in every layer,
+keys repeated for each query head, the last layer of tokens that nobody reads. It differs from theirs by rounding
+(tests/local/test_forward.py), and takes its weights from their modules or from r3l.local.weights.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ Attend = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
 def is_supported(model: Any) -> bool:
     """Whether ``model`` is of the family, every layer attending to the whole dialog."""
-    kinds = getattr(model.config, "layer_types", None) or ["full_attention"]
-    return model.config.model_type in FAMILY and set(kinds) == {"full_attention"}
+    return is_of_family(model.config)
+
+
+def is_of_family(config: Any) -> bool:
+    """The same of its configuration."""
+    kinds = getattr(config, "layer_types", None) or ["full_attention"]
+    return config.model_type in FAMILY and set(kinds) == {"full_attention"}
 
 
 def hidden_states(
@@ -32,7 +37,7 @@ def hidden_states(
 ) -> torch.Tensor:
     """What the vocabulary projection reads of the tokens ``wanted_W`` (indices; None: of all), shape (W, hidden)."""
     decoder = model.model
-    hidden = decoder.embed_tokens(ids_N)
+    hidden = functional.embedding(ids_N, decoder.embed_tokens.weight)
     rotation = _rotation(decoder, hidden, positions_N)
     for index, layer in enumerate(decoder.layers):
         wanted = wanted_W if index == len(decoder.layers) - 1 else None

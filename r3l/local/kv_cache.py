@@ -14,8 +14,12 @@ LayerState = torch.Tensor
 
 def layer_shape(config: Any, rows: int, columns: int) -> tuple[int, int, int, int, int]:
     """Shape of one layer's cache for ``rows`` dialogs of ``columns`` tokens."""
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return 2, rows, config.num_key_value_heads, columns, head
+    return 2, rows, config.num_key_value_heads, columns, head_size(config)
+
+
+def head_size(config: Any) -> int:
+    """Numbers in a key or value of one head."""
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
 
 class BatchCache:

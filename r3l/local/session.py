@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import deterministic
 
-from r3l.config import Run, environment_of
+from r3l.config import Forward, Run, environment_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
@@ -64,9 +64,10 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
 
 
 @contextmanager
-def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session]:
+def open_session(run: Run, model: str, trains: bool = False, forward: Forward | None = None) -> Iterator[Session]:
     """Load ``model`` and start the workers; closes them at the end.
 
+    ``forward``: the pass that the model is loaded for (r3l.local.checkpoint:load_model), by default what ``run`` needs.
     Raises ConfigError where it ``trains`` under a judge that is not named, and as :func:`check_installed`.
     """
     check_installed(run)
@@ -74,9 +75,10 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
         judge_options(run)
     torch.set_num_threads(run.threads)
     device = device_of(run.device)
-    torch.use_deterministic_algorithms(device.type == "cpu")  # cumsum, which samples, has no such form on a GPU
+    # Not on a GPU, where cumsum, which samples, has no such form. By this name torch imports no compiler.
+    torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
-    network, tokenizer = load_model(model, device)
+    network, tokenizer = load_model(model, device, forward or _forward(run))
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)
@@ -87,6 +89,12 @@ def open_session(run: Run, model: str, trains: bool = False) -> Iterator[Session
         open_play_session(run, policy, policy.barrier.gather) as playing,
     ):
         yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)
+
+
+def _forward(run: Run) -> Forward:
+    """The pass that the model is loaded for: vLLM and compiled decoding ask for more than our own."""
+    others = run.sampling.engine == "vllm" or run.sampling.decoding == "compiled"
+    return "transformers" if others else run.forward
 
 
 def check_installed(run: Run) -> None:

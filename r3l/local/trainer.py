@@ -14,6 +14,7 @@ from r3l.core import losses
 from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trainable_rows
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
+from r3l.local.adamw import AdamW
 from r3l.local.forward import is_supported
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
@@ -77,7 +78,7 @@ class Trainer:
         self.master_weights = master_weights or MasterWeights(model)
         if config.gradient_checkpointing:
             recompute_activations(model)
-        self.optimizer: Any = torch.optim.AdamW(
+        self.optimizer: Any = AdamW(
             self.master_weights.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
         self.steps_done = 0
@@ -148,7 +149,7 @@ class Trainer:
         with out_of_memory_explained(f"in probing a micro-batch of {rows} x {longest} tokens", TRAINING_REMEDY):
             torch.autograd.backward(self.token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
         self.master_weights.accumulate_gradients()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
 
     def _microbatches(self, rows: Sequence[R]) -> list[list[R]]:
         budget, rule = self.config.tokens_per_microbatch, self.criterion.loss_agg
@@ -167,7 +168,7 @@ class Trainer:
 
     def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
         self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         mismatch = LogprobMismatch()
         for part in self._microbatches(rows):
             batch = collate(part, self.model.device)

@@ -40,10 +40,10 @@ class Together:
         self.optimizers = optimizers
         self.param_groups: list[dict[str, Any]] = [group for o in optimizers for group in o.param_groups]
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
+    def zero_grad(self) -> None:
         """Forget all gradients."""
         for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none)
+            optimizer.zero_grad()
 
     def step(self) -> None:
         """A step of each."""

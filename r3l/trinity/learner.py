@@ -113,7 +113,7 @@ class Learner:
         """An update with the accumulated gradient; its norm. Without any gradient the model stays as it is."""
         parameters = list(self.trainer.model.parameters())
         norm = self.trainer.optimizer_step(lr) if any(p.grad is not None for p in parameters) else 0.0
-        self.trainer.optimizer.zero_grad(set_to_none=True)
+        self.trainer.optimizer.zero_grad()
         self.trainer.steps_done += 1
         return norm
 

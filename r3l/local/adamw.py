@@ -1,0 +1,51 @@
+"""AdamW (1711.05101) by torch's function: the first call of torch's class imports its compiler, a second's work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.optim.adamw import adamw
+
+
+class AdamW:
+    """The part of torch.optim.AdamW's interface that the trainer uses, with the same state."""
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], lr: float, **options: Any) -> None:
+        self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), "lr": lr, **options}]
+        self.state: dict[torch.nn.Parameter, dict[str, torch.Tensor]] = {}
+
+    def zero_grad(self) -> None:
+        """Forget gradients."""
+        for parameter in self.param_groups[0]["params"]:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update every parameter that has a gradient."""
+        (group,) = self.param_groups
+        trained = [parameter for parameter in group["params"] if parameter.grad is not None]
+        states = [self._state(parameter) for parameter in trained]
+        beta1, beta2 = group["betas"]
+        adamw(
+            trained,
+            [parameter.grad for parameter in trained if parameter.grad is not None],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            max_exp_avg_sqs=[],
+            state_steps=[state["step"] for state in states],
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def _state(self, parameter: torch.nn.Parameter) -> dict[str, torch.Tensor]:
+        if parameter not in self.state:
+            moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            self.state[parameter] = {"step": torch.tensor(0.0), **moments}
+        return self.state[parameter]

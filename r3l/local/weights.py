@@ -1,0 +1,155 @@
+"""Llama-like models as their weights alone, by transformers' names and in their order.
+
+The packed forward pass (r3l.local.forward) asks nothing else of a model. Importing transformers' modules takes a second
+and a half, as long as torch itself; its configuration and tokenizer classes are not of that part.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import AutoConfig, GenerationConfig
+
+from r3l.local.forward import is_of_family
+from r3l.local.kv_cache import head_size
+
+WEIGHTS, GENERATION = "model.safetensors", "generation_config.json"
+
+
+class CausalLM(nn.Module):
+    """The part of transformers' interface of a causal language model that the engine uses."""
+
+    def __init__(self, folder: Path, config: Any) -> None:
+        """Float32. Raises ValueError where the file's tensors are not those of the architecture."""
+        super().__init__()
+        self.config, self.name_or_path = config, str(folder)
+        self.config.dtype = torch.float32
+        self._generation = GenerationConfig.from_pretrained(folder)
+        self.model = _Decoder(config)
+        self.lm_head = _Weights(config.vocab_size, config.hidden_size)
+        # Float32 stays where load_file maps it, as with transformers: the rounding of a product depends on the place.
+        state = {name: tensor.to(torch.float32) for name, tensor in load_file(folder / WEIGHTS).items()}
+        if config.tie_word_embeddings:
+            state["lm_head.weight"] = state["model.embed_tokens.weight"]
+        try:
+            self.load_state_dict(state, assign=True)
+        except RuntimeError as error:  # names and shapes
+            raise ValueError(f"{folder / WEIGHTS}: {' '.join(str(error).split())[:300]}") from error
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        self.model.rotary_emb = _Rotation(config)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.lm_head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self.lm_head.weight.dtype
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Compute activations again in the backward pass."""
+        for layer in self.model.layers:
+            layer.gradient_checkpointing = True  # type: ignore[assignment]  # torch knows no attribute of a class
+
+    def save_pretrained(self, folder: Path, state_dict: dict[str, torch.Tensor]) -> None:
+        """A folder that transformers loads; ``state_dict``: weights by name, tied ones once."""
+        self.config.save_pretrained(folder)
+        self._generation.save_pretrained(folder)
+        save_file(state_dict, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def load(folder: Path) -> CausalLM | None:
+    """The model in ``folder``; None where it is none of these, or in other files. Raises ValueError."""
+    if not all((folder / name).is_file() for name in (WEIGHTS, GENERATION)):
+        return None
+    config = AutoConfig.from_pretrained(folder)
+    return CausalLM(folder, config).eval() if is_of_family(config) and _has_plain_positions(config) else None
+
+
+def _has_plain_positions(config: Any) -> bool:
+    """Rotary positions as in RoFormer: no scaling for longer dialogs."""
+    return (getattr(config, "rope_parameters", None) or {}).get("rope_type") == "default"
+
+
+class _Weights(nn.Module):
+    """Of a projection (out, in), an embedding or a norm; without memory until they are loaded."""
+
+    def __init__(self, *shape: int, biased: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(shape, device="meta"))
+        self.bias = nn.Parameter(torch.empty(shape[0], device="meta")) if biased else None
+
+
+class _Decoder(nn.Module):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.embed_tokens = _Weights(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = _Norm(config.hidden_size, config)
+        self.rotary_emb: nn.Module
+
+
+class _Layer(nn.Module):
+    gradient_checkpointing = False
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.self_attn = _Attention(config)
+        self.mlp = _MLP(config)
+        self.input_layernorm = _Norm(config.hidden_size, config)
+        self.post_attention_layernorm = _Norm(config.hidden_size, config)
+
+
+class _Attention(nn.Module):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.head_dim = head_size(config)
+        kind, hidden, queries = config.model_type, config.hidden_size, config.num_attention_heads * self.head_dim
+        states = config.num_key_value_heads * self.head_dim
+        biased = kind == "qwen2" or getattr(config, "attention_bias", False)
+        self.q_proj = _Weights(queries, hidden, biased=biased)
+        self.k_proj = _Weights(states, hidden, biased=biased)
+        self.v_proj = _Weights(states, hidden, biased=biased)
+        self.o_proj = _Weights(hidden, queries, biased=kind != "qwen2" and biased)
+        if kind == "qwen3":
+            self.q_norm, self.k_norm = _Norm(self.head_dim, config), _Norm(self.head_dim, config)
+
+
+class _MLP(nn.Module):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        hidden, between, biased = config.hidden_size, config.intermediate_size, getattr(config, "mlp_bias", False)
+        self.gate_proj = _Weights(between, hidden, biased=biased)
+        self.up_proj = _Weights(between, hidden, biased=biased)
+        self.down_proj = _Weights(hidden, between, biased=biased)
+
+
+class _Norm(_Weights):
+    def __init__(self, size: int, config: Any) -> None:
+        super().__init__(size)
+        self.variance_epsilon = config.rms_norm_eps
+
+
+class _Rotation(nn.Module):
+    """Cosines and sines of rotary positions (RoFormer, 2104.09864), computed as transformers does."""
+
+    inv_freq: torch.Tensor
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        size = head_size(config)
+        powers = torch.arange(0, size, 2, dtype=torch.int64).to(dtype=torch.float) / size
+        frequencies = 1.0 / (config.rope_parameters["rope_theta"] ** powers)
+        self.register_buffer("inv_freq", frequencies, persistent=False)
+
+    def forward(self, hidden: torch.Tensor, positions_B_T: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        angles = positions_B_T[..., None].float() * self.inv_freq
+        both_halves = torch.cat([angles, angles], dim=-1)
+        return both_halves.cos().to(hidden.dtype), both_halves.sin().to(hidden.dtype)
