@@ -5,6 +5,7 @@ Every verb imports what it needs when it runs, so ``r3l --help`` needs neither t
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import typer
@@ -41,6 +42,10 @@ from r3l.cli.arguments import check_arguments
 from r3l.core.errors import R3LError
 from r3l.core.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
+
+# New objects before Python looks for garbage, where its own is 700: importing torch made it look 500 times, through
+# all modules again and again, for a tenth of a start.
+GARBAGE = 10_000
 
 app = typer.Typer(
     help="Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning.",
@@ -113,6 +118,7 @@ prove_app.command("join")(prove.join)
 def main() -> None:
     """Entry point: typed errors, and files that the system refuses, become one paragraph and exit code 2; a stop
     signal 75; else a traceback and 1."""
+    gc.set_threshold(GARBAGE)
     try:
         end_with_workflow()
         check_arguments(sys.argv[1:])
