@@ -31,8 +31,9 @@ def validation_evaluation(run_dir: Path, run: Run) -> Path:
 
 def run_dir_of(evaluation: Path) -> Path:
     """The run that an evaluation.json is about (see :func:`evaluation_folder`)."""
-    folders = evaluation.parents
-    return folders[3] if folders[2].name == BENCHMARKS else folders[0]
+    folders = list(evaluation.parents)
+    further = (above for folder, above in zip(folders[1:3], folders[2:4], strict=False) if folder.name == BENCHMARKS)
+    return next(further, folders[0])
 
 
 def named_evaluation(path: Path) -> Path:
@@ -46,7 +47,7 @@ def named_evaluation(path: Path) -> Path:
 
 def find_further(run_dir: Path) -> list[Path]:
     """Every evaluation.json of a run on a further task set."""
-    return sorted(run_dir.glob(f"{BENCHMARKS}/*/*/{EVALUATION}"))
+    return sorted((run_dir / BENCHMARKS).glob(f"**/{EVALUATION}"))
 
 
 def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
