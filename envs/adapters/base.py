@@ -120,10 +120,15 @@ class AdaptedDialogue(TaggedDialogue):
         return Parsed(response)
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback; in the compact style in the words that models of single answers were taught."""
-        if self.style == "compact" and error is None:
+        """The final feedback; in the compact style in the words that models of single answers were taught.
+
+        No turn limit is named: the environment may have ended by its own.
+        """
+        if error is not None:
+            return super().closing(reward, success, turns, error, response)
+        if self.style == "compact":
             return compact_closing(success, turns)
-        return super().closing(reward, success, turns, error, response)
+        return f"The task was {'completed' if success else 'not completed'}. Reward: {reward:.3g}. Steps: {turns}."
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """None: no critic is known."""

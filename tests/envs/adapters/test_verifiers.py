@@ -53,6 +53,8 @@ def test_lines_of_a_response_are_one_reply(write, begin):
     dialogue = environment_of(name).dialogue("compact", 4)
     assert dialogue.stop == "line" and dialogue.following(seen[0], ["5+1=6\n"], seen[0]) is None
     assert dialogue.closing(0.0, False, 3, None) == "not correct. 3 lines."
+    full = environment_of(name).dialogue("full", 1)
+    assert full.closing(0.0, False, 1, None) == "The task was not completed. Reward: 0. Steps: 1."
 
 
 @needs_verifiers
