@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -53,7 +54,7 @@ def resolve(
     run = _resolved(tier, env, row, seed, model, overrides)
     if names_profile(row) or not _takes_rate(run, row, overrides):
         return run
-    found = _nearest_tuning(tier, env, row, model)
+    found = _nearest_tuning(run, row, model)
     return run if found is None else _with_rate(run, *found)
 
 
@@ -97,7 +98,7 @@ def _tuned(tier: str, env: str, row: Variant, seed: int, model: str | None, over
     return _with_rate(run, tuning["chosen"], source)
 
 
-def _nearest_tuning(tier: str, env: str, row: Variant, model: str | None) -> tuple[float, str] | None:
+def _nearest_tuning(run: Run, row: Variant, model: str | None) -> tuple[float, str] | None:
     """The rate that is stored for a row, else for its method, else for what that extends, and its file. None where
     there is none, or it was made with another start model or configuration."""
     rows: list[Variant] = [row]
@@ -106,9 +107,11 @@ def _nearest_tuning(tier: str, env: str, row: Variant, model: str | None) -> tup
         rows.append(Variant(method))
         method = load("methods", method, MethodConfig).extends
     for candidate in rows:
-        if has_tuning(tier, env, candidate):
-            tuning, source = stored_tuning(tier, env, candidate)
-            current = is_current(tuning, _first_tried(tier, env, candidate, tuning, model))
+        if has_tuning(run.tier, run.env, candidate):
+            tuning, source = stored_tuning(run.tier, run.env, candidate)
+            if tuning["rates"][0]["runs"][0]["model"] != Path(run.model).name:
+                return None
+            current = is_current(tuning, _first_tried(run.tier, run.env, candidate, tuning, model))
             return (tuning["chosen"], source) if current else None
     return None
 

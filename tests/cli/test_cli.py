@@ -192,7 +192,8 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
 
 def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys, tmp_path):
     write_three_seeds(tmp_path)
-    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", "--results", tmp_path, "--offline", "--json")
+    places = ("--results", tmp_path, "--stored", tmp_path)
+    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", *places, "--offline", "--json")
     code, text, err = run(monkeypatch, capsys, *command)
     assert (code, err) == (0, "")
     opponents = [row["against"] for row in json.loads(text)["rows"]]

@@ -115,6 +115,8 @@ def test_the_nearest_stored_tuning_is_the_default(stored):
         assert (run.train.lr, run.rate_source) == ((9e-4, source) if inherits else (3e-4, ""))
     assert resolve("nano", "alfworld", "grpo", 3, overrides=["train.lr=1e-5"]).train.lr == 1e-5
     assert resolve("nano", "alfworld", "grpo", 3, start_model("math")).train.lr == 3e-4  # which it was not tuned with
+    short = resolve("nano", "alfworld", "grpo", 3, "qwen3-4b", ["sampling.max_tokens=512"])  # 4096 do not fit the tier
+    assert short.train.lr == 3e-4
     assert resolve("nano", "alfworld", "zero_shot", 3).profile == "paper"
     of_r3l = stored.with_name("r3l.json")
     content = json.loads(stored.read_text())
