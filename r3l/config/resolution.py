@@ -20,7 +20,7 @@ from r3l.config.own_code import own_code
 from r3l.config.profile import TUNED, ProfileName, names_profile, profile_of
 from r3l.config.run import Run
 from r3l.config.tier import TierConfig
-from r3l.config.tuning import RATE, at_rate, check_current, has_tuning, is_current, stored_tuning, untuned
+from r3l.config.tuning import RATE, at_rate, check_current, first_run, has_tuning, is_current, stored_tuning, untuned
 from r3l.config.variant import Variant, check_override, variant
 from r3l.config.where import Place
 from r3l.core.environment import Dialogue
@@ -109,7 +109,7 @@ def _nearest_tuning(run: Run, row: Variant, model: str | None) -> tuple[float, s
     for candidate in rows:
         if has_tuning(run.tier, run.env, candidate):
             tuning, source = stored_tuning(run.tier, run.env, candidate)
-            if tuning["rates"][0]["runs"][0]["model"] != Path(run.model).name:
+            if first_run(tuning)["model"] != Path(run.model).name:
                 return None
             current = is_current(tuning, _first_tried(run.tier, run.env, candidate, tuning, model))
             return (tuning["chosen"], source) if current else None
@@ -118,9 +118,9 @@ def _nearest_tuning(run: Run, row: Variant, model: str | None) -> tuple[float, s
 
 def _first_tried(tier: str, env: str, row: Variant, tuning: Mapping[str, Any], model: str | None) -> Run:
     """The first run of a tuning as it would be made today."""
-    config, first = load("tiers", tier, TierConfig).tuning, tuning["rates"][0]
-    tried = row if config is None else at_rate(row, f"{first['lr']:.3g}", config)
-    return _resolved(tier, env, tried, first["runs"][0]["seed"], model, None)
+    config, rate = load("tiers", tier, TierConfig).tuning, tuning["rates"][0]["lr"]
+    tried = row if config is None else at_rate(row, f"{rate:.3g}", config)
+    return _resolved(tier, env, tried, first_run(tuning)["seed"], model, None)
 
 
 def _with_rate(run: Run, rate: float, source: str) -> Run:

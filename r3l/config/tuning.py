@@ -5,6 +5,7 @@ A tuning is an input like a start model: a file of results/stored/tuning with ev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +63,20 @@ def stored_tuning(tier: str, env: str, row: Variant) -> tuple[dict[str, Any], st
     return read_json(STORED / where), f"results/stored/{where}"
 
 
+def first_run(tuning: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stored tuning keeps of the first run that was made for it."""
+    run: dict[str, Any] = tuning["rates"][0]["runs"][0]
+    return run
+
+
 def is_current(tuning: dict[str, Any], tried: Run) -> bool:
     """Whether a stored tuning is of runs that are made today. ``tried``: its first run."""
-    return bool(tried.fingerprint() == tuning["rates"][0]["runs"][0]["fingerprint"])
+    return bool(tried.fingerprint() == first_run(tuning)["fingerprint"])
 
 
 def check_current(tuning: dict[str, Any], path: str, tried: Run) -> None:
     """Raises ConfigError where a stored tuning is of other runs than are made today. ``tried``: its first run."""
-    first = tuning["rates"][0]["runs"][0]
+    first = first_run(tuning)
     if not is_current(tuning, tried):
         raise ConfigError(
             f"{path} was made with another configuration than today's (start model {first['model']}, fingerprint "
