@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from r3l.core.environment import Message
 from r3l.core.feedback import FeedbackSettings, FeedbackSource, InvalidFeedback, ParsedCritique, ParsedReflection
 from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
 from r3l.core.leaks import LEAKED, Leak, audit
+from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason
 from r3l.core.reflections import parse_reflection
 from r3l.core.rollout import Episode, RolloutContext, play

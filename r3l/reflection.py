@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from r3l.core.environment import Critique, Dialogue, Message, Observation
+from r3l.core.environment import Critique, Dialogue, Observation
 from r3l.core.feedback import FeedbackSettings, FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
 from r3l.core.leaks import LEAKED, Leak, audit
+from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.policy import Completion, FinishReason
 from r3l.core.reflections import ReflectionRules, ReflectionSchema, parse_reflection

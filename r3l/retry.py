@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from r3l.core.environment import Message
 from r3l.core.feedback import ParsedReflection
+from r3l.core.message import Message
 from r3l.core.option import OptionModel, option
 from r3l.core.policy import Phase
 from r3l.core.released_prompts import ReleasedPrompts

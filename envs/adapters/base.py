@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import field_validator
 
-from r3l.core.environment import Critique, Dialogue, Message, Observation, Parsed, Stop, StopReason, Style, Transcript
+from r3l.core.environment import Critique, Dialogue, Observation, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.errors import ConfigError
+from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
 from r3l.envs.base.options import Options, read_options

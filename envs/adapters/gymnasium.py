@@ -10,8 +10,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from r3l.core.environment import Dialogue, Message, Observation, Parsed, StopReason, Style
+from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style
 from r3l.core.errors import ConfigError
+from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Style, Transcript
+from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
 from r3l.core.errors import DataError
+from r3l.core.message import Message
 from r3l.core.task import Task
 from r3l.envs.alfworld.goals import parse_goal
 from r3l.envs.tagged_text.dialogue import TaggedDialogue

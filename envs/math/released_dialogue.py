@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Message, Observation, StopReason, Style
+from r3l.core.environment import Observation, StopReason, Style
 from r3l.core.errors import ConfigError
+from r3l.core.message import Message
 from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.released_text import Text, texts
 from r3l.core.task import Task

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Style, Transcript
+from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
+from r3l.core.message import Message
 from r3l.core.task import Task
 from r3l.envs.one_file.player import ErringPlayer, Player
 from r3l.envs.scripted.expert import criticise

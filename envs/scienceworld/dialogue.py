@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
+from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
+from r3l.core.message import Message
 from r3l.core.task import Task
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.tagged_text.dialogue import TaggedDialogue

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from r3l.core.environment import Critique, Message, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
+from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
+from r3l.core.message import Message
 from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions

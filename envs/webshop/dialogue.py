@@ -15,7 +15,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from r3l.core.environment import Critique, Message, Observation, Parsed, StopReason, Transcript
+from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
+from r3l.core.message import Message
 from r3l.core.task import Task
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import first_pair, not_empty

@@ -21,7 +21,7 @@ from r3l.bench.rollout import clock, forget_peak, peak_gib
 from r3l.bench.roofline import roofline
 from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.render import ChatRenderer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Protocol, Self
 
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from r3l.core.message import Message
+from r3l.core.released_prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.core.text import well_formed
-
-if TYPE_CHECKING:
-    from r3l.core.released_prompts import ReleasedPrompts
 
 Style = Literal["full", "compact", "released"]
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
@@ -95,14 +94,6 @@ class Parsed:
 
     action: str | None
     error: StopReason | None = None
-
-
-@dataclass(frozen=True)
-class Message:
-    """One message of a chat: role in {system, user, assistant}."""
-
-    role: str
-    content: str
 
 
 @dataclass(frozen=True)

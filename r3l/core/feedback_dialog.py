@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import Feedback, FeedbackSource
+from r3l.core.message import Message
 from r3l.core.policy import Completion, Conversation, FinishReason, JudgePrompts
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from r3l.core.environment import Message, Stop
+from r3l.core.environment import Stop
+from r3l.core.message import Message
 from r3l.core.seeds import Address
 
 Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole dialog, or one response in its context

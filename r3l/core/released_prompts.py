@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.released_digests import FOLDER
 from r3l.core.released_text import Text, render, texts
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from r3l.core.environment import Message, Stop
+from r3l.core.environment import Stop
 from r3l.core.errors import ConfigError
+from r3l.core.message import Message
 from r3l.core.text import well_formed
 
 # Lone surrogates stand in no well-formed text, so neither a template nor a message holds these.

@@ -22,9 +22,9 @@ import httpx2
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 from tenacity.wait import wait_base
 
-from r3l.core.environment import Message
 from r3l.core.errors import ConfigError, R3LError
 from r3l.core.masking import KEY, masked
+from r3l.core.message import Message
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnusableAnswer

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.policy import Completion, JudgePrompts, Sampling
 from r3l.core.seeds import Address
 from r3l.endpoint.client import Endpoint

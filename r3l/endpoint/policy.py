@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Self
 
 from r3l.core.dialog import TokenDialog
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling, Usage
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.seeds import Address
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from r3l.core.demonstration import Demonstration, Step
-from r3l.core.environment import Dialogue, Message, Stop
+from r3l.core.environment import Dialogue, Stop
 from r3l.core.feedback import ParsedReflection
+from r3l.core.message import Message
 from r3l.core.policy import FinishReason
 from r3l.core.reflections import parse_reflection
 from r3l.core.render import ChatRenderer

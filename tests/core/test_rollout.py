@@ -11,8 +11,9 @@ from conftest import make_trajectory
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.core.concurrency import together
-from r3l.core.environment import Message, Observation, Parsed
+from r3l.core.environment import Observation, Parsed
 from r3l.core.errors import EngineError
+from r3l.core.message import Message
 from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import Prompt, play
 from r3l.envs.registry import find_environment

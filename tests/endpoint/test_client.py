@@ -8,8 +8,8 @@ import pytest
 from chat_server import completion, serving
 from tenacity import wait_none
 
-from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
+from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
 from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer

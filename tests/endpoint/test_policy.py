@@ -5,7 +5,7 @@ import asyncio
 from chat_server import completion, serving
 from tenacity import wait_none
 
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.render import ChatRenderer
 from r3l.endpoint.client import Endpoint, EndpointOptions

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from r3l.core.environment import Message
 from r3l.core.errors import CheckpointError, ConfigError
+from r3l.core.message import Message
 from r3l.core.policy import FinishReason
 from r3l.endpoint.client import EndpointOptions
 from r3l.evaluation.agents import Dialog, ServedAgent

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from r3l.core.benchmark import BenchmarkItem, Grade, Grading
-from r3l.core.environment import Message
 from r3l.core.errors import DataError
+from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.evaluation.benchmarks import evaluate_sets
 from r3l.evaluation.models import Model

@@ -10,9 +10,9 @@ from nano_server import NanoServer
 from tenacity import wait_none
 
 from r3l.config import resolve
-from r3l.core.environment import Message
 from r3l.core.errors import ConfigError
 from r3l.core.files import read_json, read_jsonl
+from r3l.core.message import Message
 from r3l.core.policy import FinishReason, JudgePrompts, Sampling
 from r3l.endpoint.client import Endpoint, EndpointOptions, ServerError, Settable
 from r3l.endpoint.judge import EndpointJudge

@@ -9,7 +9,7 @@ import torch
 
 from r3l.config import build_method, resolve
 from r3l.core.batching import collate, rows_of, trainable_rows
-from r3l.core.environment import Message
+from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
