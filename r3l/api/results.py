@@ -26,8 +26,9 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     import pandas as pd
 
     from r3l.report import records
+    from r3l.runs.places import find_runs
 
-    paths = [path for paths in _found(folders) for path in paths]
+    paths = [path for folder in _folders(folders) for path in find_runs(folder)]
     return pd.DataFrame([row for record in records.load(paths) for row in _rows(record)])
 
 
@@ -45,14 +46,11 @@ def compare(method: str, against: str | Sequence[str], *folders: Path | str, gro
 
     from r3l.report import compare as comparison
     from r3l.report import records
+    from r3l.runs.places import first_found, runs_of
 
     others = [against] if isinstance(against, str) else list(against)
-    chosen: list[Path] = []
-    for paths in _found(folders):
-        known = {path.parent.parent.parts[-4:] for path in chosen}
-        places = [(path, path.parent.parent.parts[-4:]) for path in paths]  # tier, environment, model, method
-        chosen += [path for path, place in places if place[-1] in (method, *others) and place not in known]
-    return pd.DataFrame(comparison.compare(records.load(chosen), method, others, group))
+    found = (runs_of(folder, [method, *others]) for folder in _folders(folders))
+    return pd.DataFrame(comparison.compare(records.load(first_found(found)), method, others, group))
 
 
 def stored_runs() -> Path:
@@ -65,10 +63,8 @@ def stored_runs() -> Path:
     return stored_archive.stored_runs()
 
 
-def _found(folders: Sequence[Path | str]) -> Iterator[list[Path]]:
-    from r3l.runs.places import find_runs
-
-    return (find_runs(Path(folder)) for folder in folders or [RESULTS])
+def _folders(given: Sequence[Path | str]) -> list[Path]:
+    return [Path(folder) for folder in given or [RESULTS]]
 
 
 def _rows(record: Record) -> Iterator[dict[str, Any]]:

@@ -42,6 +42,7 @@ def compare(
     from r3l.report import records
     from r3l.report.table.terminal import to_terminal
     from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.places import first_found, runs_of
     from r3l.runs.stored_archive import stored_runs
     from r3l.workflow import plan
 
@@ -61,8 +62,9 @@ def compare(
     wanted = None if offline and seeds is None else config.seeds
     folders = results or [RESULTS]
     own = own_runs(folders, sorted({run.cell for run in runs.values()}), wanted)
-    others = baselines(stored or stored_runs(), folders, tier, config.envs, opponents)
-    rows = comparison.compare(records.load([*own, *others]), method, opponents, group)
+    found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
+    found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
+    rows = comparison.compare(records.load([*own, *first_found(found)]), method, opponents, group)
     if out:
         with writable(out):
             write_json_atomic(out, rows)
@@ -91,35 +93,3 @@ def opponents_of(method: str, against: str, tier: str) -> list[str]:
     if not others:
         raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
     return others
-
-
-def baselines(stored: Path, folders: list[Path], tier: str, envs: list[str], methods: list[str]) -> list[Path]:
-    """Their runs under ``stored``; of a method that has none there in an environment, those under ``folders``."""
-    kept = runs_of(stored, tier, envs, methods)
-    known = {_place(path)[1::2] for path in kept}
-    return kept + [
-        path
-        for folder in folders
-        if folder.resolve() != stored.resolve()
-        for path in runs_of(folder, tier, envs, methods, may_be_none=True)
-        if _place(path)[1::2] not in known
-    ]
-
-
-def runs_of(
-    results: Path, tier: str, envs: list[str] | None, methods: list[str], may_be_none: bool = False
-) -> list[Path]:
-    """Runs by their places, TIER/ENV/MODEL/METHOD/seedN/evaluation.json. ``envs`` None: in all environments."""
-    from r3l.runs.places import find_runs
-
-    places = [(path, _place(path)) for path in find_runs(results, may_be_none)]
-    return [
-        path
-        for path, (of_tier, env, _, method) in places
-        if of_tier == tier and env in (envs or [env]) and method in methods
-    ]
-
-
-def _place(evaluation: Path) -> tuple[str, ...]:
-    """Tier, environment, model, method."""
-    return evaluation.parts[-6:-2]

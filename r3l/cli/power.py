@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from r3l.cli.arguments import AsJson, Tier, environments_named
-from r3l.cli.compare import opponents_of, runs_of
+from r3l.cli.compare import opponents_of
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError
 
@@ -45,6 +45,7 @@ def power(
     from r3l.report.compare import compare
     from r3l.report.figures.power import draw_power
     from r3l.report.table.terminal import to_terminal
+    from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
 
     _check_share("--difference", difference, 0.001, 1)
@@ -54,7 +55,7 @@ def power(
     goal = Goal(rule.alpha if stopping_rule else ALPHA, power, comparisons)
     wanted = rule.difference if stopping_rule else 0.05 if difference is None else difference
     opponents = opponents_of(method, against, tier)
-    runs = records.load(runs_of(results or stored_runs(), tier, envs, [method, *opponents]))
+    runs = records.load(runs_of(results or stored_runs(), [method, *opponents], tier, envs))
     rows = planning.power_rows(compare(runs, method, opponents, group), runs, wanted, goal)
     if out:
         draw_power(rows, runs, goal, out)

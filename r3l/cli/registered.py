@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from r3l.cli.arguments import AsJson
-from r3l.cli.compare import runs_of
 from r3l.cli.printing import print_shown
 
 
@@ -23,9 +22,10 @@ def registered(
     from r3l.report import records
     from r3l.report.registered import load_registered, of_start_models, registered_rows, registered_table
     from r3l.report.table.terminal import to_terminal
+    from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
 
     plan = load_registered()
-    paths = runs_of(results or stored_runs(), plan.tier, plan.envs, [plan.method, plan.against])
+    paths = runs_of(results or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
     rows = registered_rows(of_start_models(records.load(paths), plan), plan)
     print_shown({"rows": rows}, as_json, to_terminal(registered_table(rows, plan)))

@@ -141,7 +141,7 @@ class TierSettings(Strict):
     forward: Forward = option(
         "packed",
         "how Llama-like models are computed: packed: rows side by side, common beginnings once (r3l.local.forward); "
-        "transformers: padded rows, as the stored runs were. They differ by rounding; local engine",
+        "transformers: padded rows, for any architecture. They differ by rounding; local engine",
         "our choice: the faster one",
     )
     compute_dtype: ComputeDtype = option(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from r3l.config import Run
 from r3l.config.tuning import validation_task_set
@@ -60,6 +62,53 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     if not runs and not may_be_none:
         raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
     return runs
+
+
+class Cell(NamedTuple):
+    """What a run is of, read from where it lies."""
+
+    tier: str
+    env: str
+    model: str
+    method: str
+
+
+def cell_of(evaluation: Path) -> Cell:
+    """That of tier/env/model/method/seedN/evaluation.json."""
+    return Cell(*evaluation.parts[-6:-2])
+
+
+def runs_of(
+    results: Path,
+    methods: Collection[str],
+    tier: str | None = None,
+    envs: Collection[str] | None = None,
+    may_be_none: bool = False,
+) -> list[Path]:
+    """The evaluation.json of each run of ``methods`` under ``results``. None: of every tier, in every environment.
+
+    Raises DataError where ``results`` has no run at all, unless that ``may_be_none``.
+    """
+    cells = {path: cell_of(path) for path in find_runs(results, may_be_none)}
+    return [
+        path
+        for path, cell in cells.items()
+        if cell.method in methods and cell.tier == (tier or cell.tier) and cell.env in (envs or [cell.env])
+    ]
+
+
+def first_found(found: Iterable[list[Path]]) -> list[Path]:
+    """Of runs found in several folders: those of a method in an environment from the first folder that has any."""
+    chosen: list[Path] = []
+    for paths in found:
+        known = {_compared(path) for path in chosen}
+        chosen += [path for path in paths if _compared(path) not in known]
+    return chosen
+
+
+def _compared(evaluation: Path) -> tuple[str, str, str]:
+    cell = cell_of(evaluation)
+    return cell.tier, cell.env, cell.method
 
 
 def find_benchmark_runs(results: Path) -> list[Path]:
