@@ -39,6 +39,7 @@ FAMILY = {
     "llama": LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),
     "llama with scaled positions": LlamaConfig(**SIZES, rope_parameters=LONG_CONTEXT),
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "qwen2 that pads with a token of dialogs": Qwen2Config(**SIZES, pad_token_id=7),  # its embedding is not trained
     "qwen3": Qwen3Config(**SIZES, head_dim=10),
 }
 
