@@ -153,6 +153,30 @@ def bench_step(
         bench.draw(report, out.with_suffix(".png"))
 
 
+def bench_curves(
+    tier: Tier = "nano",
+    env: Env = "math",
+    method: Method = "grpo",
+    model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each measurement.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON; a picture beside it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decoding and training as shares of this machine's limit, over batch and context; what common beginnings save.
+
+    Example: `r3l bench curves --out curves.json`
+    """
+    from r3l.bench import curves as bench
+
+    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    report = bench.bench_curves(run, repeats)
+    _print_and_write(report, out, as_json)
+    if out is not None:
+        bench.draw(report, out.with_suffix(".png"))
+
+
 def bench_grader(
     workers: Annotated[int, typer.Option(min=1, help="Grading processes.")] = 2,
     count: Annotated[int, typer.Option(min=1, help="Hostile strings.")] = 1000,
