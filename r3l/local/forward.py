@@ -37,7 +37,8 @@ def hidden_states(
 ) -> torch.Tensor:
     """What the vocabulary projection reads of the tokens ``wanted_W`` (indices; None: of all), shape (W, hidden)."""
     decoder = model.model
-    hidden = functional.embedding(ids_N, decoder.embed_tokens.weight, model.config.pad_token_id)  # that gets no gradient
+    # As with transformers, the padding token's embedding gets no gradient.
+    hidden = functional.embedding(ids_N, decoder.embed_tokens.weight, model.config.pad_token_id)
     rotation = _rotation(decoder, hidden, positions_N)
     for index, layer in enumerate(decoder.layers):
         wanted = wanted_W if index == len(decoder.layers) - 1 else None
