@@ -22,14 +22,15 @@ Attend = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def is_supported(model: Any) -> bool:
-    """Whether ``model`` is of the family, every layer attending to the whole dialog."""
+    """Whether ``model`` is of the family, as its published models are: nothing that the pass below does not compute."""
     return is_of_family(model.config)
 
 
 def is_of_family(config: Any) -> bool:
     """The same of its configuration."""
-    kinds = getattr(config, "layer_types", None) or ["full_attention"]
-    return config.model_type in FAMILY and set(kinds) == {"full_attention"}
+    if config.model_type not in FAMILY or config.hidden_act != "silu" or config.attention_dropout:
+        return False
+    return set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
 
 
 def hidden_states(

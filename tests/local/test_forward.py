@@ -137,6 +137,8 @@ def test_both_kinds_of_attention_agree(count):
 def test_other_architectures_keep_their_own_forward_pass(nano):
     sliding = Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=16, max_window_layers=1)
     assert not is_supported(AutoModelForCausalLM.from_config(sliding))
+    for other in ({"hidden_act": "gelu"}, {"attention_dropout": 0.1}):
+        assert not is_supported(AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, **other)))
     gpt2 = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
     assert not is_supported(gpt2) and not LocalPolicy(gpt2, nano[1], 64).packed
 
