@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from r3l.core import paths
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from r3l.config import Run, Variant
     from r3l.workflow.plan import WorkflowConfig
 
 RESULTS = paths.RESULTS
+
+
+def _existing(param: typer.CallbackParam, value: Any) -> Any:
+    """Folders of runs that an option names. Raises DataError for one that there is not."""
+    for folder in [value] if isinstance(value, Path) else value or ():
+        if not folder.is_dir():
+            raise DataError(
+                f"--{param.name} {folder} is no folder; correct the path, or make runs (`make table1`, r3l train)"
+            )
+    return value
+
+
 Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
 Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
 Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]
@@ -35,9 +47,26 @@ SeveralResults = Annotated[
     list[Path] | None,
     typer.Option(
         "--results",
+        callback=_existing,
         help="Where runs lie: RESULTS/tier/env/model/method/seedN; repeatable. Default: results, if no run is named.",
     ),
 ]
+StoredRuns = Annotated[
+    Path | None, typer.Option(callback=_existing, help="Where stored runs lie. Default: those of this project.")
+]
+
+
+def output(meaning: str, folder: bool = False) -> Any:
+    """The option --out: a file that is written (or a folder), which is checked before any work starts."""
+    return typer.Option(help=meaning, dir_okay=folder, callback=_checked_output)
+
+
+def _checked_output(out: Path | None) -> Path | None:
+    from r3l.core.files import check_writable
+
+    if out is not None:
+        check_writable(out)
+    return out
 
 
 def named_runs(runs: list[Path] | None) -> list[Path]:

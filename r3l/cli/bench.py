@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier, resolve_run
+from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier, output, resolve_run
 from r3l.cli.printing import print_report
 from r3l.core.errors import ConfigError
 
@@ -28,7 +28,7 @@ def bench_env(
     sessions: Annotated[int | None, typer.Option(min=1, help="Customers of that catalogue.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that serve them.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where that catalogue is built, or lies already.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Speed, memory and identity of an engine, beside the original's own path where that can be run.
@@ -76,7 +76,7 @@ def bench_rollout(
     arms: Annotated[
         str, typer.Option(help="Of cached, uncached, compiled, vllm; ratios are to cached.")
     ] = "cached,uncached",
-    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """The same episodes in several ways: with key-value caches that are kept and forked (cached), each dialog encoded
@@ -110,7 +110,7 @@ def bench_train(
     group: Annotated[int, typer.Option(min=2, help="Responses to each.")] = 8,
     length: Annotated[int, typer.Option(min=1, help="Tokens of each response.")] = 64,
     repeats: Annotated[int, typer.Option(min=1, help="Steps of each arm, after one that warms up.")] = 3,
-    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """A step (sample, then update) beside plain `generate` with padded training and TRL's GRPOTrainer; on a GPU also
@@ -136,7 +136,7 @@ def bench_step(
     arms: Annotated[str, typer.Option(help="Of packed, transformers, reencoded; ratios are to the first.")] = (
         "packed,transformers,reencoded"
     ),
-    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON; a picture beside it.")] = None,
+    out: Annotated[Path | None, output("Also write the report here as JSON; a picture beside it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """A real step, collect and update: seconds by phase, the share of this machine's matrix rate, and the same step by
@@ -161,7 +161,7 @@ def bench_curves(
     seed: Seed = 0,
     overrides: Overrides = None,
     repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each measurement.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON; a picture beside it.")] = None,
+    out: Annotated[Path | None, output("Also write the report here as JSON; a picture beside it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Decoding and training as shares of this machine's limit, over batch and context; what common beginnings save.
@@ -182,7 +182,7 @@ def bench_grader(
     count: Annotated[int, typer.Option(min=1, help="Hostile strings.")] = 1000,
     items: Annotated[int, typer.Option(min=2, max=500, help="Items of MATH-500.")] = 500,
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Also write the report here as JSON.")] = None,
+    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Speed of the grader of mathematics over MATH-500, and its worst case over hostile answers.

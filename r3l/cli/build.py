@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson, Env, Tier
+from r3l.cli.arguments import AsJson, Env, Tier, output
 from r3l.cli.printing import print_result
 
 
@@ -17,7 +17,7 @@ def sft(
     ] = "alfworld-1.5m",
     model: Annotated[str | None, typer.Option(help="Teach this model in place of the recipe's own.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Default: results/stored/models/NAME; of a published model in $R3L_CACHE.")
+        Path | None, output("Default: results/stored/models/NAME; of a published model in $R3L_CACHE.", folder=True)
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that play demonstrations; 0: only this one.")] = 2,
     as_json: AsJson = False,
@@ -55,7 +55,7 @@ def model_fetch(
 def task_set_check(
     tier: Tier = "nano",
     env: Env = "alfworld",
-    out: Annotated[Path | None, typer.Option(help="Write the description here as JSON.")] = None,
+    out: Annotated[Path | None, output("Write the description here as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Regenerate or read an environment's task sets, compare their hashes, check that train and test are apart.
@@ -93,7 +93,7 @@ def task_set_build(
 def catalogue_build(
     items: Annotated[Path, typer.Option(help="items_shuffle.json or items_shuffle_1000.json.")],
     attrs: Annotated[Path, typer.Option(help="items_ins_v2.json or items_ins_v2_1000.json.")],
-    out: Annotated[Path, typer.Option(help="The folder to make; then name it in R3L_WEBSHOP.")],
+    out: Annotated[Path, output("The folder to make; then name it in R3L_WEBSHOP.", folder=True)],
     human: Annotated[Path | None, typer.Option(help="items_human_ins.json; else goals are made from ATTRS.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first products.")] = None,
     as_json: AsJson = False,

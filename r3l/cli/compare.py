@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Envs, SeveralResults, Tier, check_cores, configured, listed, numbers
+from r3l.cli.arguments import (
+    RESULTS,
+    AsJson,
+    Envs,
+    SeveralResults,
+    StoredRuns,
+    Tier,
+    check_cores,
+    configured,
+    listed,
+    numbers,
+    output,
+)
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -25,12 +37,10 @@ def compare(
     ] = None,
     group: Annotated[str, typer.Option(help="Of the test tasks: all, easy, hard.")] = "all",
     results: SeveralResults = None,
-    stored: Annotated[
-        Path | None, typer.Option(help="Where the baselines lie. Default: those of this project, else RESULTS.")
-    ] = None,
+    stored: StoredRuns = None,
     cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
     offline: Annotated[bool, typer.Option(help="Train nothing; compare what is there.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the rows as JSON.")] = None,
+    out: Annotated[Path | None, output("Also write the rows as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.rule import Rule
 
+from r3l.cli.arguments import StoredRuns
 from r3l.core.errors import DataError
 from r3l.core.parent import end_with_parent
 
@@ -24,7 +25,7 @@ LIVE = ("--method", "r3l", "--set", f"train.steps={STEPS}", "--set", "train.task
 
 def demo(
     env: Annotated[str, typer.Option(help="Environment of the live updates.")] = "math",
-    stored: Annotated[Path | None, typer.Option(help="Where stored runs lie. Default: those of this project.")] = None,
+    stored: StoredRuns = None,
 ) -> None:
     """What R3L does, in a minute: a group that a stored run learnt from, then three updates before your eyes.
 

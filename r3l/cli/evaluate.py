@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, resolve_run
+from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, output, resolve_run
 from r3l.cli.printing import console, pairs, print_result
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.names import folder_name
@@ -60,7 +60,7 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="Folder of problem sets. Default: $R3L_MATH.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N items of each set.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Default: results/CELL/seedN, or results/evaluations/ENV/MODEL/...")
+        Path | None, output("Default: results/CELL/seedN, or results/evaluations/ENV/MODEL/...", folder=True)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

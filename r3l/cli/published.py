@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.arguments import RESULTS, AsJson, Results, output
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError, check_known
 
@@ -19,7 +19,7 @@ def published(
         bool, typer.Option("--ordering", help="Compare our order of methods with the paper's.")
     ] = False,
     results: Results = RESULTS,
-    out: Annotated[Path | None, typer.Option(help="Also write what is printed as CSV.")] = None,
+    out: Annotated[Path | None, output("Also write what is printed as CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every published number: its source, other values of the same quantity, and whether k of n can be it.

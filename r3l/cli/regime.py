@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson, Model, Seed
+from r3l.cli.arguments import AsJson, Model, Seed, output
 from r3l.cli.printing import print_shown
 
 
@@ -18,9 +18,7 @@ def regime(
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
     seed: Seed = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Default: results/stored/regime/ENV.json, and docs/regime.md.")
-    ] = None,
+    out: Annotated[Path | None, output("Default: results/stored/regime/ENV.json, and docs/regime.md.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a start model without training: how it fails, and whether reflections, pivots and hints help it.

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from r3l.cli.arguments import AsJson
+from r3l.cli.arguments import AsJson, StoredRuns
 from r3l.cli.printing import print_shown
 
 
 def registered(
-    results: Annotated[Path | None, typer.Option(help="Where runs lie. Default: those of this project.")] = None,
+    results: StoredRuns = None,
     as_json: AsJson = False,
 ) -> None:
     """Where the primary comparisons of docs/preregistration.md stand, by its own test and stopping rule.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson
+from r3l.cli.arguments import AsJson, output
 from r3l.cli.printing import print_shown
 from r3l.core.errors import check_known
 
@@ -22,7 +22,7 @@ def released(
             "checked, what is not there does not run, and the table says so.",
         ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the rows as JSON.")] = None,
+    out: Annotated[Path | None, output("Also write the rows as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Hold our code against clones of the two releases on generated cases, and list what differs and why.

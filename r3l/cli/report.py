@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Runs, SeveralResults, found, named_runs
+from r3l.cli.arguments import RESULTS, AsJson, Runs, SeveralResults, found, named_runs, output
 from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
 
@@ -15,7 +15,7 @@ from r3l.core.errors import DataError
 def report(
     runs: Runs = None,
     results: SeveralResults = None,
-    out: Annotated[Path, typer.Option(help="The HTML file.")] = RESULTS / "report.html",
+    out: Annotated[Path, output("The HTML file.")] = RESULTS / "report.html",
     figures: Annotated[
         Path | None, typer.Option(help="Folder of PNG files. Default: the first RESULTS/figures.")
     ] = None,

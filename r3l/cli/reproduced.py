@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.arguments import RESULTS, AsJson, Results, StoredRuns
 from r3l.cli.printing import print_shown
 
 
 def reproduced(
     results: Results = RESULTS,
-    stored: Annotated[Path | None, typer.Option(help="Where stored runs lie. Default: those of this project.")] = None,
+    stored: StoredRuns = None,
     as_json: AsJson = False,
 ) -> None:
     """For every run here: is it the stored one, episode by episode; if not, how far apart are they, and what differs?

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results
+from r3l.cli.arguments import RESULTS, AsJson, Results, output
 from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
 from r3l.core.paths import KEPT
@@ -15,7 +15,7 @@ from r3l.core.paths import KEPT
 
 def store(
     results: Results = RESULTS,
-    out: Annotated[Path | None, typer.Option(help="Default: results/stored of this project.")] = None,
+    out: Annotated[Path | None, output("Default: results/stored of this project.", folder=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Keep finished runs and tunings for good: runs verified, their lines compressed, without checkpoints.

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Runs, SeveralResults, environments_named, found, named_runs, rows_named
+from r3l.cli.arguments import (
+    RESULTS,
+    AsJson,
+    Runs,
+    SeveralResults,
+    environments_named,
+    found,
+    named_runs,
+    output,
+    rows_named,
+)
 from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
@@ -29,7 +39,7 @@ def table(
     name: Annotated[str, typer.Argument(help="A file of configs/tables/, or budget.")],
     runs: Runs = None,
     results: SeveralResults = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the table: NAME.csv, .tex and .md beside it.")] = None,
+    out: Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md beside it.")] = None,
     env: Columns = None,
     rows: Rows = None,
     tier: Annotated[str | None, typer.Option(help="Only this tier's runs.")] = None,
@@ -108,7 +118,7 @@ def figure(
     name: Annotated[str, typer.Argument(help="learning_curves, exploration, ... (docs/figures.md), or a table.")],
     runs: Runs = None,
     results: SeveralResults = None,
-    out: Annotated[Path, typer.Option(help="Folder of NAME.pdf and NAME.png, or one such file.")] = RESULTS / "figures",
+    out: Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)] = RESULTS / "figures",
     table: Annotated[str | None, typer.Option(help="Show the runs of this table. Default: the figure's own.")] = None,
     env: Columns = None,
     rows: Rows = None,

@@ -16,6 +16,7 @@ from r3l.cli.arguments import (
     Profile,
     Seed,
     Tier,
+    output,
     resolve_run,
 )
 
@@ -38,7 +39,7 @@ def trinity_config(
         bool, typer.Option(help="Also write the tasksets there; needs the task_sets' data.")
     ] = False,
     tinker: Annotated[str, typer.Option(help="Address of a Tinker server, in place of verl and vLLM.")] = "",
-    out: Annotated[Path | None, typer.Option(help="Write it here. Default: print it.")] = None,
+    out: Annotated[Path | None, output("Write it here. Default: print it.")] = None,
 ) -> None:
     """The Trinity-RFT 0.6.0 configuration of a run, as YAML.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, environments_named
+from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, environments_named, output
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -26,7 +26,7 @@ def tune(
     offline: Annotated[bool, typer.Option(help="Train nothing; choose from the runs there are.")] = False,
     results: Results = RESULTS,
     cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
-    out: Annotated[Path | None, typer.Option(help="Also draw the learning curves: a .png or .pdf file.")] = None,
+    out: Annotated[Path | None, output("Also draw the learning curves: a .png or .pdf file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose a method's learning rate as every method's is: three rates, two seeds, by validation tasks and one rule.

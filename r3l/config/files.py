@@ -60,9 +60,15 @@ def _packaged(kind: str) -> set[str]:
 
 
 def names(kind: str) -> list[str]:
-    """The configured names of ``kind``. Raises ConfigError for a file of the user's own that cannot be called so."""
-    ours = _packaged(kind)
-    files = [path for folder in own_folders(kind) for path in sorted(folder.glob("*.yaml"))]
+    """The configured names of ``kind``. Raises ConfigError for a folder of the user's own that there is not, and for a
+    file there that cannot be called so."""
+    ours, folders_of_own = _packaged(kind), own_folders(kind)
+    for folder in folders_of_own:
+        if not folder.is_dir():
+            raise ConfigError(
+                f"{OWN[kind]} names {folder}, which is no folder; correct the variable, or make the folder"
+            )
+    files = [path for folder in folders_of_own for path in sorted(folder.glob("*.yaml"))]
     own = [path for path in files if not _is_other_kind(path, kind)]
     for path in own:
         if path.stem in ours or not _NAME.fullmatch(path.stem):

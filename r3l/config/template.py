@@ -7,7 +7,7 @@ import keyword
 import re
 from pathlib import Path
 
-from r3l.config.files import OWN, names, own_folders
+from r3l.config.files import OWN, folders, own_folders
 from r3l.core import paths
 from r3l.core.errors import ConfigError
 
@@ -20,7 +20,7 @@ def write_template(kind: str, name: str, folder: Path | None = None) -> list[Pat
     ``folder`` is the first one of R3L_METHODS or R3L_ENVS by default, else ``mine``. Raises ConfigError for a name that
     cannot be used and for a file that is there already.
     """
-    _check_name(kind, name)
+    _check_name(name)
     folder = folder or next(iter(own_folders(kind)), Path("mine"))
     example = EXAMPLE[kind]
     texts = {
@@ -35,13 +35,14 @@ def write_template(kind: str, name: str, folder: Path | None = None) -> list[Pat
     return list(texts)
 
 
-def _check_name(kind: str, name: str) -> None:
+def _check_name(name: str) -> None:
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:
         raise ConfigError(
             f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits and '_', "
             "not begin with a digit, and be no word of Python"
         )
-    if any(name in names(other) for other in OWN) or importlib.util.find_spec(name) is not None:
+    taken = any((folder / f"{name}.yaml").is_file() for kind in OWN for folder in folders(kind))
+    if taken or importlib.util.find_spec(name) is not None:
         raise ConfigError(
             f"the name {name!r} is taken by a method, an environment or a Python module; choose another one"
         )

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,13 +48,21 @@ def write_json_atomic(path: Path, content: Any) -> None:
 
 
 @contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """Turn a refused write into an error that names the file and the fix."""
+def writable(path: Path, make: bool = True) -> Iterator[None]:
+    """Turn a refused write into an error that names the file and the fix; by default its folder is made."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make:
+            path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written ({error.strerror}); choose another with --out") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raises RunDirectoryError where nothing can be written at ``path``; it leaves nothing there."""
+    there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if folder.exists())
+    with writable(path, make=False), tempfile.TemporaryFile(dir=path if path.is_dir() else there):
+        pass
 
 
 def check_room(folder: Path, needed: int) -> None:

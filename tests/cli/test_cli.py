@@ -37,7 +37,7 @@ from r3l.workflow import plan
         (["published", "--ordering", "--table", "alpha"], "leave --table and --benchmark away"),
         (["published", "--ordering", "--results", "/nonexistent"], "make table1"),
         (["compare", "grp0", "--offline"], "no method 'grp0'"),
-        (["compare", "grpo", "--results", "elsewhere"], "--results is elsewhere, but runs are made under results/"),
+        (["compare", "grpo", "--results", "/tmp"], "--results is /tmp, but runs are made under results/"),
         (["compare", "r3l", "--offline", "--against", "raft,grp0"], "no method 'grp0'"),
         (["compare", "r3l", "--against", "r3l"], "--against is 'r3l'; name a method other than 'r3l', or all"),
         (["compare", "grpo", "--seeds", "one"], "--seeds is 'one'; it must be whole numbers"),
