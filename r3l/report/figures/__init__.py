@@ -54,4 +54,4 @@ def draw(name: str, records: Sequence[Record], out: Path, table: TableConfig | N
     with matplotlib.rc_context(style.RC):
         figure, drawn, text = kind.function(shown)
         style.caption(figure, drawn, text)
-        return style.save(figure, out if out.suffix in style.WRITERS else out / name)
+        return style.save(figure, out, name)

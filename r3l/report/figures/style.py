@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r3l.core.errors import ConfigError
 from r3l.core.files import writable
 from r3l.report.figures.data import Shown
 from r3l.report.figures.palette import ABLATIONS, METHODS, look
@@ -155,14 +156,17 @@ def _test_task_sets(shown: Shown) -> str:
     )
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """PDF and PNG, or the one that ``stem`` names by its suffix; without dates, so that equal data give equal bytes.
+def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
+    """PDF and PNG, or the one that ``out`` names by its suffix; without dates, so that equal data give equal bytes.
 
-    Raises RunDirectoryError where they cannot be written.
+    ``out`` is else the folder of files called ``name``, or without one their path but for the suffix. Raises
+    ConfigError for a picture of another kind, RunDirectoryError where they cannot be written.
     """
-    one = stem.suffix in WRITERS
-    paths = [stem] if one else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
-    with writable(stem):
+    if out.suffix[1:] in figure.canvas.get_supported_filetypes() and out.suffix not in WRITERS:
+        raise ConfigError(f"{out} cannot be drawn: a figure is a {' or '.join(WRITERS)} file; give one, or no suffix")
+    stem = out / name if name else out
+    paths = [out] if out.suffix in WRITERS else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
+    with writable(paths[0]):
         for path in paths:
             WRITERS[path.suffix](figure, path)
     return paths

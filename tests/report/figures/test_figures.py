@@ -10,7 +10,7 @@ from PIL import Image, ImageColor
 from report.runs import rewrite, write_run
 
 from r3l.config import resolve
-from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.report import figures, records
 from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.palette import look
@@ -57,6 +57,12 @@ def test_one_file_can_be_named(three_seeds, tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(RunDirectoryError, match="--out"):
         figures.draw("stops", runs, tmp_path / "taken")
+
+
+def test_a_picture_of_another_kind_is_refused(three_seeds, tmp_path):
+    with pytest.raises(ConfigError, match=r"curves.jpg cannot be drawn: a figure is a .pdf or .png file"):
+        figures.draw("stops", records.load(find_runs(three_seeds)), tmp_path / "curves.jpg")
+    assert not list(tmp_path.glob("curves*"))
 
 
 def test_every_line_of_every_figure_has_the_colour_of_its_method(tmp_path):
