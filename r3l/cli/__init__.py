@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated
 
 import typer
 
+import r3l
 from r3l.cli import (
     bench,
     build,
@@ -48,7 +51,6 @@ from r3l.runs.preemption import Preempted
 GARBAGE = 10_000
 
 app = typer.Typer(
-    help="Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -61,42 +63,57 @@ prove_app = typer.Typer(help="A proof kit for one GPU, and how to carry it there
 model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
 catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
 new_app = typer.Typer(help="Begin a method or an environment of your own.", no_args_is_help=True)
-app.add_typer(new_app, name="new")
-app.add_typer(task_set_app, name="task-set")
-app.add_typer(model_app, name="model")
-app.add_typer(catalogue_app, name="catalogue")
-app.add_typer(stored_app, name="stored")
-app.add_typer(bench_app, name="bench")
-app.add_typer(prove_app, name="prove")
 
-app.command("train")(train.train)
-app.command("preflight")(train.preflight)
-app.command("demo")(demo.demo)
-app.command("run")(run.run)
-app.command("evaluate")(evaluate.evaluate)
-app.command("export")(train.export)
-app.command("table")(table.table)
-app.command("figure")(table.figure)
-app.command("compare")(compare.compare)
-app.command("power")(power.power)
-app.command("registered")(registered.registered)
-app.command("tune")(tune.tune)
-app.command("reproduced")(reproduced.reproduced)
-app.command("regime")(regime.regime)
-app.command("status")(status.status)
-app.command("cell")(cell.cell)
-app.command("store")(store.store)
-app.command("verify")(store.verify)
-app.command("report")(report.report)
-app.command("methods")(listing.methods)
-app.command("options")(listing.list_options)
-app.command("envs")(listing.envs)
-app.command("doctor")(doctor.doctor)
-app.command("published")(published.published)
-app.command("released")(released.released)
-app.command("trinity-config")(trinity_config.trinity_config)
-app.command("cost")(cost.cost)
-app.command("sft")(build.sft)
+# As `r3l --help` groups them; within a group, those that have verbs of their own come last.
+VERBS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
+    "Begin": {"demo": demo.demo, "doctor": doctor.doctor, "new": new_app},
+    "Train and evaluate": {
+        "train": train.train,
+        "evaluate": evaluate.evaluate,
+        "run": run.run,
+        "cell": cell.cell,
+        "status": status.status,
+        "tune": tune.tune,
+        "preflight": train.preflight,
+        "export": train.export,
+    },
+    "Compare and show": {
+        "compare": compare.compare,
+        "table": table.table,
+        "figure": table.figure,
+        "report": report.report,
+        "power": power.power,
+        "registered": registered.registered,
+    },
+    "Check what is claimed": {
+        "published": published.published,
+        "reproduced": reproduced.reproduced,
+        "verify": store.verify,
+        "released": released.released,
+        "store": store.store,
+        "stored": stored_app,
+    },
+    "Look up": {"methods": listing.methods, "envs": listing.envs, "options": listing.list_options},
+    "Start models and tasks": {
+        "sft": build.sft,
+        "regime": regime.regime,
+        "model": model_app,
+        "task-set": task_set_app,
+        "catalogue": catalogue_app,
+    },
+    "Speed and large machines": {
+        "cost": cost.cost,
+        "trinity-config": trinity_config.trinity_config,
+        "bench": bench_app,
+        "prove": prove_app,
+    },
+}
+for panel, verbs in VERBS.items():
+    for name, verb in verbs.items():
+        if isinstance(verb, typer.Typer):
+            app.add_typer(verb, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(verb)
 new_app.command("method")(new.method)
 new_app.command("env")(new.env)
 model_app.command("fetch")(build.model_fetch)
@@ -114,6 +131,21 @@ bench_app.command("grader")(bench.bench_grader)
 prove_app.command("gpu")(prove.gpu)
 prove_app.command("pack")(prove.pack)
 prove_app.command("join")(prove.join)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(r3l.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning."""
 
 
 def main() -> None:
