@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Envs, Overrides, Seeds, check_cores, listed, numbers
 from r3l.cli.printing import print_result
-from r3l.cli.workflow import line, make, placement
+from r3l.cli.workflow import jobs_of, line, make, placement
 from r3l.core.errors import check_known
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def run(
     logger: Annotated[list[str] | None, typer.Option(help="Of every run: tensorboard, wandb or trackio.")] = None,
     cores: Annotated[str, typer.Option(help="Without --profile: how many may work.")] = "all",
     profile: Annotated[str | None, typer.Option(help="A folder of workflow/profiles/, e.g. slurm.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be started; start nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make tables and figures, training and evaluating what is missing; a line a run says how far it is.
@@ -45,6 +47,8 @@ def run(
     Example: `r3l run`
 
     Example: `r3l run table2 figures/ablations --seeds 0,1,2 --env alfworld`
+
+    Example: `r3l run table1 --profile slurm --dry-run`
     """
     from r3l.workflow import plan
     from r3l.workflow.jobs import DEFAULT_TARGETS
@@ -63,9 +67,14 @@ def run(
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
     files = [file_of(target) for target in targets] if targets else list(DEFAULT_TARGETS)
     config = plan.load(content)
-    runs = runs_behind(files, config)
+    runs, command = runs_behind(files, config), line(files, changes, placement(profile, cores))
+    if dry_run:
+        jobs = jobs_of(command)
+        words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing, all is made"
+        print_result({"command": command, "jobs": jobs}, as_json, f"{shlex.join(command)}\nwould start: {words}")
+        return
     began = time.monotonic()
-    make(line(files, changes, placement(profile, cores)), runs)
+    make(command, runs)
     made = _made(files)
     compared = _compared(runs)
     if not as_json:

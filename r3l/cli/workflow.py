@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,6 +80,19 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
             console.print(text, soft_wrap=True, markup=False)
         raise DataError("some runs did not finish (see above); the same command goes on with them")
     return log
+
+
+def jobs_of(command: list[str]) -> dict[str, int]:
+    """How many jobs of each kind a command of :func:`line` would start. Raises DataError with what snakemake says."""
+    asked = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    said = (done.stdout + done.stderr).splitlines()
+    if done.returncode:
+        raise DataError(
+            "\n".join([f"{shlex.join(command)} --dry-run says:", *(f"    {text}" for text in said[-TAIL:])])
+        )
+    counted = re.findall(r"^(\w+) +(\d+)$", "\n".join(said), re.MULTILINE)  # the table of jobs, which it prints twice
+    return {kind: int(count) for kind, count in counted if kind != "total"}
 
 
 def _failures(seen: list[Progress], began: float) -> list[str]:

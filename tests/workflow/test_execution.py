@@ -58,3 +58,17 @@ def test_a_failed_run_shows_its_log(tmp_path):
     assert f"math grpo seed 0 did not finish; {LOG} ends with" in stderr
     assert f"error: run directory {GRPO}/seed0 is in use by another process" in stderr
     assert stderr.rstrip().endswith("error: some runs did not finish (see above); the same command goes on with them")
+
+
+def test_a_dry_run_counts_jobs_and_leaves_nothing(tmp_path):
+    program = Program("r3l.cli", "run", "mathematics", "--seeds", "0,1", "--env", "math", "--dry-run", folder=tmp_path)
+    code, stdout, stderr = program.wait()
+    assert code == 0, stderr
+    assert stdout.splitlines()[-1] == "would start: 1 x task_set, 6 x train, 6 x evaluate, 1 x table"
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_dry_run_says_what_snakemake_says(tmp_path):
+    program = Program("r3l.cli", "run", "table1", "--profile", "slurm", "--dry-run", folder=tmp_path)
+    code, _, stderr = program.wait()
+    assert code == 2 and stderr.startswith("error: snakemake ") and "slurm_account is still YOUR_ACCOUNT" in stderr
