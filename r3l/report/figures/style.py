@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 Drawn = tuple["Figure", Shown, str]  # a figure, the runs that it shows, and what its caption says first
 COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
+POINTS = 72  # of an inch
+CAPTION = 6  # points
 GREY = "#4D4D4D"
 CROWD = 4  # methods; more hide each other's seeds and bands
 RC: dict[Any, Any] = {
@@ -137,9 +138,24 @@ def caption(figure: Figure, shown: Shown, text: str) -> None:
     """Below the subplots: what is drawn, then tier, seeds and subplots, wrapped to the figure's width."""
     whole = f"{text} Tier {next(shown.records())['label']}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
     unbroken = whole.replace(" %", "\u00a0%")
-    wrapped = textwrap.fill(unbroken, round(figure.get_figwidth() * 22))
+    wrapped = _filled(unbroken, 0.98 * POINTS * figure.get_figwidth())
     figure.align_labels()
-    figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=6, color=GREY, linespacing=1.25)
+    figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION, color=GREY, linespacing=1.25)
+
+
+def _filled(text: str, width: float) -> str:
+    """Lines of at most ``width`` points, by the widths of their letters."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font, lines = FontProperties(size=CAPTION), [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if text_to_path.get_text_width_height_descent(longer, font, ismath=False)[0] <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return "\n".join(lines)
 
 
 def seeds(shown: Shown) -> str:

@@ -292,6 +292,16 @@ def test_the_caption_says_tier_seeds_and_panels(three_seeds):
     assert "test task sets alfworld nano/test (abababababab)." in caption
 
 
+def test_a_caption_of_long_names_stays_inside_its_figure(three_seeds):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5, 3), layout="constrained")
+    style.caption(
+        figure, select(records.load(find_runs(three_seeds)), tables()["table1"]), "RAFT; OPMD; DAPO; GSPO; " * 12
+    )
+    assert figure._supxlabel.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_own_methods_stand_after_those_of_the_table(three_seeds):
     write_run(three_seeds, "aaa_mine", 0, [1] * 4, [0] * 4)
     shown = select(records.load(find_runs(three_seeds)), tables()["table1"])
