@@ -6,6 +6,8 @@ import pytest
 from program import run
 
 from r3l.bench.engines import HEADLINE
+from r3l.cli import bench
+from r3l.core.errors import RunDirectoryError
 from r3l.core.task import Task
 
 SMALL = {
@@ -34,11 +36,12 @@ def test_every_report_begins_with_speed_and_memory(monkeypatch, capsys, tmp_path
     assert 0 < report["step_ms"] < 60_000 and 0 < report["reset_ms"] < 60_000
 
 
-def test_the_report_is_shown_even_where_it_cannot_be_kept(monkeypatch, capsys, tmp_path):
+def test_the_report_is_shown_even_where_it_can_no_longer_be_kept(capsys, tmp_path):
+    """The place was checked before the work, and is gone after it."""
     (tmp_path / "file").write_text("")
-    arguments = ["bench", "env", "webshop", "--tasks", 1, "--out", tmp_path / "file" / "bench.json"]
-    code, text, err = run(monkeypatch, capsys, *arguments)
-    assert code == 2 and "choose another with --out" in err and json.loads(text)["tasks"] == 1
+    with pytest.raises(RunDirectoryError, match="choose another with --out"):
+        bench._print_and_write({"tasks": 1}, tmp_path / "file" / "bench.json", as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"tasks": 1}
 
 
 def test_tasks_are_spread_over_the_panel():
