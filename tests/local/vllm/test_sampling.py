@@ -111,14 +111,13 @@ def test_logprobs_are_those_of_the_policy_that_acts_and_draws_belong_to_the_addr
     assert talk(policy, sampling) == crowd
     alone = talk(policy, sampling, dialogs=[3])[0][0]
     assert [x.response_ids for x in alone] == [x.response_ids for x in crowd[3][0]]
-    assert alone[0].response_ids != talk(policy, sampling, dialogs=[7])[0][0][0].response_ids
+    other = talk(policy, sampling, dialogs=[7])[0][0]
+    assert [x.response_ids for x in alone] != [x.response_ids for x in other]  # a first one may be equal by chance
 
 
 def test_first_tokens_are_as_frequent_as_the_model_says(nano, policy):
     """2,000 addresses: the share of a token of probability p is p, within four standard deviations."""
-    model, count, temperature = nano[0], 2000, 2.0
-    scale(model, 0.8)  # several tokens are likely
-    policy.hand_over()
+    model, count, temperature = nano[0], 2000, 2.0  # so hot that several tokens are likely
 
     async def one(i):
         dialog = policy.open()
@@ -134,7 +133,7 @@ def test_first_tokens_are_as_frequent_as_the_model_says(nano, policy):
     with torch.no_grad():
         p_V = torch.softmax(model(torch.tensor(prompt)[None]).logits[0, -1].double() / temperature, -1)
     likely = p_V.topk(8)
-    assert 0.1 < likely.values[0] < 0.3 and likely.values[7] > 0.002
+    assert 0.05 < likely.values[0] < 0.5 and likely.values[7] > 0.002
     for p, token in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
         assert abs(sampled.count(token) / count - p) < 4 * math.sqrt(p * (1 - p) / count)
 
