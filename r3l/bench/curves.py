@@ -17,11 +17,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from r3l.bench.rollout import clock
-from r3l.bench.roofline import bandwidth_of, matrix_rate_of
+from r3l.bench.roofline import bandwidth_of, bytes_read, matrix_rate_of
 from r3l.config import Run, start_of
 from r3l.core.errors import ConfigError
 from r3l.local.forward import hidden_states, is_supported
-from r3l.local.kv_cache import head_size
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.packed_decoding import Column, RowCache, Storage
 from r3l.local.precision import vocabulary_logits
@@ -82,11 +81,8 @@ class _Decoding:
         self._model, self._tokens = model, [k % model.config.vocab_size for k in range(rows)]
         self._cache = RowCache([None] * rows, tokens + DECODED, model, Storage())
         self._length = tokens
-        size = torch.finfo(model.dtype).bits // 8
-        config = model.config
-        a_token = 2 * config.num_hidden_layers * config.num_key_value_heads * head_size(config) * size
-        weights = sum(p.numel() for p in model.parameters()) * size
-        self.bytes = DECODED * weights + rows * a_token * sum(range(tokens, tokens + DECODED))
+        weights, cache = bytes_read(model)
+        self.bytes = DECODED * weights + rows * cache * sum(range(tokens, tokens + DECODED))
 
     @torch.no_grad()
     def __call__(self) -> None:

@@ -35,16 +35,21 @@ def least_seconds(model: Any, report: Mapping[str, Any], bandwidth: float, rate:
     encoded at the matrix rate. ``train``: 6 FLOPs a parameter and token, 2 forward and 4 backward (Kaplan et al. 2020,
     2001.08361, section 2.1).
     """
-    config = model.config
     parameters = sum(p.numel() for p in model.parameters())
-    size = torch.finfo(model.dtype).bits // 8
-    cache = 2 * config.num_hidden_layers * config.num_key_value_heads * head_size(config) * size  # bytes a token
+    weights, cache = bytes_read(model)
     rows, prompt = report["responses"], report["prompt_tokens"]
     length = report["response_tokens"] // rows
     cached = length * prompt + rows * length * (length - 1) // 2  # tokens read over the whole response, all rows
-    decode = (length * parameters * size + cached * cache) / bandwidth
+    decode = (length * weights + cached * cache) / bandwidth
     tokens = prompt + report["response_tokens"]
     return {"sample": decode + 2 * parameters * prompt / rate, "train": 6 * parameters * tokens / rate}
+
+
+def bytes_read(model: Any) -> tuple[int, int]:
+    """Bytes that decoding a token reads: all weights, and the keys and values of each token before it."""
+    config, size = model.config, torch.finfo(model.dtype).bits // 8
+    cache = 2 * config.num_hidden_layers * config.num_key_value_heads * head_size(config) * size
+    return sum(p.numel() for p in model.parameters()) * size, cache
 
 
 def bandwidth_of(device: torch.device) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -14,6 +14,8 @@ from r3l.cli.printing import print_report
 from r3l.core.errors import ConfigError
 
 A = TypeVar("A", bound=str)
+ReportFile = Annotated[Path | None, output("Also write the report here as JSON.")]
+DrawnReport = Annotated[Path | None, output("Also write the report here as JSON; a picture beside it.")]
 
 
 def bench_env(
@@ -28,7 +30,7 @@ def bench_env(
     sessions: Annotated[int | None, typer.Option(min=1, help="Customers of that catalogue.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that serve them.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where that catalogue is built, or lies already.")] = None,
-    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
+    out: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Speed, memory and identity of an engine, beside the original's own path where that can be run.
@@ -52,8 +54,13 @@ def bench_env(
     _print_and_write(report, out, as_json)
 
 
-def _print_and_write(report: dict[str, Any], out: Path | None, as_json: bool) -> None:
-    """Write a report to ``out``, if given, and print it; what took an hour is shown even where it cannot be kept."""
+def _print_and_write(
+    report: dict[str, Any], out: Path | None, as_json: bool, draw: Callable[[dict[str, Any], Path], None] | None = None
+) -> None:
+    """Write a report to ``out``, if given, and print it; what took an hour is shown even where it cannot be kept.
+
+    ``draw``: makes the picture beside it.
+    """
     from r3l.core.files import writable, write_json_atomic
 
     try:
@@ -62,6 +69,8 @@ def _print_and_write(report: dict[str, Any], out: Path | None, as_json: bool) ->
                 write_json_atomic(out, report)
     finally:
         print_report(report, as_json)
+    if out and draw:
+        draw(report, out.with_suffix(".png"))
 
 
 def bench_rollout(
@@ -76,7 +85,7 @@ def bench_rollout(
     arms: Annotated[
         str, typer.Option(help="Of cached, uncached, compiled, vllm; ratios are to cached.")
     ] = "cached,uncached",
-    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
+    out: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:
     """The same episodes in several ways: with key-value caches that are kept and forked (cached), each dialog encoded
@@ -110,7 +119,7 @@ def bench_train(
     group: Annotated[int, typer.Option(min=2, help="Responses to each.")] = 8,
     length: Annotated[int, typer.Option(min=1, help="Tokens of each response.")] = 64,
     repeats: Annotated[int, typer.Option(min=1, help="Steps of each arm, after one that warms up.")] = 3,
-    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
+    out: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:
     """A step (sample, then update) beside plain `generate` with padded training and TRL's GRPOTrainer; on a GPU also
@@ -136,7 +145,7 @@ def bench_step(
     arms: Annotated[str, typer.Option(help="Of packed, transformers, reencoded; ratios are to the first.")] = (
         "packed,transformers,reencoded"
     ),
-    out: Annotated[Path | None, output("Also write the report here as JSON; a picture beside it.")] = None,
+    out: DrawnReport = None,
     as_json: AsJson = False,
 ) -> None:
     """A real step, collect and update: seconds by phase, the share of this machine's matrix rate, and the same step by
@@ -148,9 +157,7 @@ def bench_step(
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
     report = bench.bench_step(run, repeats, _arms(arms, bench.ARMS))
-    _print_and_write(report, out, as_json)
-    if out is not None:
-        bench.draw(report, out.with_suffix(".png"))
+    _print_and_write(report, out, as_json, bench.draw)
 
 
 def bench_curves(
@@ -161,7 +168,7 @@ def bench_curves(
     seed: Seed = 0,
     overrides: Overrides = None,
     repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each measurement.")] = 5,
-    out: Annotated[Path | None, output("Also write the report here as JSON; a picture beside it.")] = None,
+    out: DrawnReport = None,
     as_json: AsJson = False,
 ) -> None:
     """Decoding and training as shares of this machine's limit, over batch and context; what common beginnings save.
@@ -172,9 +179,7 @@ def bench_curves(
 
     run = resolve_run(tier, env, method, seed, model, overrides, None)
     report = bench.bench_curves(run, repeats)
-    _print_and_write(report, out, as_json)
-    if out is not None:
-        bench.draw(report, out.with_suffix(".png"))
+    _print_and_write(report, out, as_json, bench.draw)
 
 
 def bench_grader(
@@ -182,7 +187,7 @@ def bench_grader(
     count: Annotated[int, typer.Option(min=1, help="Hostile strings.")] = 1000,
     items: Annotated[int, typer.Option(min=2, max=500, help="Items of MATH-500.")] = 500,
     seed: Seed = 0,
-    out: Annotated[Path | None, output("Also write the report here as JSON.")] = None,
+    out: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Speed of the grader of mathematics over MATH-500, and its worst case over hostile answers.
