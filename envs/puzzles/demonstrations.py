@@ -42,14 +42,15 @@ def demonstrator_of(task_sets: Sequence[str]) -> AnswerDemonstrator:
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A whole response that begins with ``prefix``: careful, or with the error rate a misreading.
+    """A whole response that begins with ``prefix``, the first right lines: careful, or with a misreading on the way.
 
-    A systematic error is the same misreading whenever the problem comes up.
+    The error rate is that of a line, so that long solutions go wrong more often than short ones. A systematic error is
+    the same misreading whenever the problem comes up.
     """
-    if rng.random() < error_model.rate:
+    lines, done = solution(task), len(prefix)
+    ahead = max(0, len(lines) - 1 - done)  # the box at the end is no line of reasoning
+    if rng.random() >= (1 - error_model.rate) ** ahead:
         draws = generator("habit", task.id) if rng.random() < error_model.systematic else rng
-        attempt = puzzle(task.payload["puzzle"]).attempt(task.payload["data"], draws, skill=0)
+        attempt = puzzle(task.payload["puzzle"]).attempt(task.payload["data"], draws, skill=0, after=done)
         lines = response(attempt.lines, attempt.answer)
-        if lines[: len(prefix)] == list(prefix):
-            return lines
-    return solution(task)
+    return lines
