@@ -44,12 +44,13 @@ def demonstrator_of(task_sets: Sequence[str]) -> AnswerDemonstrator:
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
     """A whole response that begins with ``prefix``, the first right lines: careful, or with a misreading on the way.
 
-    The error rate is that of a line, so that long solutions go wrong more often than short ones. A systematic error is
-    the same misreading whenever the problem comes up.
+    The error rate is that of a line, so that long solutions go wrong more often than short ones; after a critique,
+    which gives the prefix, it is half of it. A systematic error is the same misreading whenever the problem comes up.
     """
     lines, done = solution(task), len(prefix)
     ahead = max(0, len(lines) - 1 - done)  # the box at the end is no line of reasoning
-    if rng.random() >= (1 - error_model.rate) ** ahead:
+    rate = error_model.rate / 2 if prefix else error_model.rate
+    if rng.random() >= (1 - rate) ** ahead:
         draws = generator("habit", task.id) if rng.random() < error_model.systematic else rng
         attempt = puzzle(task.payload["puzzle"]).attempt(task.payload["data"], draws, skill=0, after=done)
         lines = response(attempt.lines, attempt.answer)

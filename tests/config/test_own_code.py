@@ -33,7 +33,7 @@ def mine(tmp_path, monkeypatch):
 
 
 def run(method="mine", env="guess"):
-    return resolve("nano", env, method, 0, model="nano_puzzles", overrides=["train.steps=1", "workers=0"])
+    return resolve("nano", env, method, 0, model="puzzles-1.5m", overrides=["train.steps=1", "workers=0"])
 
 
 def test_the_projects_own_code_is_not_hashed():

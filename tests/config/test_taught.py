@@ -34,12 +34,12 @@ def test_a_model_of_another_environment_is_named(tmp_path):
 
 def test_train_says_so_and_the_run_keeps_it(tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
-    command = ("train", "--env", "math", "--method", "zero_shot", "--model", "nano_puzzles", "--run-dir", "x")
+    command = ("train", "--env", "math", "--method", "zero_shot", "--model", "puzzles-1.5m", "--run-dir", "x")
     with caplog.at_level(logging.WARNING):
         code, _, err = run(monkeypatch, capsys, *command)
     assert code == 0, err
-    assert "start model nano_puzzles was taught puzzles, not math" in caplog.text
-    assert read_json(tmp_path / "x" / "manifest.json")["start_model_warning"].startswith("start model nano_puzzles")
+    assert "start model puzzles-1.5m was taught puzzles, not math" in caplog.text
+    assert read_json(tmp_path / "x" / "manifest.json")["start_model_warning"].startswith("start model puzzles-1.5m")
 
 
 def test_tables_and_the_report_say_so(tmp_path):

@@ -34,8 +34,8 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def test_what_a_judge_reads_and_writes_is_what_its_server_counted(tmp_path):
-    with vllm("nano_puzzles", free_port()) as url:
-        finish(training("knights_knaves", "nano_puzzles", url, tmp_path))
+    with vllm("puzzles-1.5m", free_port()) as url:
+        finish(training("knights_knaves", "puzzles-1.5m", url, tmp_path))
         served = {name: counted(url, f"{name}_total") for name in ("prompt_tokens", "generation_tokens")}
         requests = counted(url, "request_success_total")
     budget = read_json(tmp_path / "result.json")["budget"]

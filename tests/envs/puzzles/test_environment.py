@@ -11,13 +11,16 @@ from r3l.core.errors import ConfigError
 from r3l.core.feedback import ParsedReflection
 from r3l.core.paths import STORED_MODELS
 from r3l.core.reflections import parse_reflection
+from r3l.core.seeds import generator
 from r3l.envs.puzzles import Puzzles, task_sets
+from r3l.envs.puzzles.demonstrations import write
 from r3l.envs.puzzles.dialogue import first_wrong_line, solution
 from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.scripted.expert import ErrorModel
 from r3l.reflection import reflection_text
 from r3l.sft.recipe import load_config
 
-ERRING = {"low": 0.6, "high": 0.8, "systematic": 0.5, "overlook": 0.0}
+ERRING = {"low": 0.2, "high": 0.4, "systematic": 0.5, "overlook": 0.0}  # of the lines
 CAREFUL = {"low": 0.0, "high": 0.0, "systematic": 0.0, "overlook": 0.0}
 TASK_SETS = tuple(f"{name}_nano" for name in PUZZLES)
 
@@ -50,7 +53,7 @@ def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
 
 def test_one_package_is_several_environments():
     assert {environment_of(name).name for name in PUZZLES} == {"puzzles"}
-    assert environment_of("knights_knaves").constant_answer("knights_knaves_nano/test").success["all"] == 0.21
+    assert environment_of("knights_knaves").constant_answer("knights_knaves_nano/test").success["all"] == 0.175
 
 
 @pytest.mark.parametrize("name", PUZZLES)
@@ -66,8 +69,20 @@ def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
         assert max(len(tokenizer(line)["input_ids"]) for line in lines) < run.sampling.max_tokens
 
 
+def test_the_longer_a_solution_is_the_more_often_it_goes_wrong():
+    """Half of the lines err: none of four in 1 of 16 responses. After a critique a quarter: none of two in 9 of 16."""
+    task = next(t for t in Puzzles().tasks("knights_knaves_nano/test") if len(solution(t)) == 5)
+    lines, erring = solution(task), ErrorModel(rate=0.5, systematic=0, overlooks=False)
+    for done, right in ((0, 1 / 16), (2, 9 / 16), (4, 1.0)):
+        written = [write(task, lines[:done], erring, generator("test", done, k)) for k in range(400)]
+        assert all(response[:done] == lines[:done] for response in written)
+        share = sum(response == lines for response in written) / 400
+        assert share == pytest.approx(right, abs=4 * (right * (1 - right) / 400) ** 0.5)
+
+
 def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
-    stored = Puzzles().demonstrations(range(6), 1, 14, CAREFUL, load_config("nano_puzzles").task_sets)
+    both = ["knights_knaves_nano", "shortest_path_nano"]
+    stored = Puzzles().demonstrations(range(6), 1, 18, CAREFUL, both)
     spare = [(0, "knights_knaves"), (0, "shortest_path"), (1, "knights_knaves"), (1, "shortest_path")]
     assert [d.task for d in itertools.islice(stored, 4)] == [task_sets.sft_task(k, f"{name}_nano") for k, name in spare]
     with pytest.raises(ConfigError, match=r"must name the task sets .* for example task_sets: \[countdown_nano\]"):
@@ -89,9 +104,9 @@ def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
 
 
 def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():
-    assert all(d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 14, CAREFUL, TASK_SETS))
-    erring = list(Puzzles().demonstrations(range(60), 1, 14, ERRING, TASK_SETS))
-    dialogue = Puzzles().dialogue("compact", 14)
+    assert all(d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 18, CAREFUL, TASK_SETS))
+    erring = list(Puzzles().demonstrations(range(60), 1, 18, ERRING, TASK_SETS))
+    dialogue = Puzzles().dialogue("compact", 18)
     failed = [d for d in erring if not d.success]
     for d in erring:
         reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
@@ -103,4 +118,4 @@ def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():
         assert [step.action for step in d.steps[:pivot]] == right[:pivot]
         assert d.retry[0].action == right[pivot]
         assert d.task.payload["answer"] not in d.critique.suggestion
-    assert len(failed) > 20 and sum(d.retry_success for d in failed) > 0.8 * len(failed)
+    assert len(failed) > 20 and sum(d.retry_success for d in failed) > 0.7 * len(failed)
