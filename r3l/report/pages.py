@@ -23,16 +23,20 @@ from r3l.workflow import plan
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 BLOCK = re.compile(r"(<!-- stored: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PUZZLES = ("knights_knaves", "shortest_path")  # beyond the registered environments
 NOTHING = "No such run is stored yet."
 Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
 
 def filled(text: str, runs: Sequence[Record]) -> str:
-    """``text`` with its tables as ``runs`` give them; only those that began from today's start models of
-    the registered plan."""
+    """``text`` with its tables as ``runs`` give them; only those that began from today's start models."""
     of_plan = load_registered()
-    seen = of_start_models(runs, of_plan)
-    return BLOCK.sub(lambda found: f"{found[1]}\n{TABLES[found[2]](seen, of_plan)}\n\n{found[3]}", text)
+
+    def table(found: re.Match[str]) -> str:
+        seen = of_start_models(runs, of_plan, PUZZLES if found[2] == "puzzles" else of_plan.envs)
+        return f"{found[1]}\n{TABLES[found[2]](seen, of_plan)}\n\n{found[3]}"
+
+    return BLOCK.sub(table, text)
 
 
 def core(runs: Sequence[Record], of_plan: Registered) -> str:
@@ -48,8 +52,8 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
     return _pipes(rows)
 
 
-def every_method(runs: Sequence[Record], of_plan: Registered, groups: Sequence[str]) -> str:
-    """A row a method of Table 1 that has runs, a column an environment and group."""
+def every_method(runs: Sequence[Record], of_plan: Registered, groups: Sequence[str] | None) -> str:
+    """A row a method of Table 1 that has runs, a column an environment and group (None: all that there are)."""
     return _pipes(_scores(runs, plan.tables()["table1"].methods, groups))
 
 
@@ -81,17 +85,18 @@ TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
     "halves": partial(every_method, groups=["easy", "hard"]),
     "learning": learning,
     "comparisons": comparisons,
+    "puzzles": partial(every_method, groups=None),
 }
 
 
-def _scores(runs: Sequence[Record], methods: Sequence[str], groups: Sequence[str]) -> Rows:
+def _scores(runs: Sequence[Record], methods: Sequence[str], groups: Sequence[str] | None) -> Rows:
     rows = scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([]))
 
     def column(row: LongRow) -> str:
         label = env_label(row["env"])
-        return label if len(groups) == 1 else f"{label}, {row['group']}"
+        return label if row["group"] == "all" else f"{label}, {row['group']}"
 
-    return _texts([row for row in rows if row["group"] in groups], column)
+    return _texts([row for row in rows if groups is None or row["group"] in groups], column)
 
 
 def _texts(rows: Sequence[LongRow], column: Callable[[LongRow], str]) -> Rows:

@@ -41,9 +41,11 @@ def load_registered() -> Registered:
     return validate(Registered, read_yaml(path), str(path))
 
 
-def of_start_models(records: Sequence[Record], plan: Registered) -> list[Record]:
-    """Those of ``plan``'s tier and environments that began from the start models of today's configuration."""
-    benches = {(plan.tier, env, Path(resolve(plan.tier, env, plan.against, 0).model).name) for env in plan.envs}
+def of_start_models(records: Sequence[Record], plan: Registered, envs: Sequence[str] | None = None) -> list[Record]:
+    """Those of ``plan``'s tier, in ``envs`` (default: the plan's), that began from the start models of today's
+    configuration.
+    """
+    benches = {(plan.tier, env, Path(resolve(plan.tier, env, plan.against, 0).model).name) for env in envs or plan.envs}
     return [record for record in records if record.bench in benches]
 
 
