@@ -6,7 +6,7 @@
 # make setup    only the install        make clean   what the tools left (never results/)
 # make lock     requirements.lock anew  make dist    the wheel, and the archive of stored runs
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
-# make verifiers .venv and the library verifiers in an environment of their own, and the adapters' tests (docs/adapters.md)
+# make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/adapters.md)
 # make vllm     an environment with vLLM for CPUs: `r3l train --set sampling.engine=vllm` (docs/engine.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
 #
@@ -20,8 +20,6 @@ TRINITY := .venv-trinity
 TRINITY_STAMP := $(TRINITY)/.r3l-installed
 VLLM := .venv-vllm
 VLLM_STAMP := $(VLLM)/.r3l-installed
-VERIFIERS := .venv-verifiers
-VERIFIERS_STAMP := $(VERIFIERS)/.r3l-installed
 PIP_ARGS ?=
 CORES ?= all
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
@@ -36,7 +34,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup lock dist trinity vllm verifiers table1 test slow lint docs stored clean
+.PHONY: setup lock dist trinity vllm verifiers openenv table1 test slow lint docs stored clean
 
 setup: $(STAMP)
 
@@ -91,16 +89,22 @@ $(VLLM_STAMP): configs/vllm/requirements.txt configs/environments.txt | $(STAMP)
 	$(VLLM)/bin/python -m pip install $(PIP_ARGS) --no-deps -e .
 	@touch $@
 
-verifiers: $(VERIFIERS_STAMP)
-	OMP_NUM_THREADS=1 $(VERIFIERS)/bin/python -m pytest tests/envs/adapters
+verifiers: .venv-verifiers/.r3l-installed
 
-# Beside the packages of .venv, which it sees: none of them in another version.
+openenv: .venv-openenv/.r3l-installed
+
+verifiers openenv:
+	OMP_NUM_THREADS=1 .venv-$@/bin/python -m pytest tests/envs/adapters
+
+# Beside the packages of .venv, which it sees: none of them in another version. OpenEnv's servers are made with its own
+# library, which asks for another mcp than verifiers.
+SERVER_openenv := openenv==0.10.0
 SITE := import sysconfig; print(sysconfig.get_paths()['purelib'])
-$(VERIFIERS_STAMP): pyproject.toml | $(STAMP)
-	@[ -x $(VERIFIERS)/bin/python ] || $(BIN)/python -m venv $(VERIFIERS)
-	$(BIN)/python -c "$(SITE)" > "$$($(VERIFIERS)/bin/python -c "$(SITE)")/r3l.pth"
-	$(BIN)/python -m pip freeze --exclude-editable > $(VERIFIERS)/installed.txt
-	$(VERIFIERS)/bin/python -m pip install $(PIP_ARGS) --constraint $(VERIFIERS)/installed.txt -e '.[verifiers]'
+.venv-%/.r3l-installed: pyproject.toml | $(STAMP)
+	@[ -x $(@D)/bin/python ] || $(BIN)/python -m venv $(@D)
+	$(BIN)/python -c "$(SITE)" > "$$($(@D)/bin/python -c "$(SITE)")/r3l.pth"
+	$(BIN)/python -m pip freeze --exclude-editable > $(@D)/installed.txt
+	$(@D)/bin/python -m pip install $(PIP_ARGS) --constraint $(@D)/installed.txt -e '.[$*]' $(SERVER_$*)
 	@touch $@
 
 table1: setup

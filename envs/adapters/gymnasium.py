@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, R3LError
 from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
@@ -46,7 +46,7 @@ GameArgumentsT = TypeVar("GameArgumentsT", bound=GameArguments)
 
 
 class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
-    """A subclass brings ``make``, which gives an object with two methods, after gymnasium or after OpenEnv's clients:
+    """A subclass brings ``make``, which gives an object with two methods:
 
     ``reset(seed=...)``: (observation, info), or an object with ``observation``;
     ``step(action)``: (observation, reward, terminated, truncated, info), or one with ``observation, reward, done``.
@@ -144,6 +144,8 @@ class TextGame(OneFileEngine):
         names = self._arguments.actions
         try:
             answer = self._game.step(names.index(action) if names else action)
+        except R3LError:
+            raise
         except Exception as error:  # noqa: BLE001 - a game's own: it ends the episode, and is counted
             return Observation("", reward=min(self._total, 0.0), done=True, failed=f"{type(error).__name__}: {error}")
         if not isinstance(answer, tuple):

@@ -11,7 +11,11 @@ import yaml
 from r3l.config import environment_of
 from r3l.core.worker import RecordedEnvironment
 
-ADAPTERS = {"gymnasium": "r3l.envs.adapters.gymnasium:Gymnasium", "verifiers": "r3l.envs.adapters.verifiers:Verifiers"}
+ADAPTERS = {
+    "gymnasium": "r3l.envs.adapters.gymnasium:Gymnasium",
+    "openenv": "r3l.envs.adapters.openenv:OpenEnv",
+    "verifiers": "r3l.envs.adapters.verifiers:Verifiers",
+}
 SPLITS = {"train": [0, 40], "test": [40, 60]}
 
 

@@ -157,8 +157,13 @@ def test_the_files_of_the_page_are_as_they_must_be(write, begin, tmp_path):
     for text in re.findall("```yaml\n(.*?)```", page, re.DOTALL):
         (tmp_path / "mine" / f"{re.match('env: (.*)', text)[1]}.yaml").write_text(text)
     (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "mine" / "remote.py").write_text(code)
-    assert write("remote", "remote:Remote") and environment_of("remote").tasks("train")[3].payload == {"number": 3}
+    (tmp_path / "mine" / "guesses.py").write_text(code)
+    engine, _ = begin(write("guesses", "guesses:Guesses"), index=3)
+    assert [(now.text, now.done, now.success) for now in map(engine.step, ("3", " 4"))] == [
+        ("Wrong.", False, False),
+        ("Right.", True, True),
+    ]
+    assert environment_of("questions").given.observation == "message"
     assert environment_of("marble").given.taskset == {"id": "marble-v1", "pieces": 1}
     assert load("envs", "marble", EnvConfig).tiers["smol"].validation_task_set == "validation"
     _, opening = begin("lake", style="full")

@@ -1,4 +1,4 @@
-"""Games of the tests: one registered with gymnasium, and one after OpenEnv's clients, by classes of this file."""
+"""Games of the tests: one registered with gymnasium, and one whose answers are objects."""
 
 import re
 from types import SimpleNamespace
