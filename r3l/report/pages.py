@@ -1,6 +1,7 @@
 """The tables of README.md and docs/results.md: ``python -m r3l.report.pages`` fills them in from the stored runs.
 
-A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand.
+A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand. Its
+environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
-BLOCK = re.compile(r"(<!-- stored: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-PUZZLES = ("knights_knaves", "shortest_path")  # beyond the registered environments
+BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "No such run is stored yet."
 Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
@@ -33,8 +33,9 @@ def filled(text: str, runs: Sequence[Record]) -> str:
     of_plan = load_registered()
 
     def table(found: re.Match[str]) -> str:
-        seen = of_start_models(runs, of_plan, PUZZLES if found[2] == "puzzles" else of_plan.envs)
-        return f"{found[1]}\n{TABLES[found[2]](seen, of_plan)}\n\n{found[3]}"
+        beginning, name, envs, end = found.groups()
+        seen = of_start_models(runs, of_plan, envs.split() or of_plan.envs)
+        return f"{beginning}\n{TABLES[name](seen, of_plan)}\n\n{end}"
 
     return BLOCK.sub(table, text)
 
@@ -85,7 +86,7 @@ TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
     "halves": partial(every_method, groups=["easy", "hard"]),
     "learning": learning,
     "comparisons": comparisons,
-    "puzzles": partial(every_method, groups=None),
+    "groups": partial(every_method, groups=None),
 }
 
 

@@ -54,13 +54,13 @@ def test_tables_of_made_up_runs(tmp_path):
     assert block("learning", runs)[2:] == [["GRPO", unsolved], ["R3L", unsolved]]
 
 
-def test_puzzles_have_a_table_of_their_own_with_all_their_groups(tmp_path):
+def test_a_table_may_name_its_environments(tmp_path):
     write_run(tmp_path, "grpo", 0, [1, 1], [1, 0])
     for seed in range(2):
         write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], env="knights_knaves")
     runs = records.load(find_runs(tmp_path))
     both, easy, hard = (f"{mean} ± 0.000 (2)" for mean in ("0.500", "1.000", "0.000"))
-    head, _, grpo = block("puzzles", runs)
+    head, _, grpo = block("groups knights_knaves", runs)
     assert dict(zip(head, grpo, strict=True)) == {
         "": "GRPO",
         "Knights & Knaves": both,
