@@ -44,8 +44,8 @@ def compare(method: str, against: str | Sequence[str], *folders: Path | str, gro
     """
     import pandas as pd
 
-    from r3l.report import compare as comparison
     from r3l.report import records
+    from r3l.report.comparison import compare as comparison
     from r3l.runs.places import first_found, runs_of
 
     others = [against] if isinstance(against, str) else list(against)

@@ -166,7 +166,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
     from r3l.api.running import evaluate_run
-    from r3l.report.reproduction import sentence
+    from r3l.report.comparison.reproduction import sentence
     from r3l.runs import stored_archive
     from r3l.runs.manifest import run_of
     from r3l.runs.places import EVALUATION, evaluation_folder
@@ -186,8 +186,8 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
     from r3l.evaluation import benchmarks
     from r3l.evaluation.models import local_model, served_model
     from r3l.local.checkpoint import find
-    from r3l.report.benchmarks import scores_table
-    from r3l.report.table.terminal import to_terminal
+    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.tables.benchmarks import scores_table
 
     env = questions.env
     if not asked.server:

@@ -40,11 +40,11 @@ def power(
     Example: `r3l power r3l --against all --stopping-rule`
     """
     from r3l.evaluation.power import ALPHA, Goal, StoppingRule
-    from r3l.report import power as planning
     from r3l.report import records
-    from r3l.report.compare import compare
+    from r3l.report.comparison import power as planning
+    from r3l.report.comparison.compare import compare
     from r3l.report.figures.power import draw_power
-    from r3l.report.table.terminal import to_terminal
+    from r3l.report.rendering.terminal import to_terminal
     from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
 

@@ -30,10 +30,10 @@ def published(
     """
     from rich.console import Group
 
-    from r3l.report import ordering as orders
-    from r3l.report import published_checks as checks
+    from r3l.report.published import checks as checks
+    from r3l.report.published import ordering as orders
+    from r3l.report.rendering.terminal import to_terminal
     from r3l.report.rows import write_csv
-    from r3l.report.table.terminal import to_terminal
 
     if ordering and (table or benchmark):
         raise ConfigError("--ordering compares whole environments; leave --table and --benchmark away")
@@ -50,7 +50,7 @@ def published(
 
 def _checks(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:
     from r3l.report import published as data
-    from r3l.report.published_checks import check
+    from r3l.report.published.checks import check
 
     known = data.load()
     if table:
@@ -64,8 +64,9 @@ def _checks(table: str | None, benchmark: str | None) -> list[dict[str, Any]]:
 
 
 def _ordering(results: Path) -> list[dict[str, Any]]:
-    from r3l.report import ordering, records
     from r3l.report import published as data
+    from r3l.report import records
+    from r3l.report.published import ordering
     from r3l.runs.places import find_runs
 
     reference = data.Reference(data.of_table("table1"))

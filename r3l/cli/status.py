@@ -29,9 +29,9 @@ def status(
     Example: `r3l status --grid full --seeds 0,1,2,3,4`
     """
     from r3l.config import TierConfig, load
-    from r3l.report import expected_cost
+    from r3l.report.published import expected_cost
+    from r3l.report.rendering.terminal import to_terminal
     from r3l.report.status import status_table
-    from r3l.report.table.terminal import to_terminal
     from r3l.runs import stored_archive
     from r3l.runs.places import find_runs
     from r3l.workflow import plan

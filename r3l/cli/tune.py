@@ -42,9 +42,9 @@ def tune(
     from r3l.config.tuning import place, untuned
     from r3l.core.files import writable, write_json_atomic
     from r3l.evaluation.tuning import tuning
+    from r3l.report.comparison.tuning import tuning_table, tunings
     from r3l.report.figures.tuning import draw_tunings
-    from r3l.report.table.terminal import to_terminal
-    from r3l.report.tuning import tuning_table, tunings
+    from r3l.report.rendering.terminal import to_terminal
     from r3l.workflow import plan
 
     envs = environments_named(env)

@@ -13,12 +13,20 @@ from functools import partial
 from r3l.core.files import write_text_atomic
 from r3l.core.markdown import pipe_table
 from r3l.core.paths import ROOT, STORED
-from r3l.report import compare, measures, printed, records, scores, shown
+from r3l.report import records
+from r3l.report.comparison import compare, shown
+from r3l.report.comparison.registered import (
+    Registered,
+    load_registered,
+    of_start_models,
+    registered_rows,
+    registered_table,
+)
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.records import Record
-from r3l.report.registered import Registered, load_registered, of_start_models, registered_rows, registered_table
 from r3l.report.rows import LongRow
+from r3l.report.tables import measures, printed, scores
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 

@@ -115,7 +115,7 @@ class TableConfig(Strict):
     title: str
     kind: Literal["scores", "measures", "benchmarks", "published"] = Field(
         "scores",
-        description="scores: success on the test task set; measures: what training counted (r3l.report.measures); "
+        description="scores: success on the test task set; measures: what training counted; "
         "benchmarks: models on question sets (r3l evaluate --set); published: the published numbers and, where the "
         "workflow has their `models`, our runs",
     )

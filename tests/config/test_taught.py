@@ -10,7 +10,8 @@ from report.runs import rewrite, write_run
 from r3l.config import EnvConfig, load, names, resolve
 from r3l.config.taught import start_model_warning
 from r3l.core.files import read_json
-from r3l.report import html, records, tables
+from r3l.report import records, tables
+from r3l.report.html import page
 from r3l.workflow import plan
 
 NANO = [env for env in names("envs") if "nano" in load("envs", env, EnvConfig).tiers]
@@ -50,4 +51,4 @@ def test_tables_and_the_report_say_so(tmp_path):
     table = tables.build(plan.tables()["table1"], runs, ["grpo"], 1, "nano")
     assert {row["warning"] for row in table.rows} == {"taught math"}
     assert "nano/test: taught math." in table.printed.notes
-    assert html.about(runs, [None], table.rows)["warnings"] == ["alfworld: taught math"]
+    assert page.about(runs, [None], table.rows)["warnings"] == ["alfworld: taught math"]

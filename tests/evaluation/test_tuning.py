@@ -17,8 +17,8 @@ from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.stored import store_tunings
 from r3l.evaluation.tuning import choose
 from r3l.local.engine import train
+from r3l.report.comparison.tuning import tuning_table
 from r3l.report.figures.tuning import draw_tunings
-from r3l.report.tuning import tuning_table
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 

@@ -5,7 +5,9 @@ import json
 import pytest
 from report.runs import rewrite, write_run
 
-from r3l.report import budget, compare, records, score_details, scores, tables
+from r3l.report import records, tables
+from r3l.report.comparison import compare
+from r3l.report.tables import budget, score_details, scores
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 

@@ -7,7 +7,9 @@ from report.runs import rewrite, write_run
 
 from r3l.config import resolve
 from r3l.config.corrections import CORRECTIONS, corrections_of
-from r3l.report import budget, compare, measures, printed, records, scores
+from r3l.report import records
+from r3l.report.comparison import compare
+from r3l.report.tables import budget, measures, printed, scores
 from r3l.runs.manifest import manifest
 from r3l.runs.places import find_runs
 

@@ -7,8 +7,9 @@ import pytest
 from r3l.core.files import read_json, read_jsonl
 from r3l.core.paths import ROOT
 from r3l.evaluation.power import StoppingRule
-from r3l.report import budget, records, tables
-from r3l.report.registered import load_registered
+from r3l.report import records, tables
+from r3l.report.comparison.registered import load_registered
+from r3l.report.tables import budget
 from r3l.runs.metrics import base_success
 from r3l.runs.places import find_runs
 from r3l.workflow import plan

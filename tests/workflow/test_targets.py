@@ -5,8 +5,9 @@ from start_models import START_MODEL, cell
 
 from r3l.config import names, variant
 from r3l.core.errors import ConfigError
-from r3l.report import expected_cost, published
+from r3l.report import published
 from r3l.report.labels import env_label
+from r3l.report.published import expected_cost
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 

@@ -27,7 +27,7 @@ COLUMNS = 4  # subplots side by side
 
 
 def draw_power(rows: Sequence[LongRow], records: Sequence[Record], goal: Goal, out: Path) -> list[Path]:
-    """Draw the rows of r3l.report.power as ``out`` (.png or .pdf; without suffix both). Raises DataError for none."""
+    """Draw the rows of ``power_rows`` as ``out`` (.png or .pdf; without suffix both). Raises DataError for none."""
     import matplotlib
 
     known = [row for row in rows if row["spread"] is not None]

@@ -1,0 +1,1 @@
+"""Methods against each other: differences, what could have been shown, seeds to plan, verdicts."""

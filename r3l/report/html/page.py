@@ -1,0 +1,147 @@
+"""The HTML report: one file that needs no network, with tables, figures, configurations, budgets and trajectories.
+
+Everything comes from the files that runs leave; no number is computed here that r3l.report does not compute elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from r3l.core.errors import DataError
+from r3l.core.files import read_json
+from r3l.report import selection, tables, trajectories
+from r3l.report.comparison import shown
+from r3l.report.html import tables as html_tables
+from r3l.report.html.rendering import TEMPLATES
+from r3l.report.labels import env_label
+from r3l.report.records import Record
+from r3l.report.rows import LongRow, write_text
+from r3l.runs.trajectory_log import FILE
+from r3l.workflow import plan
+
+# Characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most.
+EMBEDDED = 2_500_000
+BASELINE = "zero_shot"  # of runs that no table is about
+
+
+def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path) -> Path:
+    """Write the report of ``records``, with the PNG files ``figures``, to ``out``. Raises RunDirectoryError."""
+    page = TEMPLATES.get_template("report.html.jinja").render(
+        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned)
+    )
+    write_text(page, out)
+    return out
+
+
+def _own(name: str) -> Markup:
+    """A file of ours, as it is."""
+    return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
+
+
+def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> LongRow:
+    """What the template shows. Raises DataError for a figure that cannot be read."""
+    score_rows = score_tables(records, seeds_planned)
+    manifests = [_manifest(record) for record in records]
+    return {
+        "about": about(records, manifests, [row for rows in score_rows for row in rows]),
+        "would_show": shown.NOTE,
+        "tables": [html_tables.scores(rows) for rows in score_rows],
+        "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
+        "runs": [_run(record, manifest) for record, manifest in zip(records, manifests, strict=True)],
+        "budget": html_tables.budgets(records),
+        "endings": html_tables.endings(records),
+        "settings": html_tables.settings(records, manifests),
+        "options": html_tables.all_options(),
+        "viewer": viewer(records),
+    }
+
+
+def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[LongRow]]:
+    """The rows of every table of scores of whose methods at least half have run, the paper's tables first; and of all
+    runs that stand in none of those, whatever their environments and methods."""
+    config, nothing, left = plan.load(), selection.Asked(), {record.path for record in records}
+    score_rows = []
+    for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
+        if table.kind != "scores":
+            continue
+        of_table = selection.selected(records, table, config, nothing)
+        planned = config.rows(table)
+        if 2 * len({record["method"] for record in of_table} & {*planned}) >= max(len(planned), 4):
+            methods = selection.rows(of_table, table, config, nothing)
+            score_rows.append(tables.build(table, of_table, methods, seeds_planned, config.tier).rows)
+            left -= {record.path for record in of_table}
+    others = [record for record in records if record.path in left]
+    methods = sorted({record["method"] for record in others}, key=lambda method: (method != BASELINE, method))
+    content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
+    rest = plan.TableConfig.model_validate(content)
+    return score_rows + ([tables.build(rest, others, methods, seeds_planned, config.tier).rows] if others else [])
+
+
+def about(records: Sequence[Record], manifests: Sequence[LongRow | None], rows: Sequence[LongRow]) -> LongRow:
+    """What these results are, and what they may be compared with."""
+    known = [manifest for manifest in manifests if manifest is not None]
+    ours = [row for row in rows if row["provenance"] == "ours"]
+    return {
+        "labels": sorted({record["label"] for record in records}),
+        "runs": len(records),
+        "seeds": sorted({record["seed"] for record in records}),
+        "episodes": sum(record["episodes"] for record in records),
+        "benches": sorted({(env_label(r["env"]), r["model"], _task_set(r)) for r in records}),
+        "warnings": sorted({f"{r['env']}: {r.warnings}" for r in records if r.warnings}),
+        "not_comparable": sorted({row["verdict_reason"] for row in ours if row["verdict"] == "not comparable"}),
+        "comparable": sum(row["verdict"] in ("within interval", "outside") for row in ours),
+        "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in known}),
+        "hardware": sorted({", ".join(f"{k} {v}" for k, v in m["hardware"].items()) for m in known}),
+        "commits": sorted({str(m["commit"]) for m in known}),
+    }
+
+
+def _task_set(record: Record) -> str:
+    task_set = record.evaluation["task_set"]
+    return f"{task_set['tasks']} tasks of {task_set['name']} ({task_set['sha256'][:12]})"
+
+
+def viewer(records: Sequence[Record]) -> list[LongRow]:
+    """Runs that kept trajectories, in equal parts of EMBEDDED."""
+    logged = [record for record in records if (record.path.parent / FILE).is_file()]
+    runs = [
+        {
+            "id": run_id(record),
+            "label": f"{env_label(record['env'])}, {record['method_label']}, seed {record['seed']}",
+            "data": trajectories.pack(record.path.parent, EMBEDDED // len(logged)),
+        }
+        for record in logged
+    ]
+    return [run for run in runs if run["data"] is not None]
+
+
+def run_id(record: Record) -> str:
+    """A run's place under a results folder."""
+    return "/".join([*record.bench, record["method"], f"seed{record['seed']}"])
+
+
+def _manifest(record: Record) -> LongRow | None:
+    path = record.path.parent / "manifest.json"
+    return read_json(path) if path.is_file() else None
+
+
+def _run(record: Record, manifest: LongRow | None) -> LongRow:
+    return {
+        "id": run_id(record),
+        "success": record["groups"]["all"]["success"],
+        "fingerprint": record["fingerprint"],
+        "task_set": f"{record['task_set']['name']} {record['task_set']['sha256']}",
+        "manifest": None if manifest is None else json.dumps(manifest, indent=2, sort_keys=True),
+    }
+
+
+def _base64(path: Path) -> str:
+    try:
+        return base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise DataError(f"figure {path} cannot be read ({error.strerror}); draw it again (r3l figure)") from error

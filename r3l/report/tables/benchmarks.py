@@ -1,0 +1,152 @@
+"""Models on question sets (``r3l evaluate --set``) beside the published numbers of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError
+from r3l.core.files import read_json
+from r3l.evaluation import statistics
+from r3l.evaluation.statistics import Interval
+from r3l.report.published import Reference, verdict
+from r3l.report.rendering import Cell, Column, Row, Table
+from r3l.report.rendering.model import table
+from r3l.report.rows import LongRow, interval_columns, rounded
+from r3l.report.tables.scores import COLUMNS, missing
+
+PROTOCOL, RULE = "standard", "strict"  # one attempt; the answer in the form that was asked for
+Key = tuple[str, str, str]  # model, set, prompt
+
+
+@dataclass(frozen=True)
+class BenchmarkRun:
+    """One evaluation of a set: ``score`` is what evaluation.json holds of it."""
+
+    seed: int
+    score: Mapping[str, Any]
+
+    @property
+    def grade(self) -> Mapping[str, float]:
+        """Accuracy, its bounds and parse failures under the rule of this table."""
+        by_rule: Mapping[str, Mapping[str, float]] = self.score["rules"]
+        return by_rule[RULE]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every question of the set was asked."""
+        return bool(self.score["items"] == self.score["of"])
+
+
+def load(paths: Iterable[Path]) -> dict[Key, list[BenchmarkRun]]:
+    """Evaluations of the standard protocol. Raises DataError where a file is no evaluation of sets."""
+    runs: dict[Key, list[BenchmarkRun]] = {}
+    for path in paths:
+        evaluation = read_json(path)
+        if "sets" not in evaluation or "settings" not in evaluation:
+            raise DataError(f"{path} is no evaluation of question sets; give files of `r3l evaluate --set`")
+        settings = evaluation["settings"]
+        if settings["protocol"] != PROTOCOL:
+            continue
+        model = Path(settings["model"]).name
+        for name, score in evaluation["sets"].items():
+            runs.setdefault((model, name, settings["prompt"]), []).append(BenchmarkRun(settings["seed"], score))
+    return runs
+
+
+def benchmark_rows(
+    paths: Iterable[Path], reference: Reference, sets: Mapping[str, str], tier: str, title: str, reason: str
+) -> list[LongRow]:
+    """A row a published number and a row what we evaluated besides.
+
+    ``sets``: our name of a set -> its name in print; sets without one stay out. What a prompt (boxed, tags) is called
+    there, ``reference.names`` says. ``reason``: why nobody has run the others. One evaluation of each is planned: the
+    unit is a question, and the interval Wilson's; several seeds get a t-interval over seeds.
+    """
+    ours = {
+        (model, sets[name], reference.label(prompt, prompt)): sorted(of_set, key=lambda run: run.seed)
+        for (model, name, prompt), of_set in load(paths).items()
+        if name in sets
+    }
+    rows = []
+    for number in reference.rows:
+        place = {"tier": tier, "env": number.benchmark, "model": number.backbone, "group": "all"}
+        if (number.backbone, number.benchmark, number.label) not in ours:
+            rows.append(missing(place, number.method, number.label, 1, reason, number))
+    for (model, benchmark, label), runs in ours.items():
+        rows.append(_row(model, benchmark, label, runs, reference))
+    return [row | {"table": title} for row in rows]
+
+
+def _row(model: str, benchmark: str, label: str, runs: Sequence[BenchmarkRun], reference: Reference) -> LongRow:
+    measured, first = _interval(runs), runs[0].score
+    number = reference.score(model, benchmark, label)
+    if not all(run.whole for run in runs):
+        judged = verdict.not_comparable(f"{first['items']} of {first['of']} questions")
+    elif number is None:
+        judged = verdict.not_comparable("the paper has no such number")
+    else:
+        judged = verdict.compare(number, measured, len(runs), len(runs))
+    return dict.fromkeys(COLUMNS) | {
+        "env": benchmark,
+        "model": model,
+        "group": "all",
+        "method": label,
+        "label": label,
+        "provenance": "ours",
+        "measure": "success",
+        **interval_columns(measured),
+        "seeds_done": len(runs),
+        "seeds_planned": len(runs),
+        "episodes": sum(run.score["items"] for run in runs),
+        "parse_failure_rate": rounded(_mean([run.grade["parse_failures"] for run in runs])),
+        "truncation_rate": rounded(_mean([run.score["truncated"] for run in runs])),
+        **judged,
+    }
+
+
+def _interval(runs: Sequence[BenchmarkRun]) -> Interval:
+    if len(runs) > 1:
+        return statistics.t_interval([run.grade["accuracy"] for run in runs])
+    grade, items = runs[0].grade, runs[0].score["items"]
+    return Interval(grade["accuracy"], grade["low"], grade["high"], 1, f"Wilson, {items} questions")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def scores_table(evaluation: Mapping[str, Any]) -> Table:
+    """One evaluation: a line a set and rule, what was lost beside every score, overlaps on a line of their own."""
+    settings = evaluation["settings"]
+    title = f"{settings['model']}: " + ", ".join(f"{k} {v}" for k, v in settings.items() if k != "model")
+    rows = [row for name, score in evaluation["sets"].items() for row in _set_rows(name, score)]
+    columns = ("set", "items", "rule", "accuracy", "95 %", *LOST, "attempts")
+    return table(title, list(map(Column, columns)), rows)
+
+
+LOST = ("no answer read", "cut off", "grader timeouts")
+
+
+def _set_rows(name: str, score: Mapping[str, Any]) -> list[Row]:
+    rows = []
+    for rule, grade in score["rules"].items():
+        lost = zip(LOST, (grade["parse_failures"], score["truncated"], grade["grader_timeouts"]), strict=True)
+        shares = {column: Cell(f"{share:.3f}") for column, share in lost}
+        rows.append(_accuracy(name, score["items"], rule, grade) | shares)
+        rows[-1]["attempts"] = Cell(f"{score['attempts']:.2f}")
+    constant = score["constant_answer_baseline"]
+    rows.append(_accuracy(name, score["items"], f"always {constant['answer']}", constant))
+    if "without_overlap" in score:
+        rest = score["without_overlap"]
+        label = f"{name}, {len(rest['dropped'])} in known training data left out"
+        rows += [_accuracy(label, rest["items"], rule, grade) for rule, grade in rest["rules"].items()]
+    return rows
+
+
+def _accuracy(name: str, items: int, rule: str, grade: Mapping[str, Any]) -> Row:
+    interval = f"{grade['low']:.3f} to {grade['high']:.3f}" if "low" in grade else ""
+    texts = {"set": name, "items": str(items), "rule": rule, "accuracy": f"{grade['accuracy']:.3f}", "95 %": interval}
+    return {column: Cell(text) for column, text in texts.items()}

@@ -1,0 +1,59 @@
+"""`r3l registered`: the stopping rule, the test and the verdicts of the pre-registration, by hand."""
+
+import json
+
+import pytest
+from report.runs import write_run
+from typer.testing import CliRunner
+
+from r3l import cli
+from r3l.report import records
+from r3l.report.comparison.registered import load_registered, registered_rows, registered_table
+from r3l.runs.places import find_runs
+
+PLAN = load_registered().model_copy(update={"envs": ["alfworld", "math"]})
+
+
+def rows_of(root, differences):
+    """Of four tasks R3L solves as many more than GRPO's two as ``differences`` say, a seed each."""
+    for seed, more in enumerate(differences):
+        solved = 2 + more
+        write_run(root, "r3l", seed, [1, 1] if solved > 1 else [solved, 0], [int(solved > 2), int(solved > 3)])
+        write_run(root, "grpo", seed, [1, 1], [0, 0])
+    return registered_rows(records.load(find_runs(root)), PLAN)
+
+
+def test_no_verdict_before_the_stopping_rule_is_met(tmp_path):
+    alfworld, math = rows_of(tmp_path, [2, 2, 1, 2, 1])
+    assert (alfworld["pairs"], alfworld["seeds_due"], alfworld["verdict"]) == (5, 5, "5 more seeds are due")
+    assert alfworld["p_holm"] < 0.03
+    assert (math["pairs"], math["verdict"]) == (0, "not begun")
+
+
+def test_twenty_seeds_are_the_most_and_give_a_verdict(tmp_path):
+    """Differences of 0.5 and 0.25 in turn: mean 0.375, standard deviation 0.12825; t(19) at 0.985 is 2.3456."""
+    alfworld, math = rows_of(tmp_path, [2, 1] * 10)
+    assert (alfworld["seeds_due"], alfworld["verdict"]) == (0, "supported")
+    assert alfworld["high"] - alfworld["difference_mean"] == pytest.approx(2.3456 * 0.12825 / 20**0.5, rel=1e-3)
+    assert alfworld["p_holm"] == pytest.approx(2 * alfworld["p_value"])  # of two environments, one without runs
+    cells = list(registered_table([alfworld, math], PLAN).cells())
+    assert [cell.text for cell in cells[0]][:5] == ["ALFWorld", "20", "0.875", "0.500", "+0.375"]
+
+
+@pytest.mark.parametrize(
+    "differences, verdict",
+    [
+        ([-2, -1] * 10, "spoken against"),  # shown to be worse
+        ([1, -1] * 10, "open"),  # -0.134 to 0.134
+        ([0] * 20, "open"),  # no spread says nothing of other seeds
+        ([0] * 17 + [-1, 0, 0], "spoken against"),  # not shown, yet at most 0.017 better, less than 0.04
+    ],
+)
+def test_what_counts_against_a_claim(tmp_path, differences, verdict):
+    assert rows_of(tmp_path, differences)[0]["verdict"] == verdict
+
+
+def test_the_verb_takes_runs_of_todays_start_models_alone(tmp_path):
+    write_run(tmp_path, "grpo", 0, [1, 1], [0, 0])
+    result = CliRunner().invoke(cli.app, ["registered", "--results", str(tmp_path), "--json"], catch_exceptions=False)
+    assert [row["env"] for row in json.loads(result.stdout)["rows"]] == load_registered().envs
