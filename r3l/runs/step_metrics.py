@@ -38,7 +38,7 @@ def of_groups(groups: Sequence[Group], played: Sequence[Trajectory], dropped: in
         "dropped/groups": dropped,
         "entropy": _entropy(groups),
     }
-    for name in sorted({t.task.group for t in base}):
+    for name in sorted({t.task.group for t in base} - {""}):  # tasks without groups are in none
         members = [t for t in base if t.task.group == name]
         metrics[f"train/success/{name}"] = _mean([t.success for t in members])
     return metrics
