@@ -1,6 +1,8 @@
-"""What environments and methods are called in print."""
+"""What environments, methods and seeds are called in print."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from r3l import config
 from r3l.config import EnvConfig, load, names
@@ -19,3 +21,14 @@ def question_set(tier: str, env: str, task_set: str) -> str:
 def method_label(method: str) -> str:
     """Of a method or variant, as its runs have it."""
     return config.method_label(config.variant(method))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, three and more in a row by the first and the last: 0 to 4, 7, 8."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows)

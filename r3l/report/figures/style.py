@@ -14,6 +14,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.files import writable
 from r3l.report.figures.data import Shown
 from r3l.report.figures.palette import ABLATIONS, METHODS, look
+from r3l.report.labels import ranges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Drawn = tuple["Figure", Shown, str]  # a figure, the runs that it shows, and what its caption says first
 COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
 POINTS = 72  # of an inch
+DPI = 180  # of a PNG
 CAPTION = 6  # points
 GREY = "#4D4D4D"
 CROWD = 4  # methods; more hide each other's seeds and bands
@@ -49,7 +51,7 @@ RC: dict[Any, Any] = {
     "figure.constrained_layout.w_pad": 0.04,  # inches
     "figure.constrained_layout.h_pad": 0.04,
     "pdf.fonttype": 42,  # text stays text
-    "savefig.dpi": 180,
+    "savefig.dpi": DPI,
 }
 
 
@@ -144,14 +146,17 @@ def caption(figure: Figure, shown: Shown, text: str) -> None:
 
 
 def _filled(text: str, width: float) -> str:
-    """Lines of at most ``width`` points, by the widths of their letters."""
+    """Lines of at most ``width`` points in a PNG, whose letters are set to whole pixels, and in a PDF."""
+    from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    font, lines = FontProperties(size=CAPTION), [""]
+    pixels, font, lines = RendererAgg(1, 1, DPI), FontProperties(size=CAPTION), [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()
-        if text_to_path.get_text_width_height_descent(longer, font, ismath=False)[0] <= width:
+        in_png = pixels.get_text_width_height_descent(longer, font, ismath=False)[0] * POINTS / DPI
+        in_pdf = text_to_path.get_text_width_height_descent(longer, font, ismath=False)[0]
+        if max(in_png, in_pdf) <= width:
             lines[-1] = longer
         else:
             lines.append(word)
@@ -162,7 +167,7 @@ def seeds(shown: Shown) -> str:
     """The seeds that are drawn, and how many of them a method has where that differs."""
     numbers = sorted({record["seed"] for record in shown.records()})
     counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
-    listed = f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    listed = f"seed{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
     return listed if len(counts) == 1 else f"{listed} ({counts[0]} to {counts[-1]} a method and environment)"
 
 

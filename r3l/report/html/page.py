@@ -18,7 +18,7 @@ from r3l.report import selection, tables, trajectories
 from r3l.report.comparison import shown
 from r3l.report.html import tables as html_tables
 from r3l.report.html.rendering import TEMPLATES
-from r3l.report.labels import env_label
+from r3l.report.labels import env_label, ranges
 from r3l.report.records import Record
 from r3l.report.rows import LongRow, write_text
 from r3l.runs.trajectory_log import FILE
@@ -89,7 +89,7 @@ def about(records: Sequence[Record], manifests: Sequence[LongRow | None], rows: 
     return {
         "labels": sorted({record["label"] for record in records}),
         "runs": len(records),
-        "seeds": sorted({record["seed"] for record in records}),
+        "seeds": ranges(sorted({record["seed"] for record in records})),
         "episodes": sum(record["episodes"] for record in records),
         "benches": sorted({(env_label(r["env"]), r["model"], _task_set(r)) for r in records}),
         "warnings": sorted({f"{r['env']}: {r.warnings}" for r in records if r.warnings}),

@@ -15,6 +15,7 @@ from r3l.report import figures, records
 from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.palette import look
 from r3l.report.figures.sensitivity import SETTINGS
+from r3l.report.labels import ranges
 from r3l.runs.places import find_runs
 from r3l.workflow.plan import tables
 
@@ -288,18 +289,25 @@ def test_the_caption_says_tier_seeds_and_panels(three_seeds):
     figure, _, text = FIGURES["table1"].function(shown)
     style.caption(figure, shown, text)
     caption = " ".join(figure.get_supxlabel().split())
-    assert "Tier nano (test); seeds 0, 1, 2, 7 (3 to 4 a method and environment)" in caption
+    assert "Tier nano (test); seeds 0 to 2, 7 (3 to 4 a method and environment)" in caption
     assert "test task sets alfworld nano/test (abababababab)." in caption
 
 
 def test_a_caption_of_long_names_stays_inside_its_figure(three_seeds):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.5, 3), layout="constrained")
-    style.caption(
-        figure, select(records.load(find_runs(three_seeds)), tables()["table1"]), "RAFT; OPMD; DAPO; GSPO; " * 12
-    )
-    assert figure._supxlabel.get_window_extent().x1 <= figure.bbox.x1
+    shown = select(records.load(find_runs(three_seeds)), tables()["table1"])
+    for words in ("RAFT; OPMD; DAPO; GSPO; ", "GRPO; 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 (5 to 15 a method) "):
+        figure = Figure(figsize=(7, 3), layout="constrained", dpi=style.DPI)
+        style.caption(figure, shown, words * 12)
+        assert figure._supxlabel.get_window_extent().x1 <= figure.bbox.x1
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([3], "3"), ([0, 1], "0, 1"), ([0, 1, 2, 3, 4, 7, 8, 10], "0 to 4, 7, 8, 10")]
+)
+def test_seeds_in_a_row_are_named_by_the_first_and_the_last(numbers, text):
+    assert ranges(numbers) == text
 
 
 def test_own_methods_stand_after_those_of_the_table(three_seeds):
