@@ -151,7 +151,8 @@ def _filled(text: str, width: float) -> str:
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    pixels, font, lines = RendererAgg(1, 1, DPI), FontProperties(size=CAPTION), [""]
+    font, lines = FontProperties(size=CAPTION), [""]
+    pixels: Any = RendererAgg(1, 1, DPI)  # type: ignore[no-untyped-call] # matplotlib's is untyped
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()
         in_png = pixels.get_text_width_height_descent(longer, font, ismath=False)[0] * POINTS / DPI
