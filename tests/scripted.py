@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from r3l.core.concurrency import together
 from r3l.core.policy import Completion, FinishReason, Sampling
@@ -11,7 +12,7 @@ from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.registry import find_environment
 
-TASK = generate(House("pick_heat_then_place_in_recep", 3, 7, 8))
+TASK = replace(generate(House("pick_heat_then_place_in_recep", 3, 7, 8)), group="hard")
 WALKTHROUGH = TASK.payload["walkthrough"]
 
 

@@ -8,8 +8,9 @@ import psutil
 import pytest
 from attack import SEED, kills_of
 from evaluation.test_vllm import evaluation
+from ports import free_port
 from start_models import START_MODEL
-from vllm_server import INSTALLED, free_port, vllm
+from vllm_server import INSTALLED, vllm
 
 from r3l.core.files import read_jsonl
 

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,12 +20,6 @@ from r3l.core.paths import ROOT, STORED_MODELS
 PYTHON = Path(os.environ.get("R3L_VLLM", ROOT / ".venv-vllm")) / "bin" / "python"
 START = 300.0  # seconds that a server may take to start on a busy machine
 INSTALLED = pytest.mark.skipif(not PYTHON.is_file(), reason="make vllm, or R3L_VLLM=/path/to/environment")
-
-
-def free_port() -> int:
-    """One that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def published(
     """
     from rich.console import Group
 
-    from r3l.report.published import checks as checks
+    from r3l.report.published import checks
     from r3l.report.published import ordering as orders
     from r3l.report.rendering.terminal import to_terminal
     from r3l.report.rows import write_csv

@@ -2,6 +2,7 @@
 
 import numpy as np
 from exploration import CRITIQUE_SCRIPT, LOSE, WIN, explore, played, review, shape
+from scripted import TASK
 
 from r3l.runs.step_metrics import of_groups
 
@@ -29,7 +30,7 @@ def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
     _, groups, a = played("critique_grpo", script, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("refined", 1.0)])]
     metrics = of_groups(groups, a.trajectories)
-    assert metrics["train/success"] == metrics["train/reward"] == 0.5
+    assert metrics["train/success"] == metrics["train/reward"] == metrics[f"train/success/{TASK.group}"] == 0.5
     assert metrics["train/turns"] == (len(WIN) + len(LOSE)) / 2
 
 

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from start_models import START_MODEL
-from vllm_server import INSTALLED, free_port, vllm
+from vllm_server import INSTALLED, vllm
 
 from r3l.core.files import read_json, read_jsonl
 

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from start_models import START_MODEL
-from vllm_server import INSTALLED, counted, free_port, vllm
+from vllm_server import INSTALLED, counted, vllm
 
 from r3l.core.files import read_json, read_jsonl
 

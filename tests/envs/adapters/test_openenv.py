@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from program import run as program
 
 import r3l
@@ -31,8 +32,7 @@ class Server:
     """The server of mine/stamps_server.py in a process of its own."""
 
     def __init__(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://localhost:{self.port}"
         self.process = None
 
