@@ -27,7 +27,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # torch is not in the lock, for its build is the machine's (CPU, which CUDA); the stored results come from this version.
 TORCH ?= torch==2.13.0
 # uv where there is one: the same packages, in less time.
-INSTALL = $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install $(PIP_ARGS))
+INSTALL = $(if $(shell command -v uv),uv pip install --compile-bytecode --python $(BIN)/python,$(BIN)/python -m pip install $(PIP_ARGS))
 
 # The first interpreter that really runs and is 3.11 or 3.12; newest first. A name on PATH may be a dead shim.
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))

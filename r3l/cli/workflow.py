@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from r3l.workflow.following import Evaluation, Progress
 
 TAIL = 12  # lines of a log that are shown
+REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "', re.MULTILINE | re.DOTALL)
 
 
 def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
@@ -76,6 +77,7 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
     except KeyboardInterrupt:
         raise Preempted("Ctrl-C") from None
     if process.returncode:
+        _raise_refusal(log.read_text(encoding="utf-8", errors="replace"))
         for text in _failures(seen, began) or [_tail(log)]:
             console.print(text, soft_wrap=True, markup=False)
         raise DataError("some runs did not finish (see above); the same command goes on with them")
@@ -83,16 +85,23 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
 
 
 def jobs_of(command: list[str]) -> dict[str, int]:
-    """How many jobs of each kind a command of :func:`line` would start. Raises DataError with what snakemake says."""
+    """How many jobs of each kind a command of :func:`line` would start. Raises DataError with what the Snakefile
+    or else snakemake says."""
     asked = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
     done = subprocess.run(asked, capture_output=True, text=True)
-    said = (done.stdout + done.stderr).splitlines()
+    output = done.stdout + done.stderr
     if done.returncode:
-        raise DataError(
-            "\n".join([f"{shlex.join(command)} --dry-run says:", *(f"    {text}" for text in said[-TAIL:])])
-        )
-    counted = re.findall(r"^(\w+) +(\d+)$", "\n".join(said), re.MULTILINE)  # the table of jobs, which it prints twice
+        _raise_refusal(output)
+        last = [f"    {text}" for text in output.splitlines()[-TAIL:]]
+        raise DataError("\n".join([f"{shlex.join(command)} --dry-run says:", *last]))
+    counted = re.findall(r"^(\w+) +(\d+)$", output, re.MULTILINE)  # the table of jobs, which it prints twice
     return {kind: int(count) for kind, count in counted if kind != "total"}
+
+
+def _raise_refusal(output: str) -> None:
+    """Raises DataError with the paragraph for which workflow/Snakefile ended, if snakemake's output has one."""
+    if refused := REFUSED.search(output):
+        raise DataError(refused[1])
 
 
 def _failures(seen: list[Progress], began: float) -> list[str]:

@@ -51,10 +51,12 @@ def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def notes_of_runs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What must be said of the runs behind rows of scores: outdated ones, and what plan they were made under."""
     ran = [row.get("preregistration") for row in rows if row["seeds_done"]]
-    plans = {plan: ran.count(plan) for plan in dict.fromkeys(ran) if plan}
-    parts = [f"{plan} ({count} of {len(ran)} rows)" for plan, count in plans.items()]
-    note = [f"Made under docs/preregistration.md with sha256 {'; '.join(parts)}."] if parts else []
-    return [*note, *outdated_notes(rows)]
+    texts = {text for plan in ran if plan for text in plan.split(", ")}
+    if not texts:
+        return outdated_notes(rows)
+    part = "" if all(ran) else f" ({len(ran) - ran.count(None)} of {len(ran)} rows)"
+    which = f"with sha256 {min(texts)}" if len(texts) == 1 else f"in {len(texts)} versions, which r3l verify names"
+    return [f"Made under docs/preregistration.md {which}{part}.", *outdated_notes(rows)]
 
 
 def write_csv(rows: Sequence[LongRow], out: Path) -> None:

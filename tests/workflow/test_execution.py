@@ -5,10 +5,13 @@ import signal
 import time
 
 import psutil
+import pytest
 from filelock import FileLock
 from program import Program
 from start_models import cell
 
+from r3l.cli.workflow import jobs_of
+from r3l.core.errors import DataError
 from r3l.core.files import read_jsonl
 from r3l.core.paths import STORED
 
@@ -68,7 +71,16 @@ def test_a_dry_run_counts_jobs_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_a_dry_run_says_what_snakemake_says(tmp_path):
-    program = Program("r3l.cli", "run", "table1", "--profile", "slurm", "--dry-run", folder=tmp_path)
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_what_the_snakefile_refuses_is_one_paragraph(tmp_path, dry):
+    program = Program("r3l.cli", "run", "table1", "--profile", "slurm", *dry, folder=tmp_path)
     code, _, stderr = program.wait()
-    assert code == 2 and stderr.startswith("error: snakemake ") and "slurm_account is still YOUR_ACCOUNT" in stderr
+    assert code == 2
+    refused = "error: workflow/profiles/slurm/config.yaml: slurm_account is still YOUR_ACCOUNT"
+    assert stderr.splitlines()[-1].startswith(refused)
+    assert "WorkflowError" not in stderr
+
+
+def test_a_dry_run_says_what_snakemake_says():
+    with pytest.raises(DataError, match=r"^snakemake --nonsense --dry-run says:\n(.*\n)*.*--nonsense"):
+        jobs_of(["snakemake", "--nonsense"])
