@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 import tempfile
 from multiprocessing import forkserver
@@ -61,6 +62,7 @@ class Program:
 
 def _main(module, arguments, folder, environment, outputs):
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as from a terminal: a shell's background job ignores it
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
