@@ -51,10 +51,11 @@ def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def notes_of_runs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What must be said of the runs behind rows of scores: outdated ones, and what plan they were made under."""
     ran = [row.get("preregistration") for row in rows if row["seeds_done"]]
-    texts = {text for plan in ran if plan for text in plan.split(", ")}
-    if not texts:
+    dated = list(filter(None, ran))
+    if not dated:
         return outdated_notes(rows)
-    part = "" if all(ran) else f" ({len(ran) - ran.count(None)} of {len(ran)} rows)"
+    texts = {text for plan in dated for text in plan.split(", ")}
+    part = "" if len(dated) == len(ran) else f" ({len(dated)} of {len(ran)} rows)"
     which = f"with sha256 {min(texts)}" if len(texts) == 1 else f"in {len(texts)} versions, which r3l verify names"
     return [f"Made under docs/preregistration.md {which}{part}.", *outdated_notes(rows)]
 
