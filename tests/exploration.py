@@ -6,7 +6,7 @@ import json
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
-from r3l.core.pool import EnvironmentPool
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
 
 WIN = [say(action) for action in WALKTHROUGH]

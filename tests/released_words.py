@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from r3l.core import released_text
-from r3l.core.release import R3L
-from r3l.core.released_digests import FOLDER
+from r3l.core.release import texts as release_texts
+from r3l.core.release.clones import R3L
+from r3l.core.release.digests import FOLDER
 
 LOG = '''
 def format_trajectory_for_reflection(trajectory):
@@ -186,10 +186,10 @@ def clone(tmp_path, monkeypatch):
     """The folder of the made-up clone, whose commit is the pinned one."""
     folder = tmp_path / "R3L"
     write(folder)
-    monkeypatch.setattr(released_text, "R3L", dataclasses.replace(R3L, commits=(commit(folder),)))
+    monkeypatch.setattr(release_texts, "R3L", dataclasses.replace(R3L, commits=(commit(folder),)))
     monkeypatch.setenv("R3L_RELEASE", str(folder))
-    for cached in (released_text.read, released_text._read, released_text._strings):
+    for cached in (release_texts.read, release_texts._read, release_texts._strings):
         cached.cache_clear()
     yield folder
-    for cached in (released_text.read, released_text._read, released_text._strings):
+    for cached in (release_texts.read, release_texts._read, release_texts._strings):
         cached.cache_clear()

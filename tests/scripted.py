@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from r3l.core.concurrency import together
+from r3l.core.concurrency.gather import together
 from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.envs.alfworld.houses import generate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l.core.paths import ROOT
+from r3l.core.files.paths import ROOT
 
 # Top to bottom: a folder (or a file of r3l/) may import what stands in a line below its own.
 LAYERS = (

@@ -15,10 +15,10 @@ from readers import READERS, hostile, reader, seconds
 from start_models import START_FOLDER
 
 from r3l.config import resolve
-from r3l.core.digests import altered
 from r3l.core.errors import CheckpointError, DataError
-from r3l.core.files import SUMS, read_json, read_jsonl
-from r3l.core.paths import STORED
+from r3l.core.files.digests import SUMS, altered
+from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.core.files.paths import STORED
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import check_signed
 from r3l.local.checkpoint import load_model

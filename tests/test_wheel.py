@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from start_models import cell
 
-from r3l.core.paths import ROOT
-from r3l.core.paths import STORED as STORED_RUNS
+from r3l.core.files.paths import ROOT
+from r3l.core.files.paths import STORED as STORED_RUNS
 from r3l.runs.stored_archive import TOP
 
 PARTS = (
@@ -25,7 +25,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 import r3l.cli
 from r3l.config import EnvConfig, load, locate, names, resolve
-from r3l.core.paths import PACKAGE
+from r3l.core.files.paths import PACKAGE
 
 for words in (["envs"], ["methods"], ["train", "--help"], ["published", "--table", "table1"]):
     result = CliRunner().invoke(r3l.cli.app, words)

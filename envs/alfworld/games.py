@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from r3l.core.errors import DataError
-from r3l.core.files import bounded_lines, write_atomic
+from r3l.core.files.unpacking import bounded_lines
+from r3l.core.files.writing import write_atomic
 from r3l.core.task import Task
 from r3l.envs.alfworld.translate import packaged_text
 

@@ -19,9 +19,10 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from r3l.core.cache import cache_folder
 from r3l.core.errors import DataError, EngineError
-from r3l.core.files import most, unpacked, write_atomic
+from r3l.core.files.cache import cache_folder
+from r3l.core.files.unpacking import most, unpacked
+from r3l.core.files.writing import write_atomic
 
 # The releases whose private interfaces this package was proved against, byte for byte.
 EXPECTED_VERSIONS: Mapping[str, str] = {

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from r3l.core.errors import ConfigError
-from r3l.core.files import write_text_atomic
-from r3l.core.paths import STORED
+from r3l.core.files.paths import STORED
+from r3l.core.files.writing import write_text_atomic
 from r3l.envs.math.datasets import load
 from r3l.envs.math.grader import grade
 from r3l.envs.math.released import check, check_in_actor

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError, DataError, check_known
-from r3l.core.files import bounded_lines, most, read_json
+from r3l.core.files.json_files import read_json
+from r3l.core.files.unpacking import bounded_lines, most
 from r3l.envs.math.cleaning import CleaningReport, clean
 from r3l.envs.math.published import ORIGINS, Fields, Origin
 from r3l.envs.math.rows import rows_of

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files import write_text_atomic
+from r3l.core.files.writing import write_text_atomic
 from r3l.envs.math import datasets
 from r3l.envs.math.cleaning import key_of
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from r3l.core.environment import Observation, StopReason, Style
 from r3l.core.errors import ConfigError
 from r3l.core.message import Message
-from r3l.core.released_prompts import ReleasedPrompts
-from r3l.core.released_text import Text, texts
+from r3l.core.release.prompts import ReleasedPrompts
+from r3l.core.release.texts import Text, texts
 from r3l.core.task import Task
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.released import answer_in

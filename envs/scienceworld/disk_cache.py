@@ -22,9 +22,9 @@ from typing import TypeVar
 
 from filelock import FileLock
 
-from r3l.core.cache import cache_folder
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
+from r3l.core.files.cache import cache_folder
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 
 log = logging.getLogger(__name__)

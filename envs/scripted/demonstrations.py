@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Environment, Observation, StopReason, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.core.worker import RecordedEnvironment
 from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, having_read
 from r3l.envs.tagged_text.responses import write_response
 

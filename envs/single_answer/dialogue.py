@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.message import Message
-from r3l.core.released_prompts import ReleasedPrompts
+from r3l.core.release.prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions
 from r3l.envs.tagged_text.dialogue import OUR_STYLES, check_style

@@ -9,7 +9,7 @@ from string import Template
 
 from r3l.core.environment import Observation, Stop, StopReason, Style
 from r3l.core.errors import ConfigError
-from r3l.core.released_prompts import ReleasedPrompts
+from r3l.core.release.prompts import ReleasedPrompts
 from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.responses import REPEATS, Reader
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from r3l.core.environment import Observation, StopReason, Style
 from r3l.core.message import Message
-from r3l.core.released_prompts import ReleasedPrompts
+from r3l.core.release.prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.options import ResponseFormat

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.files.cache import cache_folder
 from r3l.envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
 from r3l.envs.webshop.definitions import definition
 from r3l.envs.webshop.synthetic import sources

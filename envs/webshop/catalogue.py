@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files import most, unpacked
+from r3l.core.files.unpacking import most, unpacked
 from r3l.envs.webshop import nouns
 from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
 from r3l.envs.webshop.index import Index, IndexWriter, Term, file_names

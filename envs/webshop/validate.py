@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.errors import DataError
 from r3l.core.progress import tracked
 from r3l.core.task import Task
-from r3l.core.worker import RecordedEnvironment
 from r3l.envs.base.task_sets import commit, summary
 from r3l.envs.scripted.demonstrations import CAREFUL
 from r3l.envs.webshop.definitions import ENV, definition

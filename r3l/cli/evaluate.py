@@ -14,7 +14,7 @@ import typer
 from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, output, resolve_run
 from r3l.cli.printing import console, pairs, print_result
 from r3l.core.errors import ConfigError, check_known
-from r3l.core.names import folder_name
+from r3l.core.files.names import folder_name
 
 if TYPE_CHECKING:
     from r3l.envs.base.package import BenchmarkOptions

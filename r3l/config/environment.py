@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from r3l.config.files import Strict, find_class, load
 from r3l.config.profile import ProfileName
 from r3l.core.errors import ConfigError
-from r3l.core.names import path_name
+from r3l.core.files.names import path_name
 from r3l.core.option import option
 from r3l.envs.adapters.base import AdaptedEnvironment
 from r3l.envs.base.package import EnvironmentPackage

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 from r3l.config.files import OWN, folders, own_folders
-from r3l.core import paths
 from r3l.core.errors import ConfigError
+from r3l.core.files import paths
 
 EXAMPLE = {"methods": "shortest", "envs": "guess"}  # of examples/
 

@@ -11,5 +11,5 @@ FOLDER = Path(__file__).parent / "prompts"
 
 @cache
 def template(name: str) -> Template:
-    """The text ``r3l/prompts/<name>.txt`` with ``$name`` placeholders."""
+    """The text ``r3l/core/prompts/<name>.txt`` with ``$name`` placeholders."""
     return Template((FOLDER / f"{name}.txt").read_text(encoding="utf-8").strip())

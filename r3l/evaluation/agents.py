@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, find_model, locate, names
-from r3l.core.concurrency import together
+from r3l.core.concurrency.gather import together
 from r3l.core.errors import ConfigError, RunDirectoryError
-from r3l.core.files import read_json, write_json_atomic
+from r3l.core.files.json_files import read_json
+from r3l.core.files.writing import write_json_atomic
 from r3l.core.policy import Policy
 from r3l.core.render import ChatRenderer, load_tokenizer
 from r3l.endpoint.client import Endpoint, EndpointOptions

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.benchmark import Benchmark, BenchmarkItem, Reply
-from r3l.core.concurrency import together
+from r3l.core.concurrency.gather import together
 from r3l.core.errors import ConfigError, RunDirectoryError
-from r3l.core.files import append_jsonl, read_json, read_jsonl, write_json_atomic, write_text_atomic
+from r3l.core.files.json_files import append_jsonl, read_json, read_jsonl
+from r3l.core.files.writing import write_json_atomic, write_text_atomic
 from r3l.core.policy import Completion
 from r3l.core.progress import progress
 from r3l.core.seeds import Address

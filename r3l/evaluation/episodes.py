@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from r3l.core.concurrency import together
-from r3l.core.files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.core.concurrency.gather import together
+from r3l.core.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.core.progress import progress
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task

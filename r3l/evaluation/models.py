@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from r3l.core.concurrency import Gather, together
+from r3l.core.concurrency.gather import Gather, together
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Policy, Sampling
 from r3l.endpoint.client import Endpoint

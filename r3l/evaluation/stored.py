@@ -10,8 +10,9 @@ from pathlib import Path
 
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
-from r3l.core.files import read_json, write_text_atomic
-from r3l.core.paths import STORED
+from r3l.core.files.json_files import read_json
+from r3l.core.files.paths import STORED
+from r3l.core.files.writing import write_text_atomic
 from r3l.evaluation.provenance import origins
 from r3l.evaluation.verification import LINES, WHOLE, sign, verify
 from r3l.runs import trajectory_log

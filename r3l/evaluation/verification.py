@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, environment_of
-from r3l.core.digests import altered, write_digests
 from r3l.core.errors import DataError
-from r3l.core.files import SUMS, read_json, read_jsonl, sha256_of
+from r3l.core.files.digests import SUMS, altered, sha256_of, write_digests
+from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.evaluation.episodes import scores
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import run_of

@@ -20,10 +20,11 @@ from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
 from r3l.config import Forward, find_model, locate, names
-from r3l.core.digests import altered, write_digests
 from r3l.core.errors import CheckpointError, RunDirectoryError
-from r3l.core.files import SUMS, check_room, read_json, sha256_of, write_json_atomic
-from r3l.core.paths import STORED_MODELS
+from r3l.core.files.digests import SUMS, altered, sha256_of, write_digests
+from r3l.core.files.json_files import read_json
+from r3l.core.files.paths import STORED_MODELS
+from r3l.core.files.writing import check_room, write_json_atomic
 from r3l.core.render import load_tokenizer
 from r3l.local import weights
 from r3l.local.trainer import Trainer

@@ -17,7 +17,8 @@ from typing import Any
 
 from r3l.config import Run, build_method, locate, start_of
 from r3l.core.batching import TrajectoryRow, rows_of
-from r3l.core.files import append_jsonl, write_json_atomic
+from r3l.core.files.json_files import append_jsonl
+from r3l.core.files.writing import write_json_atomic
 from r3l.core.method import Method
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step

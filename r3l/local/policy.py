@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from r3l.config import Forward
-from r3l.core.barrier import Barrier
 from r3l.core.batching import packed
+from r3l.core.concurrency.barrier import Barrier
 from r3l.core.dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from r3l.config import Run
-from r3l.core.concurrency import Gather
+from r3l.core.concurrency.gather import Gather
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Phase, Policy, Sampling
-from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 

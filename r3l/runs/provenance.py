@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 
-from r3l.core.digests import digest_of
 from r3l.core.errors import ConfigError
-from r3l.core.paths import ROOT, is_checkout
+from r3l.core.files.digests import digest_of
+from r3l.core.files.paths import ROOT, is_checkout
 
 PREREGISTRATION = ROOT / "docs" / "preregistration.md"
 DIRTY = "-dirty"

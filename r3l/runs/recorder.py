@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from r3l.config import Run
-from r3l.core.files import append_jsonl
+from r3l.core.files.json_files import append_jsonl
 from r3l.core.finite import check_finite
 from r3l.core.progress import progress
 from r3l.runs.loggers import open_loggers

@@ -10,8 +10,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from r3l.core.errors import R3LError, RunDirectoryError
-from r3l.core.files import read_json, read_jsonl, rewrite_jsonl, write_json_atomic
-from r3l.core.leftovers import remove_unfinished
+from r3l.core.files.json_files import read_json, read_jsonl, rewrite_jsonl
+from r3l.core.files.leftovers import remove_unfinished
+from r3l.core.files.writing import write_json_atomic
 from r3l.core.masking import masked
 
 MANIFEST = "manifest.json"

@@ -13,10 +13,10 @@ import zipfile
 from pathlib import Path
 
 import r3l
-from r3l.core.cache import cache_folder
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files import most
-from r3l.core.paths import STORED, is_checkout
+from r3l.core.files.cache import cache_folder
+from r3l.core.files.paths import STORED, is_checkout
+from r3l.core.files.unpacking import most
 
 TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"

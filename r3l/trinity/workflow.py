@@ -17,11 +17,11 @@ from trinity.common.workflows import Workflow
 from trinity.manager.synchronizer import Synchronizer
 
 from r3l.config import Run, build_method, dialogue_of, environment_of, locate, validate
-from r3l.core.concurrency import together
+from r3l.core.concurrency.gather import together
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Dialogue
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
-from r3l.core.pool import EnvironmentPool
 from r3l.core.render import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task

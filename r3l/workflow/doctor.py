@@ -17,8 +17,8 @@ from rich.table import Table
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
 from r3l.core import extras
+from r3l.core.files.paths import ROOT, is_checkout
 from r3l.core.finding import Finding, checked, guarded
-from r3l.core.paths import ROOT, is_checkout
 from r3l.envs.base.package import EnvironmentPackage
 
 PYTHONS = ((3, 11), (3, 12))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from r3l.config import Run
-from r3l.core.files import read_json, read_jsonl
+from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SUCCESS, step_seconds
 from r3l.runs.places import PLAYED, evaluation_of
 from r3l.runs.run_dir import METRICS

@@ -9,7 +9,7 @@ from program import run
 from report.runs import rewrite, write_run
 from start_models import cell
 
-from r3l.core.paths import ROOT, STORED
+from r3l.core.files.paths import ROOT, STORED
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from cluster.plugin import sbatch_line
 from start_models import start_model
 
 from r3l.config import resolve
-from r3l.core.files import read_jsonl
-from r3l.core.paths import ROOT
+from r3l.core.files.json_files import read_jsonl
+from r3l.core.files.paths import ROOT
 from r3l.local.engine import train
 from r3l.workflow.resources import ResourceRequest
 

@@ -26,10 +26,10 @@ from r3l.config import (
 from r3l.config.files import find_class
 from r3l.config.tier import EvaluationConfig, SamplingConfig
 from r3l.config.where import Place
-from r3l.core import paths
 from r3l.core.errors import ConfigError
+from r3l.core.files import paths
+from r3l.core.files.paths import CONFIGS
 from r3l.core.option import source_of
-from r3l.core.paths import CONFIGS
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 from r3l.workflow import plan
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Scripted
 
-from r3l.core.concurrency import together
+from r3l.core.concurrency.gather import together
+from r3l.core.concurrency.pool import EnvironmentPool
+from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import FinishReason, Sampling
-from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
-from r3l.core.worker import RecordedEnvironment
 from r3l.envs.registry import find_environment
 from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
 from r3l.envs.single_answer.engine import WRONG, AnswerEngine, AnswerGrade

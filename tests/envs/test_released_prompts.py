@@ -7,9 +7,9 @@ import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Observation, StopReason
 from r3l.core.errors import ConfigError
-from r3l.core.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
 from r3l.envs.webshop.engine import SEARCH_ACTION
 

@@ -7,8 +7,9 @@ import shutil
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.core.files import SUMS, read_jsonl, rewrite_jsonl
-from r3l.core.paths import STORED
+from r3l.core.files.digests import SUMS
+from r3l.core.files.json_files import read_jsonl, rewrite_jsonl
+from r3l.core.files.paths import STORED
 from r3l.evaluation import stored
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify

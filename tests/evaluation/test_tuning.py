@@ -10,8 +10,8 @@ from r3l import cli
 from r3l.config import resolve, tuning, variant
 from r3l.config.tier import TuningConfig
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files import read_jsonl
-from r3l.core.paths import STORED
+from r3l.core.files.json_files import read_jsonl
+from r3l.core.files.paths import STORED
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.stored import store_tunings

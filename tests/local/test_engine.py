@@ -12,10 +12,10 @@ import pytest
 from program import Program
 
 from r3l.config import resolve
-from r3l.core.digests import write_digests
+from r3l.core.concurrency.pool import WorkerProcess
 from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
-from r3l.core.files import read_json, read_jsonl
-from r3l.core.pool import WorkerProcess
+from r3l.core.files.digests import write_digests
+from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import verify, verify_further
 from r3l.local.engine import train

@@ -11,9 +11,9 @@ from program import run as program
 
 from r3l.config import build_method, resolve
 from r3l.core.batching import rows_of
-from r3l.core.concurrency import together
+from r3l.core.concurrency.gather import together
 from r3l.core.errors import NonFiniteError
-from r3l.core.files import read_jsonl
+from r3l.core.files.json_files import read_jsonl
 from r3l.core.message import Message
 from r3l.core.policy import Sampling
 from r3l.core.rollout import RolloutContext

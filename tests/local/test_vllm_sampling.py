@@ -10,7 +10,7 @@ from vllm_server import INSTALLED, PYTHON
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.core.paths import ROOT
+from r3l.core.files.paths import ROOT
 from r3l.local.engine import train
 
 VLLM = "sampling.engine=vllm"

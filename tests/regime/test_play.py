@@ -9,8 +9,8 @@ import pytest
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.algorithm import R3LSettings
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Observation, StopReason
-from r3l.core.pool import EnvironmentPool
 from r3l.core.rollout import play
 from r3l.envs.registry import find_environment
 from r3l.envs.scripted.expert import first_action

@@ -10,7 +10,7 @@ from conftest import make_trajectory, make_turn
 
 from r3l.core.environment import StopReason
 from r3l.core.feedback import ParsedReflection
-from r3l.core.files import append_jsonl
+from r3l.core.files.json_files import append_jsonl
 from r3l.core.trajectory import Group, TrajectoryKind
 from r3l.runs import trajectory_log
 

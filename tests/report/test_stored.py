@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from r3l.core.files import read_json, read_jsonl
-from r3l.core.paths import ROOT
+from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.core.files.paths import ROOT
 from r3l.evaluation.power import StoppingRule
 from r3l.report import records, tables
 from r3l.report.comparison.registered import load_registered

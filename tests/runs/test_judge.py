@@ -11,7 +11,7 @@ from tenacity import wait_none
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.core.files import read_json, read_jsonl
+from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.core.message import Message
 from r3l.core.policy import FinishReason, JudgePrompts, Sampling
 from r3l.endpoint.client import Endpoint, EndpointOptions, ServerError, Settable

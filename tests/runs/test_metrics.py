@@ -6,8 +6,8 @@ from fnmatch import fnmatch
 import pytest
 
 from r3l.config import resolve
-from r3l.core.files import read_jsonl
-from r3l.core.paths import ROOT, STORED
+from r3l.core.files.json_files import read_jsonl
+from r3l.core.files.paths import ROOT, STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals
 

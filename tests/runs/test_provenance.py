@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from r3l import cli
 from r3l.config import resolve
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.paths import ROOT, STORED
+from r3l.core.files.paths import ROOT, STORED
 from r3l.evaluation import provenance as of_runs
 from r3l.evaluation import stored
 from r3l.evaluation.verification import sign

@@ -8,7 +8,7 @@ from conftest import make_trajectory
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
-from r3l.core.pool import EnvironmentPool
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.trajectory import Group, Objective
 from r3l.envs.registry import find_environment
 from r3l.runs import trajectory_log

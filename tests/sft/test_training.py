@@ -14,11 +14,11 @@ from scripted import Scripted, rollout_context
 from r3l import config
 from r3l.algorithm import R3L
 from r3l.config import OptimizerConfig, resolve
-from r3l.core import paths
-from r3l.core.digests import write_digests
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.paths import STORED_MODELS
-from r3l.core.pool import EnvironmentPool
+from r3l.core.files import paths
+from r3l.core.files.digests import write_digests
+from r3l.core.files.paths import STORED_MODELS
 from r3l.envs.registry import find_environment
 from r3l.local.trainer import Trainer
 from r3l.reflection import reflection_text

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.config import resolve
-from r3l.core.digests import write_digests
+from r3l.core.concurrency.parent import kill
 from r3l.core.errors import CheckpointError, ConfigError
-from r3l.core.files import append_jsonl, read_jsonl
-from r3l.core.parent import kill
-from r3l.core.paths import ROOT
+from r3l.core.files.digests import write_digests
+from r3l.core.files.json_files import append_jsonl, read_jsonl
+from r3l.core.files.paths import ROOT
 from r3l.core.task import tasks_of_step
 from r3l.envs.registry import find_environment
 from r3l.trinity import job, processes

@@ -14,8 +14,8 @@ from program import Program, run
 from start_models import START_MODEL, cell, start_model
 
 from r3l.core.errors import ConfigError
-from r3l.core.files import read_json
-from r3l.core.paths import ROOT
+from r3l.core.files.json_files import read_json
+from r3l.core.files.paths import ROOT
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 

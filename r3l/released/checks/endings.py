@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from r3l.core.concurrency import together
+from r3l.core.concurrency.gather import together
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Environment
 from r3l.core.policy import Sampling
-from r3l.core.pool import EnvironmentPool
-from r3l.core.release import R3L
+from r3l.core.release.clones import R3L
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.seeds import generator
 from r3l.core.task import Task

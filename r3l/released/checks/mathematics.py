@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
-from r3l.core.release import R3L, RLTF
+from r3l.core.release.clones import R3L, RLTF
 from r3l.core.seeds import generator
 from r3l.envs.math.agreement import VARIANTS
 from r3l.envs.math.datasets import load

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from types import SimpleNamespace
 
-from r3l.core.release import R3L, RLTF
+from r3l.core.release.clones import R3L, RLTF
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.envs.puzzles import task_sets

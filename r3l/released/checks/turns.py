@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from r3l.core.release import R3L
+from r3l.core.release.clones import R3L
 from r3l.core.seeds import generator
 from r3l.released.check import Case, Check, Code, Namespace, Value
 

@@ -13,7 +13,7 @@ from r3l.config import hashed, variant
 from r3l.config.corrections import MEANINGS
 from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import DataError
-from r3l.core.files import read_json
+from r3l.core.files.json_files import read_json
 from r3l.evaluation import statistics
 from r3l.report.comparison import shown
 from r3l.report.feedback import is_taught

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from r3l.core.files import read_json
+from r3l.core.files.json_files import read_json
 from r3l.evaluation.power import Goal, StoppingRule, seeds_needed, smallest_difference, uncertainty
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record

@@ -10,8 +10,8 @@ import numpy as np
 from scipy import stats
 
 from r3l.config import Strict, resolve, validate
-from r3l.core.paths import CONFIGS
-from r3l.core.yaml_files import read_yaml
+from r3l.core.files.paths import CONFIGS
+from r3l.core.files.yaml_files import read_yaml
 from r3l.evaluation.power import Goal, StoppingRule, smallest_difference
 from r3l.evaluation.statistics import holm
 from r3l.report.comparison.compare import compare

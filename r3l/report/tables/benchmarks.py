@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
-from r3l.core.files import read_json
+from r3l.core.files.json_files import read_json
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report.published import Reference, verdict

@@ -10,7 +10,7 @@ from r3l.config import environment_of
 from r3l.config.own_code import own_code
 from r3l.core import extras
 from r3l.core.errors import ConfigError, DataError, EngineError
-from r3l.core.files import read_jsonl
+from r3l.core.files.json_files import read_jsonl
 
 MISSING = importlib.util.find_spec("verifiers") is None
 needs_verifiers = pytest.mark.skipif(

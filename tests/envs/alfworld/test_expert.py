@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.environment import StopReason, Transcript
-from r3l.core.worker import RecordedEnvironment
 from r3l.envs.alfworld.demonstrations import demonstrator_of
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.engine import AlfworldEngine

@@ -9,7 +9,7 @@ from r3l.config import environment_of, resolve
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import ParsedReflection
-from r3l.core.paths import STORED_MODELS
+from r3l.core.files.paths import STORED_MODELS
 from r3l.core.reflections import parse_reflection
 from r3l.core.seeds import generator
 from r3l.envs.puzzles import Puzzles, task_sets

@@ -18,11 +18,11 @@ import pytest
 from dove_egg import FIND, SOLUTION
 from scienceworld.constants import JAR_PATH
 
+from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.core.worker import RecordedEnvironment
 from r3l.envs.scienceworld import ScienceWorld, java, jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.official import OfficialEnvironment

@@ -3,9 +3,9 @@
 import pytest
 from dove_egg import SOLUTION
 
+from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.task import Task
-from r3l.core.worker import RecordedEnvironment
 from r3l.envs.scienceworld import ScienceWorld, task_sets
 from r3l.envs.scienceworld.demonstrations import DEMONSTRATOR
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue

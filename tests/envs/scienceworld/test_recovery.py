@@ -13,8 +13,8 @@ from dove_egg import FIND, SOLUTION
 from py4j.java_gateway import GatewayClient, GatewayParameters
 from py4j.protocol import ERROR
 
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.errors import EngineError
-from r3l.core.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld import jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost

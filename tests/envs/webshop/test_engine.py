@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from r3l.bench.webshop import bench, memory_of, random_action
+from r3l.core.concurrency.pool import EnvironmentPool
+from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.errors import ConfigError, DataError, EngineError
-from r3l.core.pool import EnvironmentPool
 from r3l.core.task import Task
-from r3l.core.worker import RecordedEnvironment
 from r3l.envs.base.options import Options, read_options
 from r3l.envs.registry import find_environment
 from r3l.envs.webshop import WebShop

@@ -7,7 +7,7 @@ import pytest
 from scripted import Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
-from r3l.core.pool import EnvironmentPool
+from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.envs.registry import find_environment
 
 REPORT = {

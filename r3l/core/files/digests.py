@@ -6,7 +6,10 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from r3l.core.files import SUMS, write_text_atomic
+from r3l.core.files.writing import write_text_atomic
+
+SUMS = "SHA256SUMS"  # in a folder
+BLOCK = 1 << 22  # bytes that are hashed at once; our choice
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
@@ -37,3 +40,15 @@ def digest_of(path: Path) -> str:
     """The sha256 of a file's bytes, in hex. Raises OSError where it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file, or of a folder's files in name order, but for the digests noted of it."""
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.is_file() and p.name != SUMS)
+    for file in files:
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as content:
+            while block := content.read(BLOCK):  # weights may be larger than memory
+                digest.update(block)
+    return digest.hexdigest()

@@ -5,17 +5,17 @@ import hashlib
 import pytest
 from jinja2.exceptions import SecurityError
 
-from r3l.core import released_text
 from r3l.core.errors import ConfigError
-from r3l.core.released_digests import FOLDER
-from r3l.core.released_text import read, render, texts
+from r3l.core.release import texts as release_texts
+from r3l.core.release.digests import FOLDER
+from r3l.core.release.texts import read, render, texts
 
 UTILS = f"{FOLDER}/alfworld/utils.py"
 REVIEW = f"{FOLDER}/alfworld/prompts/reflection.j2"
 
 
 def test_without_a_clone_the_error_says_how_to_get_one(monkeypatch):
-    released_text.read.cache_clear()
+    release_texts.read.cache_clear()
     monkeypatch.delenv("R3L_RELEASE", raising=False)
     with pytest.raises(ConfigError, match="git clone https://github.com/shiweijiezero/R3L && git -C R3L checkout"):
         read(REVIEW)
@@ -35,7 +35,7 @@ def test_without_git_the_pinned_digest_decides(clone, monkeypatch):
     (clone / ".git").rename(clone / "no.git")
     with pytest.raises(ConfigError, match="none is pinned"):
         read(UTILS)
-    monkeypatch.setitem(released_text.DIGESTS, REVIEW, hashlib.sha256(b"Review it.\n").hexdigest())
+    monkeypatch.setitem(release_texts.DIGESTS, REVIEW, hashlib.sha256(b"Review it.\n").hexdigest())
     assert read(REVIEW) == "Review it.\n"
 
 
@@ -61,8 +61,8 @@ def test_strings_of_a_function_by_their_expressions_and_use(clone):
 
 
 def test_templates_are_rendered_in_a_sandbox(monkeypatch):
-    monkeypatch.setattr(released_text, "read", lambda path: "{% if True %}\na {{ b }}\n{% endif %}\n")
+    monkeypatch.setattr(release_texts, "read", lambda path: "{% if True %}\na {{ b }}\n{% endif %}\n")
     assert render("made up", b=1.0) == "a 1.0\n"
-    monkeypatch.setattr(released_text, "read", lambda path: "{{ ''.__class__.__mro__ }}")
+    monkeypatch.setattr(release_texts, "read", lambda path: "{{ ''.__class__.__mro__ }}")
     with pytest.raises(SecurityError):
         render("made up")

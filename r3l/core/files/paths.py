@@ -11,7 +11,7 @@ from pathlib import Path
 
 from r3l.core.errors import ConfigError
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parents[2]
 ROOT = PACKAGE.parent  # the top of a checkout, or what a wheel was installed into
 
 CONFIGS = (PACKAGE / "configs").resolve()

@@ -1,0 +1,1 @@
+"""Files and folders: where they lie, how they are named, written, read, unpacked and checked."""

@@ -1,0 +1,92 @@
+"""JSON, and JSON lines that a killed writer may leave torn."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import DataError
+from r3l.core.files.unpacking import most, unpacked
+from r3l.core.files.writing import write_atomic
+
+log = logging.getLogger(__name__)
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in ``path``. Raises DataError naming the file when it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing; is this a finished run directory?") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON ({error}); delete it and run the command again") from error
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file (``.gz``: compressed; looked for where the plain one is not there).
+
+    [] where there is none. A torn last line is skipped with a warning, any other is a DataError.
+    """
+    rows: list[dict[str, Any]] = []
+    damage: Exception | None = None
+    for line in _lines(_packed(path)):
+        if damage is not None:
+            raise DataError(f"{path}, line {len(rows) + 1}: not valid JSON ({damage})") from damage
+        try:
+            rows.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            damage = error
+    if damage is not None:
+        log.warning("%s: the last line is torn (the writer was killed); skipped", path)
+    return rows
+
+
+def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
+    """Add one line."""
+    with path.open("ab") as file:
+        file.write(_line(path, row))
+
+
+def rewrite_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace all lines at once: the bytes that appending them one by one would leave."""
+    write_atomic(path, b"".join(_line(path, row) for row in rows))
+
+
+def _packed(path: Path) -> Path:
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.is_file() and not path.is_file() else path
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file. The last one is empty where its gzip member breaks off."""
+    content = path.read_bytes() if path.is_file() else b""
+    if path.suffix != ".gz":
+        yield from io.BytesIO(content)
+        return
+    count, left = 0, most(len(content))
+    while content:
+        member = zlib.decompressobj(wbits=31)  # 31: with gzip's header
+        try:
+            text = unpacked(content, member, left, path)
+        except zlib.error as error:
+            raise DataError(f"{path} is damaged after line {count} ({error}); delete it") from error
+        if not member.eof:
+            yield b""
+            return
+        for line in io.BytesIO(text):
+            count += 1
+            yield line
+        left -= len(text)
+        content = member.unused_data
+
+
+def _line(path: Path, row: Mapping[str, Any]) -> bytes:
+    """A line of JSON; in a ``.gz`` file a gzip member of its own, without a date: equal content is equal bytes."""
+    line = json.dumps(row, sort_keys=True).encode() + b"\n"
+    return gzip.compress(line, mtime=0) if path.suffix == ".gz" else line

@@ -1,0 +1,64 @@
+"""Files written whole or not at all, and whether they can be written, asked before work begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from r3l.core.errors import RunDirectoryError
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write and rename, so that a reader sees the old file or the whole new one, also where the writer is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """As :func:`write_atomic`, in UTF-8."""
+    write_atomic(path, text.encode())
+
+
+def write_json_atomic(path: Path, content: Any) -> None:
+    """Sorted keys and a final newline: equal content is equal bytes."""
+    write_text_atomic(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+@contextmanager
+def writable(path: Path, make: bool = True) -> Iterator[None]:
+    """Turn a refused write into an error that names the file and the fix; by default its folder is made."""
+    try:
+        if make:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be written ({error.strerror}); choose another with --out") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raises RunDirectoryError where nothing can be written at ``path``; it leaves nothing there."""
+    there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if folder.exists())
+    with writable(path, make=False), tempfile.TemporaryFile(dir=path if path.is_dir() else there):
+        pass
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Raises RunDirectoryError where the disk of ``folder`` has not ``needed`` bytes free."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise RunDirectoryError(
+            f"{folder} has no room: {needed / 2**20:,.0f} MiB are needed, {free / 2**20:,.0f} MiB are free. Free some; "
+            "the same command goes on"
+        )
