@@ -6,7 +6,6 @@ AlfredDemangler (``r3l.envs.alfworld.official``), byte for byte; ``r3l.bench.alf
 
 from __future__ import annotations
 
-import ctypes
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
+from r3l.envs.alfworld import library
 from r3l.envs.alfworld.games import game_texts
 from r3l.envs.alfworld.textgen import Bindings, Grammar, Nodes, World, load_grammar, parse_nodes, query_predicates
 from r3l.envs.alfworld.translate import (
@@ -27,9 +27,6 @@ from r3l.envs.alfworld.translate import (
     parse_atom,
     problem_key,
 )
-
-# Loading the 33 MB library costs 30 ms and its memory: closed engines leave theirs to the next one.
-_IDLE_LIBRARIES: list[Any] = []
 
 
 @dataclass(frozen=True)
@@ -123,12 +120,12 @@ class AlfworldEngine:
     def close(self) -> None:
         """Release the engine; a later ``reset`` would open it again."""
         if self._lib is not None:
-            _IDLE_LIBRARIES.append(self._lib)
+            library.leave(self._lib)
         self._lib = self._key = self._start = None
 
     def _library(self) -> Any:
         if self._lib is None:
-            self._lib = _take_library()
+            self._lib = library.take()
         return self._lib
 
     def _load(self, problem: Problem, grammar: Grammar) -> None:
@@ -221,18 +218,6 @@ def _with(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:
 def _without(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:
     at = bisect_left(rows, row)
     return (*rows[:at], *rows[at + 1 :]) if at < len(rows) and rows[at] == row else rows
-
-
-def _take_library() -> Any:
-    if _IDLE_LIBRARIES:
-        return _IDLE_LIBRARIES.pop()
-    import fast_downward
-
-    lib = fast_downward.load_lib()
-    # Exported by libdownward but left out of the Python layer.
-    lib.get_state_id.argtypes, lib.get_state_id.restype = [], ctypes.c_int
-    lib.set_state_id.argtypes, lib.set_state_id.restype = [ctypes.c_int], None
-    return lib
 
 
 def read_grammar(text: str, task_id: str) -> Grammar:

@@ -20,6 +20,7 @@ from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
+from r3l.local.heap import keep_freed_memory
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.runs.judge import judge_options
@@ -79,6 +80,7 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
     torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
     network, tokenizer = load_model(model, device, forward or _forward(run))
+    keep_freed_memory()  # weights are loaded: another place in memory could change their sums in the last digit
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)
