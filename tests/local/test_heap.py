@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-# Writes 64 MiB, 16,384 pages of 4 KiB, twenty times, and prints how many pages the kernel had to give.
+# Writes 64 MiB, 16,384 pages of 4 KiB, sixty times, and prints how many pages the kernel had to give.
 FAULTS = """
 import resource, torch
 from r3l.local.heap import keep_freed_memory
 {call}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
+for _ in range(60):
     torch.ones(2**24)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
@@ -25,5 +25,6 @@ def faults(call: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc")
 def test_memory_of_freed_tensors_serves_the_next_ones() -> None:
-    assert faults("") > 10 * PAGES  # glibc's default: every time anew
-    assert faults("assert keep_freed_memory()") < 2 * PAGES
+    assert faults("") > 59 * PAGES  # glibc's default: every time anew
+    # The first few do not find a place among the freed ones: blocks are aligned, so each needs a little more than it has.
+    assert faults("assert keep_freed_memory()") < 15 * PAGES
