@@ -26,5 +26,5 @@ def faults(call: str) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc")
 def test_memory_of_freed_tensors_serves_the_next_ones() -> None:
     assert faults("") > 59 * PAGES  # glibc's default: every time anew
-    # The first few do not find a place among the freed ones: blocks are aligned, so each needs a little more than it has.
+    # The first few find no place among the freed ones: aligned blocks need a little more than their size.
     assert faults("assert keep_freed_memory()") < 15 * PAGES
