@@ -17,6 +17,7 @@ import torch
 
 from r3l.config import Run, build_method, start_of
 from r3l.local.decoding import FixedStep
+from r3l.local.heap import return_freed_memory
 from r3l.local.session import Session, check_installed, open_session, policy_of
 
 Arm = Literal["cached", "uncached", "compiled", "vllm"]
@@ -113,6 +114,7 @@ def forget_peak() -> None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:
+        return_freed_memory()  # else what an earlier part has freed hides what this one takes
         with contextlib.suppress(OSError):  # not Linux
             STATUS.with_name("clear_refs").write_text("5", encoding="ascii")  # proc(5): resets VmHWM
 

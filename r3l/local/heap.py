@@ -20,3 +20,10 @@ def keep_freed_memory() -> bool:
         return False
     settings = {M_MMAP_THRESHOLD: LARGEST, M_TRIM_THRESHOLD: LARGEST, M_TOP_PAD: TOP_PAD}
     return all(mallopt(name, value) == 1 for name, value in settings.items())
+
+
+def return_freed_memory() -> None:
+    """Give the kernel the memory that this process keeps, so that what is resident is what is in use."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:  # glibc
+        malloc_trim(ctypes.c_size_t(0))
