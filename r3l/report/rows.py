@@ -49,15 +49,17 @@ def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def notes_of_runs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What must be said of the runs behind rows of scores: outdated ones, and what plan they were made under."""
+    """What must be said of the runs behind rows of scores: outdated ones, and what docs/preregistration.md was then.
+
+    It does not say that the runs are part of that plan: every run's manifest has the sha256, a user's own too."""
     ran = [row.get("preregistration") for row in rows if row["seeds_done"]]
     dated = list(filter(None, ran))
     if not dated:
         return outdated_notes(rows)
     texts = {text for plan in dated for text in plan.split(", ")}
     part = "" if len(dated) == len(ran) else f" ({len(dated)} of {len(ran)} rows)"
-    which = f"with sha256 {min(texts)}" if len(texts) == 1 else f"in {len(texts)} versions, which r3l verify names"
-    return [f"Made under docs/preregistration.md {which}{part}.", *outdated_notes(rows)]
+    which = f"at sha256 {min(texts)}" if len(texts) == 1 else f"at {len(texts)} versions, which r3l verify names"
+    return [f"At the time of the runs, docs/preregistration.md was {which}{part}.", *outdated_notes(rows)]
 
 
 def write_csv(rows: Sequence[LongRow], out: Path) -> None:

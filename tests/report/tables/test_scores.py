@@ -212,7 +212,7 @@ def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds
     rows = rows_of(three_seeds)
     assert {r["method"]: r["preregistration"] for r in rows} == {"zero_shot": None, "grpo": "ab" * 6, "r3l": None}
     notes = printed.table("Scores", rows, [], []).notes
-    assert f"Made under docs/preregistration.md with sha256 {'ab' * 6} (1 of 3 rows)." in notes
+    assert f"At the time of the runs, docs/preregistration.md was at sha256 {'ab' * 6} (1 of 3 rows)." in notes
     changed = [{**row, "preregistration": "ab, cd" if row["method"] == "grpo" else "cd"} for row in rows]
     notes = printed.table("Scores", changed, [], []).notes
-    assert "Made under docs/preregistration.md in 2 versions, which r3l verify names." in notes
+    assert "At the time of the runs, docs/preregistration.md was at 2 versions, which r3l verify names." in notes
