@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,11 +21,14 @@ from r3l.bench.rollout import clock
 from r3l.bench.roofline import bandwidth_of, bytes_read, matrix_rate_of
 from r3l.config import Run, start_of
 from r3l.core.errors import ConfigError
-from r3l.local.forward import hidden_states, is_supported
+from r3l.local.forward import hidden_states, is_fusible, is_supported
+from r3l.local.fused_decoding import Fused, HeadCache
 from r3l.local.logprobs import token_logprobs, tree_logprobs
-from r3l.local.packed_decoding import Column, RowCache, Storage
+from r3l.local.packed_decoding import Column, New, RowCache, Storage
 from r3l.local.precision import vocabulary_logits
+from r3l.local.products import of_height
 from r3l.local.session import open_session
+from r3l.local.trainer import tree_of
 
 Report = dict[str, Any]
 Point = dict[str, float]
@@ -79,7 +83,9 @@ class _Decoding:
 
     def __init__(self, model: Any, rows: int, tokens: int) -> None:
         self._model, self._tokens = model, [k % model.config.vocab_size for k in range(rows)]
-        self._cache = RowCache([None] * rows, tokens + DECODED, model, Storage())
+        self._fused = is_fusible(model)
+        caches = HeadCache if self._fused else RowCache
+        self._cache = caches([None] * rows, tokens + DECODED, model, Storage())
         self._length = tokens
         weights, cache = bytes_read(model)
         self.bytes = DECODED * weights + rows * cache * sum(range(tokens, tokens + DECODED))
@@ -88,10 +94,17 @@ class _Decoding:
     def __call__(self) -> None:
         self._cache.lengths = [self._length] * len(self._tokens)
         for _ in range(DECODED):
-            new = Column(self._cache, self._tokens)
-            hidden = hidden_states(self._model, new.ids_N, new.positions_N, new.attend)
-            vocabulary_logits(self._model, hidden).double()
-            self._cache.lengths = [length + 1 for length in self._cache.lengths]
+            new = self._new()
+            with of_height(len(new.ids_N)):
+                hidden = hidden_states(self._model, new.ids_N, new.positions_N, new.attend)
+                vocabulary_logits(self._model, hidden).double()
+
+    def _new(self) -> New:
+        if self._fused:
+            return Fused(self._cache, range(len(self._tokens)), [[token] for token in self._tokens])
+        column = Column(self._cache, self._tokens)
+        self._cache.lengths = [length + 1 for length in self._cache.lengths]
+        return column
 
 
 class _Training:
@@ -103,7 +116,8 @@ class _Training:
         self._model, self._ids_B_T = model, torch.from_numpy(ids_B_T).to(model.device)
         self._mask_B_T = torch.ones_like(self._ids_B_T, dtype=torch.float32)
         self._mask_B_T[:, :unscored] = 0
-        self._logprobs: Callable[..., torch.Tensor] = token_logprobs if padded else tree_logprobs
+        trees = partial(tree_logprobs, tree_of=tree_of(model, "fused"))
+        self._logprobs: Callable[..., torch.Tensor] = token_logprobs if padded else trees
 
     def __call__(self) -> None:
         self._model.zero_grad()

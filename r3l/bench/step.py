@@ -1,6 +1,7 @@
 """``r3l bench step``: one real step (collect and update) by the engine, by phase, beside other ways to compute it.
 
-``packed``: the engine's own forward pass. ``transformers``: that of transformers, padded, with kept caches.
+``fused``: the engine's own forward pass, ``packed``: the same by torch's operations alone (both of docs/engine.md).
+``transformers``: that of transformers, padded, with kept caches.
 ``reencoded``: the same without caches, as trainers do that ask a generate function for each turn of a dialog. All draw
 from the same addresses and start from the same weights, so they play the same episodes but for rounding.
 """
@@ -22,10 +23,11 @@ from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.local.engine import collect, trainer_of
+from r3l.local.products import use_onednn
 from r3l.local.session import Session, open_session, policy_of
 from r3l.local.trainer import Trainer
 
-Arm = Literal["packed", "transformers", "reencoded"]
+Arm = Literal["fused", "packed", "transformers", "reencoded"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 Report = dict[str, Any]
 COMPUTING = ("layers", "attention", "vocabulary", "backward")  # phases whose work is matrix products
@@ -72,7 +74,7 @@ class _Arm:
     """One way to compute steps, on a session of its own view; the weights are put back after each step."""
 
     def __init__(self, session: Session, arm: Arm, tasks: Sequence[Task]) -> None:
-        forward: Any = "packed" if arm == "packed" else "transformers"
+        forward: Any = "transformers" if arm == "reencoded" else arm
         run = session.run.model_copy(update={"forward": forward})
         policy = policy_of(run, session.model, session.tokenizer, None, use_cache=arm != "reencoded")
         self._session = replace(session, run=run, policy=policy, gather=policy.barrier.gather)
@@ -139,6 +141,7 @@ class _Arm:
         return seconds | {f"train/{phase}": value for phase, value in watch.seconds.items()}
 
     def _trainer(self) -> Trainer:
+        use_onednn(self._session.run.forward == "fused")
         return trainer_of(self._session, self._method)
 
 

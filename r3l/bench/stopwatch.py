@@ -14,17 +14,22 @@ import torch
 
 from r3l.bench.rollout import clock
 from r3l.core.dialog import TokenDialog
-from r3l.local import decoding, forward, logprobs, packed_decoding, prefix_tree, trainer
+from r3l.local import decoding, forward, fused_decoding, fused_tree, logprobs, packed_decoding, prefix_tree, trainer
 
 Place = tuple[Any, str]
 PHASES: Mapping[str, Sequence[Place]] = {
     "layers": [(forward, "hidden_states"), (decoding.Decoder, "_forward")],
-    "attention": [(forward, "attention"), (prefix_tree, "attention")],
+    "attention": [
+        (forward, "attention"),
+        (prefix_tree, "attention"),
+        (fused_decoding.Fused, "attend"),
+        (fused_tree.FusedTree, "attend"),
+    ],
     "vocabulary": [(packed_decoding, "vocabulary_logits"), (logprobs, "vocabulary_logits")],
     "sampling": [(decoding.Decoder, "_sample")],
     "caches": [(packed_decoding.RowCache, name) for name in ("__init__", "row", "keep_rows", "copy_beginnings")],
     "dialogs": [(TokenDialog, "_advance"), (TokenDialog, "_accept")],
-    "batching": [(trainer, "collate"), (logprobs, "PrefixTree"), (trainer, "packed_by_prefix")],
+    "batching": [(trainer, "collate"), (prefix_tree.PrefixTree, "__init__"), (trainer, "packed_by_prefix")],
     "backward": [(torch.autograd, "backward")],
     "optimiser": [(trainer.Trainer, "optimizer_step")],
 }

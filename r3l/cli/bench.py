@@ -142,14 +142,14 @@ def bench_step(
     seed: Seed = 0,
     overrides: Overrides = None,
     repeats: Annotated[int, typer.Option(min=1, help="Steps of each arm, taken in turn.")] = 5,
-    arms: Annotated[str, typer.Option(help="Of packed, transformers, reencoded; ratios are to the first.")] = (
-        "packed,transformers,reencoded"
+    arms: Annotated[str, typer.Option(help="Of fused, packed, transformers, reencoded; ratios are to the first.")] = (
+        "fused,packed,transformers,reencoded"
     ),
     out: DrawnReport = None,
     as_json: AsJson = False,
 ) -> None:
     """A real step, collect and update: seconds by phase, the share of this machine's matrix rate, and the same step by
-    transformers' forward pass, with kept caches and without.
+    the packed forward pass, and by transformers' with kept caches and without.
 
     Example: `r3l bench step --env webshop --method r3l --out step.json`
     """

@@ -11,7 +11,7 @@ from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
 
-Forward = Literal["packed", "transformers"]  # see r3l.local.forward
+Forward = Literal["fused", "packed", "transformers"]  # see r3l.local.forward
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
 ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
 
@@ -139,10 +139,11 @@ class TierSettings(Strict):
     threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1, le=1024)
     device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")
     forward: Forward = option(
-        "packed",
+        "fused",
         "how Llama-like models are computed: packed: rows side by side, common beginnings once (r3l.local.forward); "
+        "fused: the same with attention in one loop of machine code and products by oneDNN, on a CPU (r3l.local.kernels); "
         "transformers: padded rows, for any architecture. They differ by rounding; local engine",
-        "our choice: the faster one",
+        "our choice: the fastest",
     )
     compute_dtype: ComputeDtype = option(
         "float32", "of forward and backward passes on a GPU (r3l.local.precision)", "our choice: exact on any machine"

@@ -77,13 +77,13 @@ def _ask_hub(model: str) -> None:
 def load_model(model: str, device: torch.device, forward: Forward = "transformers") -> tuple[Any, Any]:
     """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it.
 
-    ``forward``: the pass that will be asked for; of a model that ``packed`` knows it needs the weights alone.
+    ``forward``: the pass that will be asked for; of a model that ours knows it needs the weights alone.
     """
     location = find(model)
     _prove(Path(location))
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
-        network = (weights.load(Path(location)) if forward == "packed" else None) or _by_transformers(location)
+        network = (weights.load(Path(location)) if forward != "transformers" else None) or _by_transformers(location)
     network.to(device)
     return network, tokenizer
 

@@ -7,12 +7,15 @@ keys repeated for each query head, the last layer of tokens that nobody reads. I
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+
+from r3l.local.kv_cache import head_size
 
 # RMSNorm, rotary positions, grouped queries and SwiGLU, with or without biases and norms of queries and keys.
 FAMILY = ("llama", "qwen2", "qwen3")
@@ -31,6 +34,13 @@ def is_of_family(config: Any) -> bool:
     if config.model_type not in FAMILY or config.hidden_act != "silu" or config.attention_dropout:
         return False
     return set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+
+
+def is_fusible(model: Any) -> bool:
+    """Whether r3l.local.kernels compute the attention of ``model``, one of the family: float32 on a CPU, with numba."""
+    if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % 8:
+        return False
+    return importlib.util.find_spec("numba") is not None
 
 
 def hidden_states(

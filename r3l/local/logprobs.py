@@ -30,8 +30,14 @@ def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, te
     return logprobs.new_zeros(ids_B_T.shape).masked_scatter(scored_B_T, logprobs)
 
 
-def tree_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
-    """The same of rows that share their beginnings (r3l.local.prefix_tree); shape (B, T).
+def tree_logprobs(
+    model: Any,
+    ids_B_T: torch.Tensor,
+    mask_B_T: torch.Tensor,
+    temperature: float = 1.0,
+    tree_of: type[PrefixTree] = PrefixTree,
+) -> torch.Tensor:
+    """The same of rows that share their beginnings (r3l.local.prefix_tree), attending as in ``tree_of``; shape (B, T).
 
     Nothing is computed of tokens that stand after a row's last masked one, nor, in the last layer, of those before
     which none is masked.
@@ -43,11 +49,10 @@ def tree_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, tem
         return torch.zeros(ids_B_T.shape, device=ids_B_T.device)
     lengths = np.zeros(len(ids_B_T), dtype=np.int64)
     np.maximum.at(lengths, rows_S, columns_S)
-    tree = PrefixTree(
-        [row[:length] for row, length in zip(ids_B_T.cpu().numpy(), lengths, strict=True)], ids_B_T.device
-    )
+    tree = tree_of([row[:length] for row, length in zip(ids_B_T.cpu().numpy(), lengths, strict=True)], ids_B_T.device)
     before_S = np.array([tree.paths[row][column - 1] for row, column in zip(rows_S, columns_S, strict=True)])
-    wanted_W, where_S = (torch.from_numpy(x).to(ids_B_T.device) for x in np.unique(before_S, return_inverse=True))
+    nodes_W, places_S = np.unique(before_S, return_inverse=True)
+    wanted_W, where_S = (torch.from_numpy(x).to(ids_B_T.device) for x in (tree.wanted(nodes_W), places_S))
     hidden_W_H = forward.hidden_states(model, tree.ids_N, tree.positions_N, tree.attend, wanted_W)
     logits_W_V = vocabulary_logits(model, hidden_W_H) / temperature
     picked_S = logits_W_V[where_S, ids_B_T[scored_B_T]]

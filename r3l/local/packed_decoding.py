@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence, Set
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -46,12 +46,14 @@ class RowCache:
     def __init__(
         self, states: Sequence[Sequence[LayerState] | None], columns: int, like: Any, storage: Storage
     ) -> None:
-        shape = layer_shape(like.config, len(states), columns)
-        self.layers = storage.take((like.config.num_hidden_layers, *shape), like)
+        self.layers = self._memory(layer_shape(like.config, len(states), columns), like, storage)
         self.lengths = [tokens_in(state) for state in states]
         for row, (state, length) in enumerate(zip(states, self.lengths, strict=True)):
             for layer, of_layer in zip(self.layers, state or (), strict=False):
                 layer[:, row, :, :length] = of_layer
+
+    def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
+        return storage.take((like.config.num_hidden_layers, *shape), like)
 
     def row(self, row: int) -> list[LayerState]:
         """The tokens of one row, copied out: the dialog's new state."""
@@ -70,6 +72,20 @@ class RowCache:
         self.lengths = [self.lengths[row] for row in rows]
 
 
+class New(Protocol):
+    """New tokens of rows of a cache, N in all: what they are, and how they attend.
+
+    ``last_R``: the last of each row among N; None where there is one of each.
+    """
+
+    ids_N: torch.Tensor
+    positions_N: torch.Tensor
+    last_R: torch.Tensor | None
+
+    def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
+        """Store the new keys and values; every new token's attention over its row so far, shape (N, H * D)."""
+
+
 class Appended:
     """New tokens of some rows of a cache: where their keys and values go, and how they attend.
 
@@ -83,7 +99,7 @@ class Appended:
         self.ids_N = torch.tensor([token for of_row in tokens for token in of_row], device=device)
         positions_N = np.concatenate([np.arange(s, s + count) for s, count in zip(starts, counts, strict=True)])
         self.positions_N = torch.from_numpy(positions_N).to(device)
-        self.last_R = torch.from_numpy(ends - 1).to(device)
+        self.last_R: torch.Tensor | None = torch.from_numpy(ends - 1).to(device)
         self._rows_N = torch.from_numpy(np.repeat(rows, counts)).to(device)
         self._blocks: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         answers_N, before = np.zeros(len(positions_N), dtype=np.int64), 0
@@ -104,7 +120,7 @@ class Appended:
             cache.lengths[row] += count
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; every new token's attention over its row so far."""
+        """As :meth:`New.attend`."""
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         attended = []
@@ -128,7 +144,7 @@ def packed_by_length(counts: Sequence[int]) -> list[list[int]]:
 class Column:
     """One new token of every row of a cache: Appended without what several tokens a row need."""
 
-    last_R = None
+    last_R: torch.Tensor | None = None
 
     def __init__(self, cache: RowCache, tokens: Sequence[int]) -> None:
         device = cache.layers.device
@@ -140,7 +156,7 @@ class Column:
         self._bias = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, -torch.inf)
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """As :meth:`Appended.attend`."""
+        """As :meth:`New.attend`."""
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         keys, values = cache[..., : self._end, :]
@@ -150,6 +166,8 @@ class Column:
 class PackedDecoder(Decoder):
     """Decoder over a RowCache. Rows of finished requests stay until a quarter is, since moving the caches costs more
     than what they compute."""
+
+    caches: type[RowCache] = RowCache
 
     def __init__(
         self,
@@ -162,7 +180,7 @@ class PackedDecoder(Decoder):
         self.model, self.end_id, self.counts = model, end_id, counts
         self.live = list(requests)
         columns = max(request.columns() for request in requests)
-        self.row_cache = RowCache([request.state for request in requests], columns, model, storage)
+        self.row_cache = self.caches([request.state for request in requests], columns, model, storage)
         self.rows = list(range(len(requests)))  # where each live request lies in the cache
 
     def _first(self) -> torch.Tensor:
@@ -173,9 +191,12 @@ class PackedDecoder(Decoder):
         ]
         encoded = sorted(set(leader_of))
         self.counts["encoded"] += sum(len(self.live[row].pending) for row in encoded)
-        logits = self._logits(Appended(self.row_cache, encoded, [self.live[row].pending for row in encoded]))
+        logits = self._logits(self._appended(encoded, [self.live[row].pending for row in encoded]))
         self.row_cache.copy_beginnings(leader_of)
         return logits[[encoded.index(leader) for leader in leader_of]]
+
+    def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> New:
+        return Appended(self.row_cache, rows, tokens)
 
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
         """Logits after one more token a row."""
@@ -187,7 +208,7 @@ class PackedDecoder(Decoder):
             self.row_cache.lengths[row] += 1
         return logits if len(self.rows) == len(tokens) else logits[self.rows]
 
-    def _logits(self, new: Appended | Column) -> torch.Tensor:
+    def _logits(self, new: New) -> torch.Tensor:
         """After the last new token of each row, float64."""
         hidden = forward.hidden_states(self.model, new.ids_N, new.positions_N, new.attend, new.last_R)
         self.counts["forwards"] += 1

@@ -21,7 +21,7 @@ from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
 from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, GenerationRequest, tokens_in
-from r3l.local.forward import is_supported
+from r3l.local.forward import is_fusible, is_supported
 from r3l.local.kv_cache import LayerState
 from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.packed_decoding import PackedDecoder, Storage
@@ -48,7 +48,7 @@ class LocalPolicy:
         use_cache: bool = True,
         tokens_per_batch: int | None = None,
         step: FixedStep | None = None,
-        forward: Forward = "packed",
+        forward: Forward = "fused",
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
@@ -58,7 +58,8 @@ class LocalPolicy:
         self.tokens_per_batch = tokens_per_batch
         self.step = step
         self._storage = Storage()
-        self.packed = forward == "packed" and step is None and is_supported(model)
+        self.packed = forward != "transformers" and step is None and is_supported(model)
+        self.fused = forward == "fused" and self.packed and is_fusible(model)
         self.barrier = Barrier(self._serve)
         self.counts: defaultdict[str, float] = defaultdict(float)
 
@@ -106,6 +107,10 @@ class LocalPolicy:
         common = (self.model, requests, self.renderer.end_id, self.counts)
         if self.step:
             return FixedDecoder(self.step, *common)
+        if self.fused:
+            from r3l.local.fused_decoding import FusedDecoder  # numba takes a third of a second
+
+            return FusedDecoder(self._storage, *common)
         return PackedDecoder(self._storage, *common) if self.packed else Decoder(*common)
 
 

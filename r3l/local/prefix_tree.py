@@ -42,7 +42,11 @@ class PrefixTree:
             starts[row], nodes, previous = start, nodes + own, row
         self.ids_N = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(device)
         self.positions_N = torch.from_numpy(np.concatenate(positions)).to(device)
-        self._cut_blocks(starts, device)
+        self._prepare(np.array(starts), device)
+
+    def wanted(self, nodes_W: np.ndarray) -> np.ndarray:
+        """``nodes_W``, whose hidden states are wanted, and what may be computed after them."""
+        return nodes_W
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
         """Every node's attention over the path to it, shape (N, H * D)."""
@@ -56,7 +60,7 @@ class PrefixTree:
             attended.append(attention(asking, keys, values, bias).flatten(0, 1))
         return torch.cat(attended).index_select(0, self._answers_N)
 
-    def _cut_blocks(self, starts: Sequence[int], device: torch.device) -> None:
+    def _prepare(self, starts: np.ndarray, device: torch.device) -> None:
         """Queries (R, C) and keys (R, T) of each block of positions, as nodes, with the bias; where the nodes' answers
         lie among those of all blocks."""
         self._blocks: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []

@@ -23,6 +23,7 @@ from r3l.local.decoding import FixedStep
 from r3l.local.heap import keep_freed_memory
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
+from r3l.local.products import use_onednn
 from r3l.runs.judge import judge_options
 from r3l.runs.session import PlaySession, open_play_session
 
@@ -81,6 +82,7 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
     network, tokenizer = load_model(model, device, forward or _forward(run))
     keep_freed_memory()  # weights are loaded: another place in memory could change their sums in the last digit
+    use_onednn(run.forward == "fused" and device.type == "cpu")
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)

@@ -21,6 +21,7 @@ PACKAGES = (
     "transformers",
     "tokenizers",
     "numpy",
+    "numba",
     "alfworld",
     "textworld",
     "fast-downward-textworld",

@@ -80,7 +80,9 @@ def fit(model: StartModel, examples: Examples, config: SFTConfig, number: int) -
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
     settings = config.optimizer_settings(phase)
-    trainer = Trainer(model.network, WeightedCrossEntropy(), settings, master_weights=model.master_weights)
+    trainer = Trainer(
+        model.network, WeightedCrossEntropy(), settings, master_weights=model.master_weights, forward="packed"
+    )
     if config.optimizer == "muon":
         trainer.optimizer = muon_of(model.master_weights, settings)
     window = min(100, max(1, phase.steps // 10))

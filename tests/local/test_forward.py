@@ -1,6 +1,7 @@
 """The packed forward pass equals transformers' own; common beginnings are computed once."""
 
 import asyncio
+import copy
 import functools
 
 import numpy as np
@@ -11,7 +12,8 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Con
 from r3l.core.batching import packed_by_prefix
 from r3l.core.message import Message
 from r3l.core.policy import Sampling
-from r3l.local.forward import fused, is_supported, products
+from r3l.local.forward import fused, is_fusible, is_supported, products
+from r3l.local.fused_tree import FusedTree
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.packed_decoding import packed_by_length
 from r3l.local.policy import LocalPolicy
@@ -143,7 +145,8 @@ def test_other_architectures_keep_their_own_forward_pass(nano):
     assert not is_supported(gpt2) and not LocalPolicy(gpt2, nano[1], 64).packed
 
 
-def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano):
+@pytest.mark.parametrize("ours", ["fused", "packed"])
+def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, ours):
     """Four members of two tasks: two prompts are encoded, and the tokens are those of transformers' forward pass."""
     model, tokenizer = nano
 
@@ -162,10 +165,39 @@ def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano):
 
         return asyncio.run(everyone()), policy.take_counts()
 
-    (packed, counts), (padded, counts_padded) = sampled("packed"), sampled("transformers")
+    (packed, counts), (padded, counts_padded) = sampled(ours), sampled("transformers")
     for a, b in zip(packed, padded, strict=True):
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         assert [x.logprobs for x in a] == [pytest.approx(x.logprobs, abs=1e-5) for x in b]
     assert counts["appended"] == counts_padded["appended"] == counts_padded["encoded"]
     prompts = [len(a[0].prompt_ids) for a in packed]
     assert counts["encoded"] == counts["appended"] - prompts[0] - prompts[1]
+
+
+def test_machine_code_is_for_float32_on_a_cpu_and_heads_of_whole_vectors(nano):
+    model = nano[0]
+    assert is_fusible(model) and LocalPolicy(model, nano[1], 64).fused
+    assert not LocalPolicy(model, nano[1], 64, forward="packed").fused
+    assert not is_fusible(copy.deepcopy(model).double())
+    assert not is_fusible(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [LlamaConfig, Qwen2Config, Qwen3Config])
+def test_machine_code_trains_as_float64_does(kind):
+    """Log-probs and gradients of a step's rows, as near as torch's products in float32 come."""
+    sizes = SIZES | {"hidden_size": 64, "num_attention_heads": 8}
+    model, rows = random_model(kind(**sizes, head_dim=8)).train(), rows_of_a_step()
+    exact = gradients(model, *rows, PrefixTree)
+    assert is_fusible(model.float())
+    of_torch, of_machine_code = (gradients(model, *rows, tree_of) for tree_of in (PrefixTree, FusedTree))
+    for expected, usual, computed in zip(exact, of_torch, of_machine_code, strict=True):
+        usual_error, error = ((x - expected).abs().max() / expected.abs().max() for x in (usual, computed))
+        assert error < min(3 * usual_error + 1e-6, 1e-3)
+
+
+def gradients(model, ids_B_T, mask_B_T, tree_of):
+    model.zero_grad()
+    logprobs_B_T = tree_logprobs(model, ids_B_T, mask_B_T, 0.7, tree_of)
+    logprobs_B_T.sum().backward()
+    return [logprobs_B_T.detach(), *(parameter.grad.clone() for parameter in model.parameters())]

@@ -1,0 +1,327 @@
+"""Attention on a CPU, in machine code that numba compiles once a machine: over caches, and over trees of rows.
+
+Queries of a key-value head go four at a time, so that a number which is read serves four products. Keys and values of a
+head lie by dimension, not by token, (D, T): products run along the tokens then, in vectors as wide as the processor's.
+Nothing is computed of tokens that a query does not see, but for those that fill its last vector.
+
+Functions here are compiled from the types of their arguments: float32 throughout, C-contiguous where not said.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+AT_ONCE = 4  # queries; the code below is written for as many
+DIMENSIONS = 8  # of a head that one loop over the tokens takes: head sizes must be multiples
+LANES = 16  # columns are computed in full vectors of an AVX-512 processor, so caches have multiples
+
+# Products may be fused into sums, and the terms of a sum added in another order, that of the processor's vectors.
+ASSOCIATIVE = {"contract", "reassoc", "nsz"}
+
+
+@intrinsic
+def _power_of_two(typing_context: Any, exponent: Any) -> Any:
+    """2 to an int32 from -126 to 127, as a float32: its bits are the exponent's."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        biased = builder.add(arguments[0], ir.Constant(ir.IntType(32), 127))
+        return builder.bitcast(builder.shl(biased, ir.Constant(ir.IntType(32), 23)), ir.FloatType())
+
+    return types.float32(types.int32), build
+
+
+@njit(inline="always", fastmath={"contract", "nsz"})
+def _exp(x):
+    """exp of float32 numbers that are not above 0, within 1e-7: Cephes' expf, which compiles to vectors.
+
+    Below -87, where a float32 is no longer normal, that of -87.
+    """
+    if x < np.float32(-87.0):  # not max(), which would hide a NaN
+        x = np.float32(-87.0)
+    whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))  # to the nearest: truncated, x is not above 0
+    power = np.float32(whole)
+    rest = x - power * np.float32(0.693359375) + power * np.float32(2.12194440e-4)
+    value = np.float32(1.9875691500e-4)
+    value = value * rest + np.float32(1.3981999507e-3)
+    value = value * rest + np.float32(8.3334519073e-3)
+    value = value * rest + np.float32(4.1665795894e-2)
+    value = value * rest + np.float32(1.6666665459e-1)
+    value = value * rest + np.float32(5.0000001201e-1)
+    value = value * rest * rest + rest + np.float32(1.0)
+    return value * _power_of_two(whole)  # type: ignore[call-arg]  # numba hands over the first argument
+
+
+@njit(fastmath={"contract", "nsz"})
+def _scores(queries, keys, columns, scores):
+    """scores (4, columns) = queries (4, D) @ keys (D, columns)."""
+    scores[:, :columns] = 0
+    a, b, c, d = scores[0], scores[1], scores[2], scores[3]
+    for first in range(0, len(keys), DIMENSIONS):
+        k0, k1, k2, k3 = keys[first], keys[first + 1], keys[first + 2], keys[first + 3]
+        k4, k5, k6, k7 = keys[first + 4], keys[first + 5], keys[first + 6], keys[first + 7]
+        q = queries[:, first : first + DIMENSIONS]
+        a0, a1, a2, a3, a4, a5, a6, a7 = q[0, 0], q[0, 1], q[0, 2], q[0, 3], q[0, 4], q[0, 5], q[0, 6], q[0, 7]
+        b0, b1, b2, b3, b4, b5, b6, b7 = q[1, 0], q[1, 1], q[1, 2], q[1, 3], q[1, 4], q[1, 5], q[1, 6], q[1, 7]
+        c0, c1, c2, c3, c4, c5, c6, c7 = q[2, 0], q[2, 1], q[2, 2], q[2, 3], q[2, 4], q[2, 5], q[2, 6], q[2, 7]
+        d0, d1, d2, d3, d4, d5, d6, d7 = q[3, 0], q[3, 1], q[3, 2], q[3, 3], q[3, 4], q[3, 5], q[3, 6], q[3, 7]
+        for t in range(columns):
+            x0, x1, x2, x3, x4, x5, x6, x7 = k0[t], k1[t], k2[t], k3[t], k4[t], k5[t], k6[t], k7[t]
+            a[t] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3 + a4 * x4 + a5 * x5 + a6 * x6 + a7 * x7
+            b[t] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3 + b4 * x4 + b5 * x5 + b6 * x6 + b7 * x7
+            c[t] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3 + c4 * x4 + c5 * x5 + c6 * x6 + c7 * x7
+            d[t] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3 + d4 * x4 + d5 * x5 + d6 * x6 + d7 * x7
+
+
+@njit
+def _largest(s, columns):
+    """Of the first ``columns``, a multiple of 8: eight candidates side by side, which compiles to vectors."""
+    m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = s[0]
+    for t in range(0, columns, 8):
+        if s[t + 0] > m0:
+            m0 = s[t + 0]
+        if s[t + 1] > m1:
+            m1 = s[t + 1]
+        if s[t + 2] > m2:
+            m2 = s[t + 2]
+        if s[t + 3] > m3:
+            m3 = s[t + 3]
+        if s[t + 4] > m4:
+            m4 = s[t + 4]
+        if s[t + 5] > m5:
+            m5 = s[t + 5]
+        if s[t + 6] > m6:
+            m6 = s[t + 6]
+        if s[t + 7] > m7:
+            m7 = s[t + 7]
+    return max(max(max(m0, m1), max(m2, m3)), max(max(m4, m5), max(m6, m7)))
+
+
+@njit(fastmath=ASSOCIATIVE)
+def _weights(scores, seen, columns):
+    """exp(score - largest) of the first ``seen`` columns, in place, 0 in the others; their sum."""
+    scores[seen:columns] = -np.inf
+    largest = _largest(scores, columns)
+    total = np.float32(0.0)
+    for t in range(seen):
+        weight = _exp(scores[t] - largest)
+        scores[t] = weight
+        total += weight
+    scores[seen:columns] = 0
+    return total
+
+
+@njit(fastmath=ASSOCIATIVE)
+def _mixture(weights, values, columns, mixed):
+    """mixed (4, D) = weights (4, columns) @ values (D, columns) transposed."""
+    p, q, r, s = weights[0], weights[1], weights[2], weights[3]
+    for first in range(0, len(values), 4):
+        v0, v1, v2, v3 = values[first], values[first + 1], values[first + 2], values[first + 3]
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = np.float32(0.0)
+        c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = np.float32(0.0)
+        for t in range(columns):
+            w, x, y, z = v0[t], v1[t], v2[t], v3[t]
+            a0, a1, a2, a3 = a0 + p[t] * w, a1 + p[t] * x, a2 + p[t] * y, a3 + p[t] * z
+            b0, b1, b2, b3 = b0 + q[t] * w, b1 + q[t] * x, b2 + q[t] * y, b3 + q[t] * z
+            c0, c1, c2, c3 = c0 + r[t] * w, c1 + r[t] * x, c2 + r[t] * y, c3 + r[t] * z
+            d0, d1, d2, d3 = d0 + s[t] * w, d1 + s[t] * x, d2 + s[t] * y, d3 + s[t] * z
+        mixed[0, first : first + 4] = (a0, a1, a2, a3)
+        mixed[1, first : first + 4] = (b0, b1, b2, b3)
+        mixed[2, first : first + 4] = (c0, c1, c2, c3)
+        mixed[3, first : first + 4] = (d0, d1, d2, d3)
+
+
+@njit(fastmath={"contract", "nsz"})
+def _add_outer(weights, vectors, columns, sums):
+    """sums (D, columns) += vectors (4, D) transposed @ weights (4, columns)."""
+    p, q, r, s = weights[0], weights[1], weights[2], weights[3]
+    for first in range(0, len(sums), 4):
+        s0, s1, s2, s3 = sums[first], sums[first + 1], sums[first + 2], sums[first + 3]
+        v = vectors[:, first : first + 4]
+        a0, a1, a2, a3 = v[0, 0], v[1, 0], v[2, 0], v[3, 0]
+        b0, b1, b2, b3 = v[0, 1], v[1, 1], v[2, 1], v[3, 1]
+        c0, c1, c2, c3 = v[0, 2], v[1, 2], v[2, 2], v[3, 2]
+        d0, d1, d2, d3 = v[0, 3], v[1, 3], v[2, 3], v[3, 3]
+        for t in range(columns):
+            w, x, y, z = p[t], q[t], r[t], s[t]
+            s0[t] += a0 * w + a1 * x + a2 * y + a3 * z
+            s1[t] += b0 * w + b1 * x + b2 * y + b3 * z
+            s2[t] += c0 * w + c1 * x + c2 * y + c3 * z
+            s3[t] += d0 * w + d1 * x + d2 * y + d3 * z
+
+
+@njit(fastmath={"contract", "nsz"})
+def _to_slopes_of_scores(weights, slopes, part, mean, columns):
+    """Weights that sum to 1 when multiplied by ``part``, in place; slopes of the scores in place of those of weights,
+    whose ``mean`` is weighted so."""
+    for t in range(columns):
+        weights[t] *= part
+        slopes[t] = weights[t] * (slopes[t] - mean)
+
+
+@njit
+def _take(of_N_H_D, first, m, last, group, share, factor, taken):
+    """Vectors m to m + 3 of a group's heads, token by token from ``first``; past ``last`` it is repeated."""
+    for i in range(AT_ONCE):
+        c, h = divmod(min(m + i, last), share)
+        for d in range(of_N_H_D.shape[2]):
+            taken[i, d] = of_N_H_D[first + c, group * share + h, d] * factor
+
+
+@njit
+def _whole(columns):
+    """As many in whole vectors."""
+    return (columns + LANES - 1) // LANES * LANES
+
+
+@njit
+def _work(columns, size):
+    """Memory for four queries after another: two of (4, columns), three of (4, size)."""
+    return np.empty((2, AT_ONCE, columns), np.float32), np.empty((3, AT_ONCE, size), np.float32)
+
+
+@njit
+def _attend_row(queries_N_H_D, first, count, start, keys_G_D_T, values_G_D_T, wide, short, attended_N_H_D):
+    """Attention of ``count`` tokens from ``first`` on, which stand at ``start`` and after in their row."""
+    groups, size, _ = keys_G_D_T.shape
+    share, scale = queries_N_H_D.shape[1] // groups, np.float32(1.0 / math.sqrt(size))
+    scores, queries, mixed, totals = wide[0], short[0], short[1], short[2, 0]
+    for g in range(groups):
+        keys, values = keys_G_D_T[g], values_G_D_T[g]
+        for m in range(0, count * share, AT_ONCE):
+            last = min(m + AT_ONCE, count * share) - 1
+            width = _whole(start + last // share + 1)
+            _take(queries_N_H_D, first, m, last, g, share, scale, queries)
+            _scores(queries, keys, width, scores)
+            for i in range(AT_ONCE):
+                totals[i] = _weights(scores[i], start + min(m + i, last) // share + 1, width)
+            _mixture(scores, values, width, mixed)
+            for i in range(last - m + 1):
+                c, h = divmod(m + i, share)
+                for d in range(size):
+                    attended_N_H_D[first + c, g * share + h, d] = mixed[i, d] / totals[i]
+
+
+@njit
+def _put(vectors_G_D, into_G_D_T, column):
+    for g in range(vectors_G_D.shape[0]):
+        for d in range(vectors_G_D.shape[1]):
+            into_G_D_T[g, d, column] = vectors_G_D[g, d]
+
+
+@njit(cache=True)
+def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, ends_K, attended_N_H_D):
+    """Store the new tokens' keys and values in the cache; their attention over their rows, into ``attended_N_H_D``.
+
+    ``rows_K``: rows of the cache with new tokens; ``starts_K``: tokens that they held before; ``ends_K``: where the new
+    ones end among N. ``T`` is a multiple of LANES.
+    """
+    wide, short = _work(cache_2_R_G_D_T.shape[4], cache_2_R_G_D_T.shape[3])
+    first = 0
+    for k in range(len(rows_K)):
+        keys, values = cache_2_R_G_D_T[0, rows_K[k]], cache_2_R_G_D_T[1, rows_K[k]]
+        for n in range(first, ends_K[k]):
+            _put(states_N_2_G_D[n, 0], keys, starts_K[k] + n - first)
+            _put(states_N_2_G_D[n, 1], values, starts_K[k] + n - first)
+        count = ends_K[k] - first
+        _attend_row(queries_N_H_D, first, count, starts_K[k], keys, values, wide, short, attended_N_H_D)
+        first = ends_K[k]
+
+
+@njit
+def _gather(states_N_2_G_D, path, gathered_2_G_D_T):
+    """Keys and values of the nodes of ``path``, as in a cache; zeros up to a whole vector."""
+    gathered_2_G_D_T[..., len(path) : _whole(len(path))] = 0
+    for t in range(len(path)):
+        _put(states_N_2_G_D[path[t], 0], gathered_2_G_D_T[0], t)
+        _put(states_N_2_G_D[path[t], 1], gathered_2_G_D_T[1], t)
+
+
+@njit(cache=True)
+def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D):
+    """Attention of every node of a tree over the path to it, into ``attended_N_H_D``.
+
+    Row k's path ends at ``ends_K[k]`` of ``paths_P``; its nodes from ``starts_K[k]`` on are its own and follow each
+    other among N.
+    """
+    columns = _whole(ends_K.max())
+    groups, size = states_N_2_G_D.shape[2:]
+    (wide, short), gathered = _work(columns, size), np.empty((2, groups, size, columns), np.float32)
+    begin = 0
+    for k in range(len(ends_K)):
+        path, start = paths_P[begin : ends_K[k]], starts_K[k]
+        begin = ends_K[k]
+        if start < len(path):
+            _gather(states_N_2_G_D, path, gathered)
+            count = len(path) - start
+            _attend_row(queries_N_H_D, path[start], count, start, gathered[0], gathered[1], wide, short, attended_N_H_D)
+
+
+@njit(cache=True)
+def attend_tree_backward(
+    queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D, slopes_N_H_D, of_queries, of_states
+):
+    """Gradients of :func:`attend_tree`, whose result has the gradient ``slopes_N_H_D``, added to ``of_queries`` and
+    ``of_states``. Weights are computed again, as in FlashAttention (2205.14135)."""
+    columns = _whole(ends_K.max())
+    groups, size = states_N_2_G_D.shape[2:]
+    (wide, short), gathered = _work(columns, size), np.empty((2, groups, size, columns), np.float32)
+    sums = np.empty((2, groups, size, columns), np.float32)
+    begin = 0
+    for k in range(len(ends_K)):
+        path, start = paths_P[begin : ends_K[k]], starts_K[k]
+        begin = ends_K[k]
+        if start < len(path):
+            _gather(states_N_2_G_D, path, gathered)
+            sums[..., : _whole(len(path))] = 0
+            row = (path[start], len(path) - start, start, gathered, wide, short)
+            _row_backward(queries_N_H_D, row, attended_N_H_D, slopes_N_H_D, of_queries, sums)
+            for t in range(len(path)):
+                of_states[path[t]] += sums[..., t]
+
+
+@njit
+def _row_backward(queries_N_H_D, row, attended_N_H_D, slopes_N_H_D, of_queries, sums_2_G_D_T):
+    """Gradients of :func:`_attend_row` of ``row``: those of its queries, and the row's sums for keys and values."""
+    first, count, start, states_2_G_D_T, wide, short = row
+    groups, size = states_2_G_D_T.shape[1:3]
+    share, scale = queries_N_H_D.shape[1] // groups, np.float32(1.0 / math.sqrt(size))
+    weights, slopes, queries, outer, mixed = wide[0], wide[1], short[0], short[1], short[2]
+    for g in range(groups):
+        keys, values = states_2_G_D_T[0, g], states_2_G_D_T[1, g]
+        for m in range(0, count * share, AT_ONCE):
+            last = min(m + AT_ONCE, count * share) - 1
+            width = _whole(start + last // share + 1)
+            _take(queries_N_H_D, first, m, last, g, share, scale, queries)
+            _take(slopes_N_H_D, first, m, last, g, share, np.float32(1.0), outer)
+            _scores(queries, keys, width, weights)
+            _scores(outer, values, width, slopes)
+            for i in range(AT_ONCE):
+                c, h = divmod(min(m + i, last), share)
+                total = _weights(weights[i], start + c + 1, width)
+                part = np.float32(1.0) / total if m + i <= last else np.float32(0.0)
+                mean = np.float32(0.0)
+                for d in range(size):
+                    mean += attended_N_H_D[first + c, g * share + h, d] * outer[i, d]
+                _to_slopes_of_scores(weights[i], slopes[i], part, mean, width)
+            _mixture(slopes, keys, width, mixed)
+            _add_outer(slopes, queries, width, sums_2_G_D_T[0, g])
+            _add_outer(weights, outer, width, sums_2_G_D_T[1, g])
+            for i in range(last - m + 1):
+                c, h = divmod(m + i, share)
+                for d in range(size):
+                    of_queries[first + c, g * share + h, d] += mixed[i, d] * scale
+
+
+def compile_all() -> None:
+    """Compile what is not in numba's cache yet, some ten seconds once a machine."""
+    queries, states, cache = (np.zeros(shape, np.float32) for shape in ((1, 1, 8), (1, 2, 1, 8), (2, 1, 1, 8, LANES)))
+    one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
+    attend(queries, states, cache, none, none, one, queries.copy())
+    attend_tree(queries, states, none, one, none, queries.copy())
+    attend_tree_backward(queries, states, none, one, none, queries, queries, queries.copy(), states.copy())

@@ -1,0 +1,111 @@
+"""Attention in machine code equals attention in numpy's float64, over caches and trees, forward and backward."""
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+
+from r3l.local import kernels
+from r3l.local.fused_tree import FusedTree
+from r3l.local.prefix_tree import PrefixTree
+
+
+@njit
+def exponentials(xs):
+    return np.array([kernels._exp(x) for x in xs])
+
+
+def numbers(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def attention(queries_H_D, keys_G_D_T, values_G_D_T):
+    """Of one token, in float64."""
+    share = len(queries_H_D) // len(keys_G_D_T)
+    rows = []
+    for h, query in enumerate(queries_H_D.astype(np.float64)):
+        scores = query @ keys_G_D_T[h // share] / np.sqrt(len(query))
+        weights = np.exp(scores - scores.max())
+        rows.append(values_G_D_T[h // share] @ (weights / weights.sum()))
+    return np.array(rows)
+
+
+def test_exponentials_are_float32_s():
+    xs = np.linspace(-87, 0, 100_001, dtype=np.float32)
+    exact = np.exp(xs.astype(np.float64))
+    assert np.abs(exponentials(xs) / exact - 1).max() < 2e-7
+    assert exponentials(np.array([0, -1e30, np.nan], np.float32)) == pytest.approx(
+        [1, np.exp(-87), np.nan], nan_ok=True
+    )
+
+
+@pytest.mark.parametrize(("heads", "groups", "size"), [(6, 2, 32), (4, 4, 8), (5, 1, 16), (8, 1, 24)])
+def test_new_tokens_attend_over_their_rows(heads, groups, size):
+    """Three of five rows get 1, 6 and 33 tokens; one of them held none before. All others keep what they had."""
+    rows, starts, counts = np.array([3, 0, 4]), np.array([20, 0, 15]), np.array([1, 6, 33])
+    queries, states = numbers(0, 40, heads, size), numbers(1, 40, 2, groups, size)
+    cache = numbers(2, 2, 5, groups, size, 48)
+    before, attended = cache.copy(), np.zeros_like(queries)
+    kernels.attend(queries, states, cache, rows, starts, counts.cumsum(), attended)
+    expected = before.copy()
+    n = 0
+    for row, start, count in zip(rows, starts, counts, strict=True):
+        for column in range(start, start + count):
+            expected[:, row, :, :, column] = states[n]
+            keys, values = expected[:, row, :, :, : column + 1].astype(np.float64)
+            assert np.allclose(attended[n], attention(queries[n], keys, values), rtol=0, atol=2e-6)
+            n += 1
+    assert (cache == expected).all()
+
+
+def test_scores_of_any_size_and_a_nan():
+    """The largest score is subtracted before exp; what is not a number stays so, and stays in its row."""
+    queries, states, cache = numbers(0, 2, 1, 8), numbers(1, 2, 2, 1, 8), numbers(2, 2, 2, 1, 8, 16)
+    queries *= 1e4
+    cache[0, 1, 0, 0, 1] = np.nan
+    attended = np.zeros_like(queries)
+    kernels.attend(queries, states, cache, np.array([0, 1]), np.array([5, 5]), np.array([1, 2]), attended)
+    assert np.isnan(attended[1]).all()
+    keys, values = cache[:, 0, :, :, :6].astype(np.float64)
+    assert np.allclose(attended[0], attention(queries[0], keys, values), rtol=0, atol=1e-5)
+
+
+def trees():
+    """Rows that share 70 tokens, one that goes on from another, one within another, a stranger, one twice."""
+    draws = np.random.default_rng(0)
+    common, longer = draws.integers(0, 9, 70), draws.integers(0, 9, 40)
+    rows = [np.concatenate([common, draws.integers(0, 9, 9)]), np.concatenate([common, longer]), common[:33]]
+    rows += [np.concatenate([common, longer[:20], draws.integers(0, 9, 30)]), draws.integers(0, 9, 5), rows[1].copy()]
+    return [tree(rows, torch.device("cpu")) for tree in (PrefixTree, FusedTree)]
+
+
+def test_a_tree_s_nodes_attend_over_their_paths_and_gradients_follow():
+    torch.manual_seed(0)
+    packed, fused = trees()
+    nodes = len(packed.ids_N)
+    assert len(fused.ids_N) >= nodes and (fused.ids_N[:nodes] == packed.ids_N).all()
+    queries, states = torch.randn(nodes, 6, 16), torch.randn(nodes, 2, 2, 16)
+    slopes = torch.randn(nodes, 6 * 16)
+    results = []
+    for tree, dtype in ((packed, torch.float64), (fused, torch.float32)):
+        q, s = (torch.zeros(len(tree.ids_N), *x.shape[1:], dtype=dtype) for x in (queries, states))
+        q[:nodes], s[:nodes] = queries, states
+        q.requires_grad_(), s.requires_grad_()
+        attended = tree.attend(0, q, s)[:nodes]
+        (attended * slopes.to(dtype)).sum().backward()
+        results.append([attended.detach(), q.grad[:nodes], s.grad[:nodes]])
+    for exact, computed in zip(*results, strict=True):
+        assert (computed - exact).abs().max() < 2e-6 * exact.abs().max()
+
+
+def test_nodes_that_nobody_reads_attend_to_nothing():
+    """Their gradients are zeros, not what was in memory: products with weights would spread them."""
+    fused = trees()[1]
+    shape = (len(fused.ids_N), 2, 2, 8)
+    queries, states = torch.full(shape[:1] + shape[2:], 0.5, requires_grad=True), torch.ones(shape, requires_grad=True)
+    attended = fused.attend(0, queries, states)
+    attended.sum().backward()
+    used = max(int(path.max()) for path in fused.paths) + 1
+    assert used < len(fused.ids_N) and not attended[used:].any()
+    assert not queries.grad[used:].any() and not states.grad[used:].any()
+    assert states.grad[:used, 1].sum() == pytest.approx(used * 16, rel=1e-5)  # weights of each query sum to 1
