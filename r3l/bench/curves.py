@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
+from r3l.bench.operations import counted
 from r3l.bench.rollout import clock
 from r3l.bench.roofline import bandwidth_of, bytes_read, matrix_rate_of
 from r3l.config import Run, start_of
@@ -159,9 +159,9 @@ def _sharing(model: Any, grid: Grid, group: int, share: float, repeats: int) -> 
 
 def _point(work: Any, size: tuple[int, int], repeats: int, machine: Mapping[str, float]) -> Point:
     """``seconds`` and ``flop`` are of one token a row (decoding) or of the whole pass (training)."""
-    with FlopCounterMode(display=False) as counter:
+    with counted() as operations:
         work()
-    flop, seconds = counter.get_total_flops(), _medians({"": work}, repeats)[""]
+    flop, seconds = sum(operations.values()), _medians({"": work}, repeats)[""]
     least = max(flop / machine["flop_per_s"], work.bytes / machine["bytes_per_s"])
     rows, tokens = size
     return {

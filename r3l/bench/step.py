@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from torch.utils.flop_counter import FlopCounterMode
 
+from r3l.bench.operations import counted
 from r3l.bench.rollout import clock
 from r3l.bench.roofline import bandwidth_of, matrix_rate_of
 from r3l.bench.stopwatch import timing
@@ -31,10 +31,6 @@ Arm = Literal["fused", "packed", "transformers", "reencoded"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 Report = dict[str, Any]
 COMPUTING = ("layers", "attention", "vocabulary", "backward")  # phases whose work is matrix products
-PRODUCTS = {  # by the beginnings of their names: on a GPU attention and its backward pass have several kernels
-    "linear": ("mm", "addmm"),
-    "attention": ("bmm", "baddbmm", "_scaled_dot_product"),
-}
 
 
 def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
@@ -122,13 +118,13 @@ class _Arm:
 
     def _operations(self) -> dict[str, dict[str, int]]:
         trainer = self._trainer()
-        with FlopCounterMode(display=False) as collecting:
+        with counted() as collecting:
             collected = collect(self._session, self._method, self._tasks, 1)
         rows = rows_of(self._method, collected.groups, self._session.run.samples)
-        with FlopCounterMode(display=False) as training:
+        with counted() as training:
             trainer.step(rows)
         self._session.model.load_state_dict(self._weights)
-        return {"collect": _by_kind(collecting), "train": _by_kind(training)}
+        return {"collect": collecting, "train": training}
 
     def _timed_step(self, number: int) -> dict[str, float]:
         trainer, seconds = self._trainer(), dict[str, float]()
@@ -143,15 +139,6 @@ class _Arm:
     def _trainer(self) -> Trainer:
         use_onednn(self._session.run.forward == "fused")
         return trainer_of(self._session, self._method)
-
-
-def _by_kind(counter: FlopCounterMode) -> dict[str, int]:
-    """Floating-point operations of matrix products: of weights, and of queries, keys and values."""
-    counts = {operation.__name__: flop for operation, flop in counter.get_flop_counts()["Global"].items()}
-    return {
-        kind: sum(flop for name, flop in counts.items() if name.startswith(beginnings))
-        for kind, beginnings in PRODUCTS.items()
-    }
 
 
 def _computing(seconds: Mapping[str, float], part: str) -> float:

@@ -141,7 +141,7 @@ class TierSettings(Strict):
     forward: Forward = option(
         "fused",
         "how Llama-like models are computed: packed: rows side by side, common beginnings once (r3l.local.forward); "
-        "fused: the same with attention in one loop of machine code and products by oneDNN, on a CPU (r3l.local.kernels); "
+        "fused: the same, on a CPU with attention in machine code and products by oneDNN (r3l.local.kernels); "
         "transformers: padded rows, for any architecture. They differ by rounding; local engine",
         "our choice: the fastest",
     )

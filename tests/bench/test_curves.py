@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from torch.utils.flop_counter import FlopCounterMode
 
 from r3l.bench import curves
+from r3l.bench.operations import counted
 from r3l.cli import app
 from r3l.config import resolve
 from r3l.local.kv_cache import head_size
@@ -37,9 +37,9 @@ def test_operations_and_bytes_of_decoding_by_hand(nano):
     columns = sum(range(9, 25))
     attention = 4 * columns * config.num_hidden_layers * config.num_attention_heads * size
     decoding = curves._Decoding(model, 3, 8)
-    with FlopCounterMode(display=False) as counter:
+    with counted() as operations:
         decoding()
-    assert counter.get_total_flops() == 3 * (2 * matrices * 16 + attention)
+    assert operations == {"linear": 3 * 2 * matrices * 16, "attention": 3 * attention}
     cached = 2 * config.num_hidden_layers * config.num_key_value_heads * size * 4
     weights = sum(p.numel() for p in model.parameters()) * 4
     assert decoding.bytes == 16 * weights + 3 * cached * sum(range(8, 24))

@@ -7,11 +7,9 @@ import sys
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from r3l.bench.rollout import forget_peak, peak_gib
 from r3l.bench.roofline import least_seconds
-from r3l.bench.step import _by_kind
 from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
 from r3l.config import ArchitectureConfig, TierConfig, load
@@ -114,9 +112,9 @@ def test_a_step_by_phase_and_by_arm(tmp_path, capsys):
     app(["bench", "step", *options], standalone_mode=False)
     report = json.loads(out.read_text())
     arms = report["arms"]
-    assert set(arms) == {"packed", "transformers", "reencoded"}
-    assert len({arm["tokens/generated"] for arm in arms.values()}) == 1 and arms["packed"]["rollouts"] == 64
-    assert report["seconds_ratio"]["reencoded"] == arms["reencoded"]["seconds/step"] / arms["packed"]["seconds/step"]
+    assert set(arms) == {"fused", "packed", "transformers", "reencoded"}
+    assert len({arm["tokens/generated"] for arm in arms.values()}) == 1 and arms["fused"]["rollouts"] == 64
+    assert report["seconds_ratio"]["reencoded"] == arms["reencoded"]["seconds/step"] / arms["fused"]["seconds/step"]
     for phase in ("collect/layers", "collect/attention", "collect/sampling", "train/backward", "train/optimiser"):
         assert report["phases"][phase] > 0
     assert (
@@ -133,14 +131,6 @@ def test_seconds_are_charged_to_the_innermost_phase(monkeypatch):
     with watch.phase("a"), watch.phase("b"):
         pass
     assert watch.seconds == {"rest": 1.0, "a": 5.0, "b": 4.0}
-
-
-def test_operations_by_hand():
-    """Two rows of 3 words through a weight of 3 x 5: 2 x 2 x 3 x 5; a batch of 4 products 2 x 3 x 2: 4 x 2 x 12."""
-    with FlopCounterMode(display=False) as counter:
-        torch.nn.functional.linear(torch.ones(2, 3), torch.ones(5, 3))
-        torch.bmm(torch.ones(4, 2, 3), torch.ones(4, 3, 2))
-    assert _by_kind(counter) == {"linear": 60, "attention": 96}
 
 
 def test_every_arm_plays_the_same_episodes(tmp_path, capsys):
