@@ -20,6 +20,8 @@ from r3l.local.kv_cache import head_size
 # RMSNorm, rotary positions, grouped queries and SwiGLU, with or without biases and norms of queries and keys.
 FAMILY = ("llama", "qwen2", "qwen3")
 
+THREADS = 2  # the kernels compute with one, at two to three times the rate of torch's products with one
+
 # Of a layer: its index, queries (N, H, D), keys and values (N, 2, G, D) -> (N, H * D). G key-value heads.
 Attend = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -37,10 +39,11 @@ def is_of_family(config: Any) -> bool:
 
 
 def is_fusible(model: Any) -> bool:
-    """Whether r3l.local.kernels compute the attention of ``model``, one of the family: float32 on a CPU, with numba."""
+    """Whether r3l.local.kernels compute the attention of ``model``, one of the family: float32 on a CPU, in heads of
+    whole vectors, by few threads, with numba (environments of other projects' pins have none)."""
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % 8:
         return False
-    return importlib.util.find_spec("numba") is not None
+    return torch.get_num_threads() <= THREADS and importlib.util.find_spec("numba") is not None
 
 
 def hidden_states(

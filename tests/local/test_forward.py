@@ -180,6 +180,12 @@ def test_machine_code_is_for_float32_on_a_cpu_and_heads_of_whole_vectors(nano):
     assert not LocalPolicy(model, nano[1], 64, forward="packed").fused
     assert not is_fusible(copy.deepcopy(model).double())
     assert not is_fusible(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        assert not is_fusible(model)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.filterwarnings("error")
