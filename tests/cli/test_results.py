@@ -3,12 +3,15 @@
 import json
 import logging
 import re
+from pathlib import Path
 
 import pytest
 from program import run
 from report.runs import rewrite, write_run
 from start_models import cell
 
+from r3l.cli.evaluate import _next
+from r3l.config import resolve
 from r3l.core.files.paths import ROOT, STORED
 
 
@@ -75,6 +78,19 @@ def test_ones_own_runs_stand_beside_those_of_another_folder(tmp_path, r3l):
     }
     assert r3l("report", *folders, "--out", tmp_path / "r.html")["runs"] == 4
     assert len(r3l("figure", "table1", *folders, "--out", tmp_path)["files"]) == 2
+
+
+def test_an_evaluation_names_a_command_that_finds_its_run(tmp_path, monkeypatch, r3l):
+    (tmp_path / "results").symlink_to(STORED)
+    grpo = resolve("nano", "math", "grpo", 0)
+    usual = Path("results") / grpo.directory
+    words = _next(grpo, usual, STORED).split()
+    assert words == ["r3l", "compare", "grpo", "--env", "math", "--offline"] and r3l(*words[1:])["rows"]
+    assert _next(grpo, usual, tmp_path / "none") == f"r3l report {usual}"  # nothing fetched
+    assert _next(grpo, tmp_path / "elsewhere", STORED) == f"r3l report {tmp_path / 'elsewhere'}"
+    smol = grpo.model_copy(update={"tier": "smol"})
+    (tmp_path / "kept" / "smol" / "math").mkdir(parents=True)
+    assert "--env math --tier smol --offline" in _next(smol, Path("results") / smol.directory, tmp_path / "kept")
 
 
 def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_path, r3l, refused, caplog):

@@ -273,6 +273,7 @@ def test_every_row_of_every_table_resolves(table):
         (["train.lr=[1"], "one of train.lr=[1 cannot be read"),
         (["method_settings.alpa=2"], "unknown key 'alpa' (did you mean 'alpha'?)"),
         (["method_settings.group_size=0"], "key 'group_size' has value 0"),
+        (["train.learning_rate=1e-4"], "unknown key 'train.learning_rate' (known: betas, "),
     ],
 )
 def test_bad_overrides(overrides, words):
