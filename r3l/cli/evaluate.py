@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Seed, each_once, listed, output, resolve_run
+from r3l.cli.compare import offline_command
 from r3l.cli.printing import console, pairs, print_result
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.files.names import folder_name
@@ -197,8 +198,7 @@ def _next(run: Run, run_dir: Path, stored: Path) -> str:
 
     if run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
         return f"r3l report {run_dir}"
-    tier = "" if run.tier == "nano" else f" --tier {run.tier}"
-    return f"r3l compare {run.method} --env {run.env}{tier} --offline"
+    return offline_command(run.method, run.tier, [run.env])
 
 
 def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | None, as_json: bool) -> None:
