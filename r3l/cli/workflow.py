@@ -104,7 +104,7 @@ def _check_installed(runs: Mapping[str, Run]) -> None:
     from r3l.config import environment_of
     from r3l.runs.places import EVALUATION
 
-    for env in {run.env for path, run in runs.items() if not (RESULTS / path / EVALUATION).is_file()}:
+    for env in sorted({run.env for path, run in runs.items() if not (RESULTS / path / EVALUATION).is_file()}):
         environment_of(env).check_installed()
 
 

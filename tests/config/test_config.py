@@ -225,6 +225,13 @@ def test_variants_are_methods_of_their_own():
     assert resolve("nano", "alfworld", "dapo@profile=released_code", 0).train.lr_warmup_steps == 20
 
 
+@pytest.mark.parametrize("change", ["prompts=full", "samples=turn"])
+def test_what_a_dialogue_is_like_is_a_change_of_the_run(change):
+    key, value = change.split("=")
+    run = resolve("nano", "alfworld", f"r3l@{change}", 0)
+    assert getattr(run, key) == value and run.method == f"r3l@{change}"
+
+
 def test_a_variant_can_be_changed_further():
     row = variant("r3l@alpha=5").changed(profile="fair", engine=None)
     assert row.name == "r3l@alpha=5,profile=fair" and variant(row.name) == row
