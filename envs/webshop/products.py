@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import ijson
-
 from r3l.core.errors import DataError
 from r3l.core.seeds import seed_of
 
@@ -63,6 +61,8 @@ class Product:
 
 def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
     """The records of an item file, streamed. Raises DataError for a file that is missing, cut off or no list."""
+    import ijson  # here: task sets are known without the extra webshop
+
     number = 0
     try:
         with path.open("rb") as file:

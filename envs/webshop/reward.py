@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from thefuzz import fuzz
-
 from r3l.envs.webshop.goals import Goal
 from r3l.envs.webshop.products import Product
 
@@ -82,6 +80,8 @@ def color_of(value: str) -> str:
 
 def similar(one: str, other: str) -> bool:
     """The original's fuzzy equality of phrases."""
+    from thefuzz import fuzz  # here: dialogue and task sets are known without the extra webshop
+
     return int(fuzz.token_set_ratio(one, other)) > MATCH
 
 

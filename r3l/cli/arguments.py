@@ -28,13 +28,25 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
     return value
 
 
+def each_once(changes: list[str] | None) -> list[str] | None:
+    """Changes ``KEY=VALUE`` as they are. Raises ConfigError where two have one key: one of them is a mistake."""
+    keys = [change.partition("=")[0] for change in changes or ()]
+    for key in keys:
+        if keys.count(key) > 1:
+            given = ", ".join(change for change in changes or () if change.partition("=")[0] == key)
+            raise ConfigError(f"{key} is set more than once ({given}); keep one")
+    return changes
+
+
 Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
 Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
 Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]
 Model = Annotated[str | None, typer.Option(help="Stored model, folder, or hub id. Default: the tier's.")]
 Profile = Annotated[str | None, typer.Option(help="paper, released_code, fair or tuned.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of every draw of the run.")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, repeatable: train.lr=1e-4.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", callback=each_once, help="KEY=VALUE, repeatable: train.lr=1e-4.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
 Seeds = Annotated[str | None, typer.Option(help="Seeds, by commas.")]
@@ -101,7 +113,7 @@ def resolve_run(
     from r3l.config import resolve
 
     short = [] if steps is None else [f"train.steps={steps}"]
-    return resolve(tier, env, method, seed, model, [*(overrides or []), *short])
+    return resolve(tier, env, method, seed, model, each_once([*(overrides or []), *short]))
 
 
 def tier_engine(tier: str) -> str:

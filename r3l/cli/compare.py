@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -82,6 +83,12 @@ def compare(
     for row in [] if as_json else rows:
         for warning in row["warnings"]:
             print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
+
+
+def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:
+    """What compares finished runs of ``method`` with the stored baselines, or with one's own where none are stored."""
+    where = "" if tier == "nano" else f" --tier {tier}"
+    return f"r3l compare {method} --env {','.join(sorted(set(envs)))}{where} --offline"
 
 
 def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> list[Path]:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.rule import Rule
 
-from r3l.cli.arguments import StoredRuns
+from r3l.cli.arguments import StoredRuns, resolve_run
 from r3l.core.concurrency.parent import end_with_parent
 from r3l.core.errors import DataError
 
@@ -31,6 +31,7 @@ def demo(
 
     Example: `r3l demo`
     """
+    _check(env)
     console = Console(highlight=False, soft_wrap=False)
     with tempfile.TemporaryDirectory(prefix="r3l-demo-") as folder:
         run_dir, log = Path(folder, "run"), Path(folder, "log")
@@ -50,6 +51,14 @@ def demo(
         "\nNext: make table1 (or r3l run) trains and compares methods; r3l methods and r3l envs list what there is;\n"
         "r3l report makes a page in which every logged trajectory of a run can be read as above."
     )
+
+
+def _check(env: str) -> None:
+    """What the live updates would end with is an error now, before the group is shown."""
+    from r3l.config import environment_of
+
+    resolve_run("nano", env, "r3l", 0, None, None, None)
+    environment_of(env).check_installed()
 
 
 def _play(console: Console, stored: Path | None) -> None:

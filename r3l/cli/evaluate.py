@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Seed, listed, output, resolve_run
+from r3l.cli.arguments import RESULTS, AsJson, Seed, each_once, listed, output, resolve_run
+from r3l.cli.compare import offline_command
 from r3l.cli.printing import console, pairs, print_result
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.files.names import folder_name
 
 if TYPE_CHECKING:
+    from r3l.config import Run
     from r3l.envs.base.package import BenchmarkOptions
     from r3l.evaluation.agents import ServedAgent
 
@@ -43,7 +45,8 @@ def evaluate(
         int | None, typer.Option(min=1, help="Dialogs at once. Default: 16; of a local model the tier's.")
     ] = None,
     override: Annotated[
-        list[str] | None, typer.Option(help="With --env: KEY=VALUE of the run, as `r3l train --set`.")
+        list[str] | None,
+        typer.Option(callback=each_once, help="With --env: KEY=VALUE of the run, as `r3l train --set`."),
     ] = None,
     dialog: Annotated[str, typer.Option(help="What a server is sent: messages, or tokens (vLLM).")] = "messages",
     tokenizer: Annotated[
@@ -166,7 +169,6 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
     from r3l.api.running import evaluate_run
-    from r3l.report.comparison.reproduction import sentence
     from r3l.runs import stored_archive
     from r3l.runs.manifest import run_of
     from r3l.runs.places import EVALUATION, evaluation_folder
@@ -177,8 +179,26 @@ def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent 
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {where}"
     if where == run_dir and agent is None and not as_json:
-        line += f"\n{sentence(where / EVALUATION, stored_archive.folder())}; next: r3l compare {run.method} --offline"
+        line += f"\n{_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_archive.folder())}"
     print_result(evaluation, as_json, line)
+
+
+def _beside_stored(evaluation: Path) -> str:
+    from r3l.report.comparison.reproduction import sentence
+    from r3l.runs.stored_archive import ARCHIVE, folder
+
+    if not folder().is_dir():
+        return f"the stored runs are not here (r3l stored fetch {ARCHIVE})"
+    return sentence(evaluation, folder())
+
+
+def _next(run: Run, run_dir: Path, stored: Path) -> str:
+    """What compares the run with stored ones, where that would find both, else what shows it."""
+    from r3l.api.running import place_of
+
+    if run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
+        return f"r3l report {run_dir}"
+    return offline_command(run.method, run.tier, [run.env])
 
 
 def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | None, as_json: bool) -> None:

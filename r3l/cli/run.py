@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Envs, Overrides, Seeds, check_cores, listed, numbers
+from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result
 from r3l.cli.workflow import jobs_of, line, make, placement
 from r3l.core.errors import check_known
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from r3l.workflow.plan import WorkflowConfig
 
 PAGES = {"budget": "budget.csv", "report": "report.html"}  # besides tables and figures; of the runs of Table 1
+CLAIM = 3  # seeds that it takes at least
 
 
 def run(
@@ -79,7 +81,7 @@ def run(
     compared = _compared(runs)
     if not as_json:
         _show_tables(files, runs, config)
-    text = _closing(made, compared, time.monotonic() - began)
+    text = _closing(made, compared, time.monotonic() - began, _next(runs, config))
     print_result({"made": made, "runs": list(runs), "compared": compared}, as_json, text)
 
 
@@ -143,7 +145,18 @@ def _show_tables(files: Sequence[str], runs: Mapping[str, Run], config: Workflow
             table(path.stem, own, rows=rows, seeds_planned=len(config.seeds))
 
 
-def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float) -> str:
+def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:
+    """What to type next: only what finds these runs."""
+    following = {"r3l report": "one HTML page of the runs, with their trajectories"}
+    if len(config.seeds) < CLAIM:
+        following["the same with --seeds 0,1,2"] = "more seeds: one shows that it works, a claim needs three"
+    if {"r3l", "grpo"} <= {run.method for run in runs.values()}:
+        command = offline_command("r3l", config.tier, (run.env for run in runs.values()))
+        following[f"{command} --against grpo"] = "one method against another, seed by seed"
+    return following
+
+
+def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float, following: Mapping[str, str]) -> str:
     """What was made, whether it is what is stored, what to do next."""
     from r3l.core.progress import clock
 
@@ -151,10 +164,5 @@ def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float) -
     held = held.replace("another", "of another")
     beside = [f"Compared with the stored runs: {held} (r3l reproduced says more)."] if compared else []
     lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made), *beside]
-    following = {
-        "r3l run report": "one HTML page of the runs, with their trajectories",
-        "r3l run table1 --seeds 0,1,2": "more seeds: one shows that it works, a claim needs three",
-        "r3l compare r3l --against grpo --offline": "one method against another, seed by seed",
-    }
     width = max(map(len, following))
     return "\n".join([*lines, "Next:", *(f"  {command:{width}}  {what}" for command, what in following.items())])

@@ -51,8 +51,8 @@ def placement(profile: str | None, cores: str) -> list[str]:
 def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | None = None) -> Path:
     """Carry out a command of :func:`line`, showing on stderr how far its ``runs`` are (see ``Follower``).
 
-    Returns snakemake's log. Raises DataError where a job failed, Preempted after Ctrl-C: runs have saved a checkpoint
-    then.
+    Returns snakemake's log. Raises ConfigError where an environment's packages are missing, DataError where a job
+    failed, Preempted after Ctrl-C: runs have saved a checkpoint then.
     """
     from r3l.report.following import follow
     from r3l.runs import stored_archive
@@ -60,6 +60,7 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
     from r3l.workflow import execution
     from r3l.workflow.following import Follower, cores_of
 
+    _check_installed(runs)
     log, began = execution.new_log(), time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
@@ -96,6 +97,15 @@ def jobs_of(command: list[str]) -> dict[str, int]:
         raise DataError("\n".join([f"{shlex.join(command)} --dry-run says:", *last]))
     counted = re.findall(r"^(\w+) +(\d+)$", output, re.MULTILINE)  # the table of jobs, which it prints twice
     return {kind: int(count) for kind, count in counted if kind != "total"}
+
+
+def _check_installed(runs: Mapping[str, Run]) -> None:
+    """Now, not in a job that starts when others have trained for an hour."""
+    from r3l.config import environment_of
+    from r3l.runs.places import EVALUATION
+
+    for env in sorted({run.env for path, run in runs.items() if not (RESULTS / path / EVALUATION).is_file()}):
+        environment_of(env).check_installed()
 
 
 def _raise_refusal(output: str) -> None:

@@ -144,7 +144,8 @@ def explain(model: type[BaseModel], error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         known = _known_keys(model, error["loc"][:-1])
-        return f"unknown key {key!r}{did_you_mean(str(error['loc'][-1]), known)}; remove it or correct it"
+        meant = did_you_mean(str(error["loc"][-1]), known) or (f" (known: {', '.join(sorted(known))})" if known else "")
+        return f"unknown key {key!r}{meant}; remove it or correct it"
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
     return f"key {key!r} has value {error['input']!r}: {error['msg'].lower()}"

@@ -219,8 +219,9 @@ class Endpoint:
         now = time.monotonic()
         if now - self._warned >= QUIET:
             self._warned = now
+            said = f"no server answers there ({reason})" if isinstance(error, httpx2.ConnectError) else reason
             where, attempt = self.options.shown, state.attempt_number
-            log.warning("%s: %s; asked again (attempt %d of %d)", where, reason, attempt, ATTEMPTS)
+            log.warning("%s: %s; asked again (attempt %d of %d)", where, said, attempt, ATTEMPTS)
 
     def _pause(self, state: RetryCallState) -> float:
         """As long as the server asks for, but no longer than LONGEST_PAUSE."""

@@ -43,7 +43,7 @@ def tree_logprobs(
     which none is masked.
     """
     scored_B_T = mask_B_T.bool().clone()
-    scored_B_T[:, 0] = False  # nothing stands before the first token
+    scored_B_T[:, :1] = False  # nothing stands before the first token; there is none where no prompt had room
     rows_S, columns_S = (index.cpu().numpy() for index in scored_B_T.nonzero(as_tuple=True))
     if not len(rows_S):
         return torch.zeros(ids_B_T.shape, device=ids_B_T.device)

@@ -34,6 +34,12 @@ def task_set_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted({f"{r['env']} {r['task_set']} ({r['task_set_sha256'][:12]})" for r in rows if r.get("task_set")})
 
 
+def seeds_shown(row: Mapping[str, Any]) -> str:
+    """``1/3``: done, of those planned; ``15`` where there are more than were asked for."""
+    done, planned = row["seeds_done"], row["seeds_planned"]
+    return f"{done}/{planned}" if done <= planned else str(done)
+
+
 def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """For each correction that runs of these rows lack: what it mended, and which methods are concerned where."""
     places: dict[str, dict[str, dict[str, None]]] = {}

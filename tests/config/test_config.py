@@ -225,6 +225,13 @@ def test_variants_are_methods_of_their_own():
     assert resolve("nano", "alfworld", "dapo@profile=released_code", 0).train.lr_warmup_steps == 20
 
 
+@pytest.mark.parametrize("change", ["prompts=full", "samples=turn"])
+def test_what_a_dialogue_is_like_is_a_change_of_the_run(change):
+    key, value = change.split("=")
+    run = resolve("nano", "alfworld", f"r3l@{change}", 0)
+    assert getattr(run, key) == value and run.method == f"r3l@{change}"
+
+
 def test_a_variant_can_be_changed_further():
     row = variant("r3l@alpha=5").changed(profile="fair", engine=None)
     assert row.name == "r3l@alpha=5,profile=fair" and variant(row.name) == row
@@ -273,6 +280,7 @@ def test_every_row_of_every_table_resolves(table):
         (["train.lr=[1"], "one of train.lr=[1 cannot be read"),
         (["method_settings.alpa=2"], "unknown key 'alpa' (did you mean 'alpha'?)"),
         (["method_settings.group_size=0"], "key 'group_size' has value 0"),
+        (["train.learning_rate=1e-4"], "unknown key 'train.learning_rate' (known: betas, "),
     ],
 )
 def test_bad_overrides(overrides, words):

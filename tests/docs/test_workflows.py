@@ -34,6 +34,12 @@ def test_every_command_is_a_target_of_make(workflow):
     assert found and {called(command) for command in found} <= TARGETS
 
 
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_the_python_that_was_set_up_is_the_one_that_is_used(workflow):
+    """The Makefile would take the newest suitable one of the machine."""
+    assert all(" PYTHON=python " in command for command in commands(workflow))
+
+
 def test_all_checks_run_somewhere():
     found = {called(command) for workflow in WORKFLOWS for command in commands(workflow)}
     assert found == {"test", "lint", "docs", "dist", "slow"}

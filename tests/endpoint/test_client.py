@@ -261,11 +261,12 @@ def test_a_token_that_is_no_token_number_is_refused(token):
         TokenAnswer.read(json.dumps({"choices": [{"token_ids": [token]}]}).encode())
 
 
-def test_nobody_there():
+def test_nobody_there(caplog):
     with serving(lambda request, before: completion("")) as (url, _):
         pass
     with pytest.raises(ServerError, match=r"cannot be reached \(ConnectError.*start the server, or correct --server"):
         ask(url)
+    assert f"{url}/v1: no server answers there (ConnectError); asked again (attempt 1 of 8)" in caplog.text
     with pytest.raises(ConfigError, match="the server 'localhost:1' must be an address such as http://localhost"):
         ask("localhost:1")
 

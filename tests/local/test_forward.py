@@ -107,6 +107,11 @@ def test_rows_without_a_scored_token_cost_nothing(nano):
     assert not tree_logprobs(nano[0], ids_B_T, first_alone).any()
 
 
+def test_episodes_whose_first_prompt_had_no_room_have_no_tokens(nano):
+    empty = torch.zeros(2, 0, dtype=torch.long)
+    assert tree_logprobs(nano[0], empty, torch.zeros(2, 0)).shape == (2, 0)
+
+
 def test_a_tree_by_hand():
     rows = [np.array(row) for row in ([1, 2, 4], [7], [1, 2, 3, 5], [1, 2, 3])]
     tree = PrefixTree(rows, torch.device("cpu"))

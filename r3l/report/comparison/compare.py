@@ -58,7 +58,8 @@ def compare(records: Sequence[Record], method: str, against: Sequence[str], grou
         rows += [_row(runs[method], runs[other], other, group) for other in against]
     if not rows:
         raise DataError(
-            f"there is no evaluated run of {method!r}; train it first (r3l compare does, without --offline)"
+            f"there is no evaluated run of {method!r} in the environments that are compared; choose others (--env), or "
+            "train it first (r3l compare does, without --offline)"
         )
     shown.correct(rows)
     for row in rows:

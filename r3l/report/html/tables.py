@@ -17,7 +17,7 @@ from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
 from r3l.report.rendering import Cell, Column, Row, Table
 from r3l.report.rendering.model import table
-from r3l.report.rows import LongRow, notes_of_runs, outdated_notes
+from r3l.report.rows import LongRow, notes_of_runs, outdated_notes, seeds_shown
 from r3l.report.tables import budget
 from r3l.runs.metrics import members
 
@@ -37,7 +37,7 @@ def scores(rows: Sequence[LongRow]) -> Table:
         "method": lambda row: Cell(row["label"], title=row["method"]),
         FEEDBACK: lambda row: Cell(row[FEEDBACK] or ""),
         "success": lambda row: _interval(row, "") if row["mean"] is not None else Cell("no run"),
-        "seeds": lambda row: Cell(f"{row['seeds_done']}/{row['seeds_planned']}", row["seeds_done"]),
+        "seeds": lambda row: Cell(seeds_shown(row), row["seeds_done"]),
         "episodes": lambda row: _number(row["episodes"]),
         f"minus {rows[0]['baseline']}": lambda row: _interval(row, "difference_"),
         "p (Holm)": lambda row: _number(row["p_holm"]),

@@ -11,14 +11,14 @@ from r3l.report.rendering.model import EMPTY, Cell, Table
 
 
 def to_terminal(table: Table) -> RenderableType:
-    """Sections with a title are printed as papers do: the title above indented rows, each note on a line of its own."""
+    """Sections with a title are printed as papers do: the title above indented rows. Each note begins a line."""
     return _titled(table) if any(section.title for section in table.sections) else _plain(table)
 
 
 def _plain(table: Table) -> rich.Table:
     shown = rich.Table(
         title=table.title or None,
-        caption=" ".join(table.notes) or None,
+        caption="\n".join(table.notes) or None,
         show_footer=any(column.footer for column in table.columns),
     )
     _add_columns(shown, table, folded=False)

@@ -8,7 +8,7 @@ from itertools import groupby
 from r3l.report.comparison import shown
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.rendering import Cell, Column, Row, Section, Table
-from r3l.report.rows import CONSTANT_ANSWER, LongRow, notes_of_runs, task_set_names
+from r3l.report.rows import CONSTANT_ANSWER, LongRow, notes_of_runs, seeds_shown, task_set_names
 from r3l.report.tables.printed import plus_minus
 
 LEFT, INTERVALS = ("tier", "env", "group", "method", FEEDBACK, "vs paper"), ("success", "difference", shown.WOULD_SHOW)
@@ -49,7 +49,7 @@ def _cells(row: LongRow) -> Row:
         "method": row["label"],
         FEEDBACK: row[FEEDBACK] or "",
         "success": "no run" if row["mean"] is None else plus_minus(row),
-        "seeds": "" if constant else f"{row['seeds_done']}/{row['seeds_planned']}",
+        "seeds": "" if constant else seeds_shown(row),
         "episodes": "" if constant else str(row["episodes"]),
         "difference": plus_minus(row, "difference_") if row["difference_mean"] is not None else "",
         shown.WOULD_SHOW: shown.would_show(row),

@@ -13,7 +13,7 @@ from r3l.core.errors import DataError, RunDirectoryError
 from r3l.report import records
 from r3l.report.html import tables as html_tables
 from r3l.report.rendering.terminal import to_terminal
-from r3l.report.rows import write_csv
+from r3l.report.rows import seeds_shown, write_csv
 from r3l.report.tables import printed, score_details
 from r3l.report.tables.scores import score_rows
 from r3l.runs.places import find_runs
@@ -61,6 +61,11 @@ def test_missing_seeds_and_single_seeds_are_shown_as_such(tmp_path):
     assert (row["seeds_done"], row["seeds_planned"]) == (1, 3)
     assert (row["low"], row["high"], row["interval"]) == (None, None, "n/a (1 seed)")
     assert row["difference_mean"] is None  # no zero-shot run to pair with
+
+
+def test_more_seeds_than_were_asked_for_are_a_number_alone():
+    shown = [seeds_shown({"seeds_done": done, "seeds_planned": 3}) for done in (0, 3, 15)]
+    assert shown == ["0/3", "3/3", "15"]
 
 
 def test_nano_is_never_compared_with_the_paper(three_seeds):
