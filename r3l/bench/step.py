@@ -34,7 +34,8 @@ COMPUTING = ("layers", "attention", "vocabulary", "backward")  # phases whose wo
 
 
 def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
-    """Time steps 1 to ``repeats`` of ``run`` in each of ``arms`` in turn. Seconds are medians over the steps.
+    """Time steps 1 to ``repeats`` of ``run`` in each of ``arms`` in turn. Seconds are medians over the steps, and so
+    are their ratios to the first arm.
 
     ``phases`` and ``limit`` are of the first arm, from further steps that are not timed as a whole: seconds of each
     phase, and the share of this machine's measured matrix rate that its products reached.
@@ -61,9 +62,13 @@ def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
             "phases": first.phases(repeats),
             "limit": first.limit(repeats),
         }
-    ours = report["arms"][arms[0]]["seconds/step"]
-    report["seconds_ratio"] = {arm: report["arms"][arm]["seconds/step"] / ours for arm in arms}
-    return report
+    return report | {"seconds_ratio": {arm: ratio_of(seconds[arm], seconds[arms[0]]) for arm in arms}}
+
+
+def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
+    """The median over steps of the ratio of their seconds, each with the same step of the other arm: steps differ in
+    work, so medians of the arms may be of different ones."""
+    return float(np.median([a["seconds/step"] / b["seconds/step"] for a, b in zip(steps, to, strict=True)]))
 
 
 class _Arm:

@@ -10,6 +10,7 @@ import torch
 
 from r3l.bench.rollout import forget_peak, peak_gib
 from r3l.bench.roofline import least_seconds
+from r3l.bench.step import ratio_of
 from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
 from r3l.config import ArchitectureConfig, TierConfig, load
@@ -104,6 +105,12 @@ def test_a_step_of_every_arm(tmp_path, capsys):
     assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
 
 
+def test_a_ratio_is_of_the_same_steps():
+    """Ratios 2, 4 and 1.5, so 2; the medians, 6 and 4, are of two steps."""
+    slow, fast = ([{"seconds/step": seconds} for seconds in of_arm] for of_arm in ((4, 40, 6), (2, 10, 4)))
+    assert ratio_of(slow, fast) == 2 and ratio_of(fast, slow) == 0.5
+
+
 @pytest.mark.slow
 def test_a_step_by_phase_and_by_arm(tmp_path, capsys):
     """Every way to compute it plays the same tokens; phases are parts of collecting and of training."""
@@ -114,7 +121,8 @@ def test_a_step_by_phase_and_by_arm(tmp_path, capsys):
     arms = report["arms"]
     assert set(arms) == {"fused", "packed", "transformers", "reencoded"}
     assert len({arm["tokens/generated"] for arm in arms.values()}) == 1 and arms["fused"]["rollouts"] == 64
-    assert report["seconds_ratio"]["reencoded"] == arms["reencoded"]["seconds/step"] / arms["fused"]["seconds/step"]
+    ratio = arms["reencoded"]["seconds/step"] / arms["fused"]["seconds/step"]  # of the one step
+    assert report["seconds_ratio"]["reencoded"] == pytest.approx(ratio)
     for phase in ("collect/layers", "collect/attention", "collect/sampling", "train/backward", "train/optimiser"):
         assert report["phases"][phase] > 0
     assert (
