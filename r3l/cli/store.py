@@ -52,11 +52,10 @@ def verify(
     """
     from r3l.evaluation.provenance import origins
     from r3l.evaluation.verification import verify as verify_run
-    from r3l.runs.places import find_repeated, find_runs
+    from r3l.runs.places import find_runs
     from r3l.runs.stored_archive import stored_runs
 
-    folder = results or stored_runs()
-    checked = run_dirs or [path.parent for path in [*find_runs(folder), *find_repeated(folder)]]
+    checked = run_dirs or [path.parent for path in find_runs(results or stored_runs())]
     for run_dir in checked:
         verify_run(run_dir)
     found = origins(checked)

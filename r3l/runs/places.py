@@ -13,7 +13,6 @@ from r3l.runs.run_dir import MANIFEST
 
 BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets; in a run: its further task sets
 EVALUATION = "evaluation.json"
-REPEATED = "repeated"
 PLAYED = "episodes.played.jsonl"  # while an evaluation is under way
 
 
@@ -63,17 +62,6 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     if not runs and not may_be_none:
         raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
     return runs
-
-
-def repeated(stored: Path, forward: str) -> Path:
-    """Where stored runs lie again, made with another forward pass: a results folder of its own, so that no table counts
-    a seed twice."""
-    return stored / REPEATED / forward
-
-
-def find_repeated(stored: Path) -> list[Path]:
-    """The evaluation.json of each of them."""
-    return [path for folder in sorted((stored / REPEATED).glob("*")) for path in find_runs(folder)]
 
 
 class Cell(NamedTuple):

@@ -9,36 +9,24 @@ from typing import Any
 from r3l.core.files.json_files import read_json
 from r3l.evaluation.statistics import wilson_interval
 from r3l.report.records import Record, load
-from r3l.runs.places import EVALUATION, find_runs, repeated
+from r3l.runs.places import EVALUATION, find_runs
 
 Row = dict[str, Any]
 
 
 def reproduction(results: Path, stored: Path, evaluations: Iterable[Path] | None = None) -> list[Row]:
-    """A row for each run under ``results`` or for the given ``evaluations``, wherever they lie (see :func:`beside`).
-
-    The stored run is the one with the same forward pass, where it was repeated with that."""
+    """A row for each run under ``results`` or for the given ``evaluations``, wherever they lie (see :func:`beside`)."""
     return [_row(record, stored) for record in load(evaluations or find_runs(results))]
 
 
 def _row(fresh: Record, stored: Path) -> Row:
     run = f"{fresh['cell']}/seed{fresh['seed']}"
+    twin = stored / run / EVALUATION
     row: Row = {"run": run, "episodes": len(fresh.episodes), "success": fresh["groups"]["all"]["success"]}
-    twins = [folder / run / EVALUATION for folder in (repeated(stored, _forward(fresh)), stored)]
-    for twin in twins:
-        if twin.is_file():
-            (old,) = load([twin])
-            return row | beside(fresh, old)
-    return row | {"verdict": "not stored"}
-
-
-def _forward(record: Record) -> str:
-    """The forward pass that a run was made with; those before there was a choice: transformers'."""
-    return str(_manifest(record)["run"].get("forward", "transformers"))
-
-
-def _manifest(record: Record) -> dict[str, Any]:
-    return dict(read_json(record.path.parent / "manifest.json"))
+    if not twin.is_file():
+        return row | {"verdict": "not stored"}
+    (old,) = load([twin])
+    return row | beside(fresh, old)
 
 
 def sentence(evaluation: Path, stored: Path) -> str:
@@ -98,8 +86,8 @@ def _sentence(row: Row) -> str:
 
 
 def _circumstances(fresh: Record, old: Record) -> list[str]:
-    ours, theirs = _manifest(fresh), _manifest(old)
-    forward = [_forward(record) for record in (fresh, old)]
+    ours, theirs = (read_json(record.path.parent / "manifest.json") for record in (fresh, old))
+    forward = [manifest["run"].get("forward", "transformers") for manifest in (ours, theirs)]
     differences = [f"forward {forward[0]}, stored {forward[1]}"] if forward[0] != forward[1] else []
     for name in sorted({*ours["versions"], *theirs["versions"]}):
         here, there = ours["versions"].get(name), theirs["versions"].get(name)

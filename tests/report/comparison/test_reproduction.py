@@ -8,12 +8,10 @@ from report.runs import write_run
 from start_models import cell
 
 from r3l.cli import app
-from r3l.core.errors import R3LError
 from r3l.core.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.core.files.writing import write_json_atomic
 from r3l.evaluation.verification import sign
 from r3l.report.comparison.reproduction import equal_episodes, lines, reproduction, sentence
-from r3l.runs.places import find_runs, repeated
 
 RUN = f"{cell('alfworld', 'grpo')}/seed0"
 
@@ -67,25 +65,6 @@ def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(f
         assert row["interval"] == [pytest.approx(0.236, abs=5e-4), pytest.approx(0.362, abs=5e-4)]
         (line,) = lines([row])
         assert f"{200 - more} of 200 episodes equal" in line and "forward packed, stored transformers" in line
-
-
-def test_a_run_repeated_with_the_same_forward_pass_is_the_twin(fresh, capsys):
-    """The stored run solved 59; the one made again with the fused pass 60. Each is held against its like."""
-    manifest = read_json(fresh / "manifest.json")
-    change(fresh / "manifest.json", run=manifest["run"] | {"forward": "fused"})
-    solve(fresh, 1)
-    assert of_one(fresh)["verdict"] == "within the interval"
-    stored = fresh.parents[5] / "stored"
-    again = Path(shutil.copytree(fresh, repeated(stored, "fused") / RUN))
-    assert of_one(fresh)["verdict"] == "identical"
-    change(fresh / "manifest.json", run=manifest["run"] | {"forward": "packed"})
-    assert of_one(fresh)["verdict"] == "within the interval"
-    assert find_runs(stored) == [stored / RUN / "evaluation.json"]  # tables count the seed once
-    app(["verify", "--results", str(stored)], standalone_mode=False)
-    assert "2 runs: every number" in " ".join(capsys.readouterr().out.split())
-    (again / "episodes.jsonl").unlink()
-    with pytest.raises(R3LError, match="repeated/fused"):
-        app(["verify", "--results", str(stored)], standalone_mode=False)
 
 
 def solve(run, more):
