@@ -13,7 +13,9 @@ from r3l.core.policy import JudgePrompts, Samples
 
 Forward = Literal["fused", "packed", "transformers"]  # see r3l.local.forward
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
-ComputeDtype = Literal["float32", "bfloat16"]  # of forward and backward passes on a GPU: see r3l.local.precision
+ComputeDtype = Literal[
+    "float32", "bfloat16", "bfloat16_anywhere"
+]  # of forward and backward passes: r3l.local.precision
 
 
 class OptimizerConfig(Strict):
@@ -146,7 +148,10 @@ class TierSettings(Strict):
         "our choice: the fastest",
     )
     compute_dtype: ComputeDtype = option(
-        "float32", "of forward and backward passes on a GPU (r3l.local.precision)", "our choice: exact on any machine"
+        "float32",
+        "of forward and backward passes; bfloat16: on a GPU, while a CPU computes in float32; bfloat16_anywhere: there "
+        "too, which trains faster and samples more slowly (r3l.local.precision)",
+        "our choice: exact on any machine",
     )
 
 

@@ -39,7 +39,7 @@ def memory_plan(architecture: ArchitectureConfig, settings: TierSettings) -> mem
         architecture,
         max(train.tokens_per_microbatch, sampling.max_context),
         dialogs * sampling.max_context + shape_factor * (sampling.tokens_per_batch or 0),
-        settings.compute_dtype,
+        settings.compute_dtype.removesuffix("_anywhere"),
         reference=train.kl_metric_every > 0,
     )
 

@@ -2,8 +2,8 @@
 
 ========================  =============  ========================================================================
 weights of the optimiser  float32        master weights; AdamW's moments and gradients summed over micro-batches as well
-forward and backward      float32        ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU (a CPU computes in
-                                         float32: bfloat16 decoded at a third of the speed on the EPYC it was tried on)
+forward and backward      float32        ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU, ``bfloat16_anywhere``
+                                         on a CPU too (it trains faster and samples more slowly: docs/engine.md)
 vocabulary projection     float32        of the computed hidden states and weights, in sampling and training alike;
                                          from there log-probs and losses are float32, sampling's softmax float64
 key-value caches          as forward
@@ -41,7 +41,8 @@ def device_of(wanted: Device = "auto") -> torch.device:
 
 def compute_dtype(wanted: ComputeDtype, device: torch.device) -> torch.dtype:
     """The type of forward and backward passes on ``device``."""
-    return torch.bfloat16 if wanted == "bfloat16" and device.type == "cuda" else torch.float32
+    rounded = wanted == "bfloat16_anywhere" or (wanted == "bfloat16" and device.type == "cuda")
+    return torch.bfloat16 if rounded else torch.float32
 
 
 def cast_parameters(model: Any, dtype: torch.dtype) -> None:

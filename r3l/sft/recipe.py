@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from r3l.config import (
-    ComputeDtype,
     Device,
     EnvConfig,
     OptimizerConfig,
@@ -88,7 +87,9 @@ class SFTConfig(Strict):
     )
     gradient_checkpointing: bool = False
     device: Device = "cpu"
-    compute_dtype: ComputeDtype = Field("float32", description="of forward and backward passes, on a CPU too")
+    compute_dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of forward and backward passes, on a CPU too"
+    )
     optimizer: OptimizerName = Field("adamw", description="muon needs fewer steps from random weights")
     layers: int = Field(5, ge=1, description="of a nano model")
     hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a nano model")

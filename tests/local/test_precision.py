@@ -8,12 +8,14 @@ from conftest import make_trajectory
 from safetensors.torch import load_file
 
 from r3l.baselines.grpo import GRPO
-from r3l.config import TrainConfig
+from r3l.config import TrainConfig, resolve
 from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError, EngineError
+from r3l.core.files.json_files import read_jsonl
 from r3l.core.method import Batch
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint, precision
+from r3l.local.engine import train
 from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, vocabulary_logits
 from r3l.local.trainer import LogprobMismatch, Trainer
@@ -81,10 +83,27 @@ def test_logits_are_float32_sums_of_rounded_factors(nano):
     torch.testing.assert_close(logits.double(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_bfloat16_is_for_gpus():
+def test_bfloat16_is_for_gpus_unless_it_is_wanted_anywhere():
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert precision.compute_dtype("bfloat16", gpu) == precision.compute_dtype("bfloat16_anywhere", gpu)
+    assert precision.compute_dtype("bfloat16", gpu) == precision.compute_dtype("bfloat16_anywhere", cpu)
     assert precision.compute_dtype("bfloat16", gpu) == torch.bfloat16
     assert precision.compute_dtype("bfloat16", cpu) == precision.compute_dtype("float32", gpu) == torch.float32
+
+
+def test_a_step_in_bfloat16_on_a_cpu(tmp_path):
+    """It is computed in another type (the entropy differs from the fourth digit on, not the second), sampling and
+    training agree within the limit that r3l preflight sets, and what it leaves is float32."""
+    steps = {}
+    for dtype in ("float32", "bfloat16_anywhere"):
+        changes = ["train.steps=1", "train.tasks_per_step=2", f"compute_dtype={dtype}"]
+        train(resolve("nano", "math", "grpo", 0, overrides=changes), tmp_path / dtype)
+        (steps[dtype],) = read_jsonl(tmp_path / dtype / "metrics.jsonl")
+        weights = load_file(tmp_path / dtype / "checkpoints" / checkpoint.name_of(1) / "model.safetensors")
+        assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    ratio = steps["bfloat16_anywhere"]["entropy"] / steps["float32"]["entropy"]
+    assert 1e-4 < abs(ratio - 1) < 0.1
+    assert steps["bfloat16_anywhere"]["logprob_mismatch/mean"] < precision.LIMITS[torch.bfloat16][0]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
