@@ -50,9 +50,10 @@ class Fused:
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
         """As :meth:`New.attend`."""
-        attended = torch.zeros(queries_N_H_D.shape)
+        queries = queries_N_H_D.contiguous()  # for another layout numba would compile the kernel again
+        attended = torch.zeros(queries.shape)
         rows = (self._rows_K, self._starts_K, self._ends_K)
-        kernels.attend(queries_N_H_D.numpy(), states_N_2_G_D.numpy(), self._layers[layer], *rows, attended.numpy())
+        kernels.attend(queries.numpy(), states_N_2_G_D.numpy(), self._layers[layer], *rows, attended.numpy())
         return attended.flatten(1)
 
 

@@ -1,5 +1,8 @@
 """Attention in machine code equals attention in numpy's float64, over caches and trees, forward and backward."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -109,3 +112,22 @@ def test_nodes_that_nobody_reads_attend_to_nothing():
     assert used < len(fused.ids_N) and not attended[used:].any()
     assert not queries.grad[used:].any() and not states.grad[used:].any()
     assert states.grad[:used, 1].sum() == pytest.approx(used * 16, rel=1e-5)  # weights of each query sum to 1
+
+
+def test_a_run_compiles_nothing_that_make_setup_has_compiled(tmp_path):
+    """Kernels are compiled for a layout of their arguments; a single row must have that of many."""
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from r3l.config import resolve\n"
+        "from r3l.local import kernels\n"
+        "from r3l.local.engine import train\n"
+        "if __name__ == '__main__':\n"
+        "    kernels.compile_all()\n"
+        "    changes = ['train.steps=2', 'train.tasks_per_step=1', 'method_settings.group_size=2']\n"
+        f"    train(resolve('nano', 'math', 'r3l', 0, overrides=changes), Path({str(tmp_path / 'run')!r}))\n"
+        "    compiled = (kernels.attend, kernels.attend_tree, kernels.attend_tree_backward)\n"
+        "    print([len(kernel.signatures) for kernel in compiled])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith("[1, 1, 1]"), done.stdout + done.stderr
