@@ -214,6 +214,13 @@ def _put(vectors_G_D, into_G_D_T, column):
             into_G_D_T[g, d, column] = vectors_G_D[g, d]
 
 
+@njit
+def _add_column(of_G_D_T, column, vectors_G_D):
+    for g in range(vectors_G_D.shape[0]):
+        for d in range(vectors_G_D.shape[1]):
+            vectors_G_D[g, d] += of_G_D_T[g, d, column]
+
+
 @njit(cache=True)
 def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, ends_K, attended_N_H_D):
     """Store the new tokens' keys and values in the cache; their attention over their rows, into ``attended_N_H_D``.
@@ -234,6 +241,15 @@ def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, end
 
 
 @njit
+def _longest(ends_K):
+    """Tokens of the longest path."""
+    longest, begin = 0, 0
+    for end in ends_K:
+        longest, begin = max(longest, end - begin), end
+    return longest
+
+
+@njit
 def _gather(states_N_2_G_D, path, gathered_2_G_D_T):
     """Keys and values of the nodes of ``path``, as in a cache; zeros up to a whole vector."""
     gathered_2_G_D_T[..., len(path) : _whole(len(path))] = 0
@@ -249,7 +265,7 @@ def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attend
     Row k's path ends at ``ends_K[k]`` of ``paths_P``; its nodes from ``starts_K[k]`` on are its own and follow each
     other among N.
     """
-    columns = _whole(ends_K.max())
+    columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
     (wide, short), gathered = _work(columns, size), np.empty((2, groups, size, columns), np.float32)
     begin = 0
@@ -268,7 +284,7 @@ def attend_tree_backward(
 ):
     """Gradients of :func:`attend_tree`, whose result has the gradient ``slopes_N_H_D``, added to ``of_queries`` and
     ``of_states``. Weights are computed again, as in FlashAttention (2205.14135)."""
-    columns = _whole(ends_K.max())
+    columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
     (wide, short), gathered = _work(columns, size), np.empty((2, groups, size, columns), np.float32)
     sums = np.empty((2, groups, size, columns), np.float32)
@@ -282,7 +298,8 @@ def attend_tree_backward(
             row = (path[start], len(path) - start, start, gathered, wide, short)
             _row_backward(queries_N_H_D, row, attended_N_H_D, slopes_N_H_D, of_queries, sums)
             for t in range(len(path)):
-                of_states[path[t]] += sums[..., t]
+                _add_column(sums[0], t, of_states[path[t], 0])
+                _add_column(sums[1], t, of_states[path[t], 1])
 
 
 @njit
