@@ -4,7 +4,8 @@ Queries of a key-value head go four at a time, so that a number which is read se
 head lie by dimension, not by token, (D, T): products run along the tokens then, in vectors as wide as the processor's.
 Nothing is computed of tokens that a query does not see, but for those that fill its last vector.
 
-Functions here are compiled from the types of their arguments: float32 throughout, C-contiguous where not said.
+Functions here are compiled for the types of their arguments: float32, C-contiguous arrays throughout. They stand in one
+file, since numba's cache sees changes of the file alone in which a cached function stands.
 """
 
 from __future__ import annotations
