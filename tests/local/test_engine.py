@@ -25,7 +25,8 @@ from r3l.runs.places import run_dir_of
 from r3l.runs.preemption import Preempted
 from r3l.runs.run_dir import locked
 
-SMALL = ["train.tasks_per_step=2", "train.save_every=2", "workers=0", "threads=1", "method_settings.group_size=4"]
+STEPPING = ["train.tasks_per_step=2", "train.save_every=2", "threads=1", "method_settings.group_size=4"]
+SMALL = [*STEPPING, "workers=0"]
 SHORT = [*SMALL, "env_settings.max_turns=8"]  # episodes of at most 8 turns
 STEPS = 8  # of a run that is stopped: short steps, so that the stop comes before the last
 
@@ -36,12 +37,12 @@ def small(method="r3l"):
 
 def stoppable():
     """On templated mathematics, whose steps are short."""
-    return resolve("nano", "math", "r3l", 0, overrides=[*SMALL, "workers=1", f"train.steps={STEPS}"])
+    return resolve("nano", "math", "r3l", 0, overrides=[*STEPPING, "workers=1", f"train.steps={STEPS}"])
 
 
 def started(run_dir):
     """The command that makes the run of ``stoppable()``."""
-    settings = [part for setting in [*SMALL, "workers=1"] for part in ("--set", setting)]
+    settings = [part for setting in [*STEPPING, "workers=1"] for part in ("--set", setting)]
     return Program("r3l.cli", "train", "--env", "math", "--steps", STEPS, "--run-dir", run_dir, *settings)
 
 
