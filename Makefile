@@ -53,7 +53,7 @@ $(STAMP): pyproject.toml requirements.lock
 	$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
 	$(BIN)/python -m pip install $(PIP_ARGS) --no-deps --no-build-isolation -e .
-	$(BIN)/python -c 'from r3l.local.kernels import compile_all; compile_all()'
+	$(BIN)/python -c 'from r3l.local.kernels import load; load()'
 	@touch $@
 
 # Every package that '.[dev]' asks for, by version and hash; what is locked already stays, unless UV_ARGS=--upgrade.

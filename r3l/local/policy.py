@@ -60,6 +60,10 @@ class LocalPolicy:
         self._storage = Storage()
         self.packed = forward != "transformers" and step is None and is_supported(model)
         self.fused = forward == "fused" and self.packed and is_fusible(model)
+        if self.fused:
+            from r3l.local import kernels  # numba takes a third of a second
+
+            kernels.load()
         self.barrier = Barrier(self._serve)
         self.counts: defaultdict[str, float] = defaultdict(float)
 
@@ -108,7 +112,7 @@ class LocalPolicy:
         if self.step:
             return FixedDecoder(self.step, *common)
         if self.fused:
-            from r3l.local.fused_decoding import FusedDecoder  # numba takes a third of a second
+            from r3l.local.fused_decoding import FusedDecoder  # with numba, as above
 
             return FusedDecoder(self._storage, *common)
         return PackedDecoder(self._storage, *common) if self.packed else Decoder(*common)

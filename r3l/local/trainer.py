@@ -57,8 +57,10 @@ def tree_of(model: Any, forward: Forward) -> type[PrefixTree]:
     """How the rows of an update attend."""
     if forward != "fused" or not is_fusible(model):
         return PrefixTree
-    from r3l.local.fused_tree import FusedTree  # numba takes a third of a second
+    from r3l.local import kernels  # numba takes a third of a second
+    from r3l.local.fused_tree import FusedTree
 
+    kernels.load()
     return FusedTree
 
 
