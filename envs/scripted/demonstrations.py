@@ -67,21 +67,27 @@ class ScriptedEpisode:
 
     def _step(self) -> Step:
         invalid = len(self.actions) == self.invalid_at
-        action = self.expert.invalid_action(self.now, self.rng) if invalid else self._next_action()
-        response = write_response(self.expert.thought(), action)
+        if invalid:
+            thought, action = self.expert.thought(), self.expert.invalid_action(self.now, self.rng)
+        else:
+            thought, action = self._next()
+        response = write_response(thought, action)
         self.error = self.dialogue.parse(response, self.now, self.actions).error
-        step = Step(self.now, response, action, imitate=not invalid and self.error is None)
+        hinted = write_response(self.expert.thought_of_suggested(action), action)
+        step = Step(self.now, response, action, not invalid and self.error is None, hinted)
         if self.error is None:
             self.actions.append(action)
             self.now = self.engine.step(action)
             self.expert.observe(action, self.now.text)
         return step
 
-    def _next_action(self) -> str:
+    def _next(self) -> tuple[str, str]:
+        """The next thought and action."""
         if self.suggested and self.expert.possible(self.suggested[0], self.now):
-            return self.suggested.pop(0)
+            action = self.suggested.pop(0)
+            return self.expert.thought_of_suggested(action), action
         self.suggested = []
-        return self.expert.choose(self.now, self.actions, self.error_model, self.rng)
+        return self.expert.thought(), self.expert.choose(self.now, self.actions, self.error_model, self.rng)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,15 @@ from r3l.core.task import Task
 class Step:
     """What was seen, what was answered (in the environment's response format), and the action in it.
 
-    ``imitate`` is False for an invalid action that only serves to be criticised.
+    ``imitate`` is False for an invalid action that only serves to be criticised. ``hinted``: the answer of an agent to
+    whom the action was suggested; empty where there is none.
     """
 
     now: Observation
     response: str
     action: str
     imitate: bool = True
+    hinted: str = ""
 
 
 @dataclass(frozen=True)

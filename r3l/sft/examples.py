@@ -20,8 +20,11 @@ from r3l.core.policy import FinishReason
 from r3l.core.reflections import parse_reflection
 from r3l.core.render import ChatRenderer
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
+from r3l.envs.scripted.expert import suggestion_of
 from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
-from r3l.retry import Restart, guidance_text, with_guidance
+from r3l.retry import Restart, guidance_text, hint, with_guidance
+
+LONGEST_HINT = 4  # actions in a hint of a hinted episode; our choice: a critic names one to six
 
 
 class ExampleKind(StrEnum):
@@ -30,6 +33,7 @@ class ExampleKind(StrEnum):
     EPISODE = "episode"
     RETRY = "retry"
     REFLECTION = "reflection"
+    HINTED = "hinted"  # an episode with a hint at every turn
 
 
 class Exchange(NamedTuple):
@@ -54,10 +58,13 @@ class SFTExample:
     weight: np.ndarray
 
 
-def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> Iterator[Document]:
+def documents_of(
+    dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, hinted: bool = False
+) -> Iterator[Document]:
     """The dialogs in which R3L would play, reflect on and retry the demonstrated episode.
 
-    A compact reflection continues the episode; a released one is a dialog of its own.
+    A compact reflection continues the episode; a released one is a dialog of its own. ``hinted``: the episode once more
+    with a hint at every turn, since a guided retry has but one.
     """
     if dialogue.style == "compact":
         yield ExampleKind.EPISODE, [*_episode(dialogue, d), _reflection(dialogue, d)]
@@ -66,6 +73,8 @@ def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -
         yield ExampleKind.REFLECTION, [_reflection(dialogue, d)]
     if d.retry:
         yield ExampleKind.RETRY, _retry(dialogue, d, guidance)
+    if hinted and (exchanges := _hinted(dialogue, d)):
+        yield ExampleKind.HINTED, exchanges
 
 
 def _episode(dialogue: Dialogue, d: Demonstration) -> list[Exchange]:
@@ -96,11 +105,23 @@ def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> list
     reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
     assert isinstance(reflection, ParsedReflection)
     settings = ReflectionSettings.model_validate({"guidance": guidance})
-    hint = with_guidance(Restart(pivot, guidance_text(reflection, settings, dialogue.release)), "user_turn")
+    guide = with_guidance(Restart(pivot, guidance_text(reflection, settings, dialogue.release)), "user_turn")
     return [
-        Exchange(hint(messages).messages if k == pivot else messages, step.response, k >= pivot)
+        Exchange(guide(messages).messages if k == pivot else messages, step.response, k >= pivot)
         for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True))
     ]
+
+
+def _hinted(dialogue: Dialogue, d: Demonstration) -> list[Exchange]:
+    """The episode, each action of it suggested before, most often with some that follow it."""
+    steps = [step for step in d.steps if step.hinted and step.imitate]
+    actions = [step.action for step in steps]
+    exchanges: list[Exchange] = []
+    for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
+        suggestion = suggestion_of(actions[k : k + 1 + k % LONGEST_HINT])
+        guide = with_guidance(Restart(k, hint(suggestion)), "user_turn")
+        exchanges.append(Exchange(guide(messages).messages, step.hinted, True))
+    return exchanges
 
 
 def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:

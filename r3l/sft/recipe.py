@@ -93,10 +93,16 @@ class SFTConfig(Strict):
     layers: int = Field(5, ge=1, description="of a nano model")
     hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a nano model")
     numbered_names: bool = Field(False, description="of a nano model: a name with its number is one token: mug 1")
+    sharpness: float = Field(
+        1, gt=0, description="of a nano model: its logits times this at the end; many unlikely names are seldom sampled"
+    )
     prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
     reflection_share: float = Field(
         0, ge=0, le=1, description="share of tokens from reflections; compact ones end an episode"
+    )
+    hinted_share: float = Field(
+        0, ge=0, le=1, description="share of tokens from episodes with a hint at every turn, where a retry has one"
     )
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]
@@ -114,11 +120,12 @@ class SFTConfig(Strict):
     @property
     def shares(self) -> dict[ExampleKind, float]:
         """Of a step's tokens, by kind of example."""
-        rest = 1 - (self.retry_share + self.reflection_share)
+        rest = 1 - (self.retry_share + self.reflection_share + self.hinted_share)
         return {
             ExampleKind.EPISODE: rest,
             ExampleKind.RETRY: self.retry_share,
             ExampleKind.REFLECTION: self.reflection_share,
+            ExampleKind.HINTED: self.hinted_share,
         }
 
     def dialogue(self) -> Dialogue:

@@ -158,6 +158,22 @@ def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
     assert [trained for _, _, trained in taught["retry"]] == [k >= pivot for k in range(pivot + len(erring.retry))]
 
 
+def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
+    """The same actions and observations as the episode's; hints are as long as a critic's; without being asked, none."""
+    dialogue = find_environment("alfworld").dialogue("compact", 8)
+    assert "hinted" not in dict(documents_of(dialogue, erring, "suggestion"))
+    taught = dict(documents_of(dialogue, erring, "suggestion", hinted=True))
+    actions = [step.action for step in erring.steps]
+    lengths = set()
+    for k, (hinted, plain) in enumerate(zip(taught["hinted"], taught["episode"], strict=False)):
+        hint, _, prompt = hinted.messages[-1].content.partition("\n")
+        suggested = hint.removeprefix("Hint: ").split(", then ")
+        lengths.add(len(suggested))
+        assert suggested == actions[k : k + len(suggested)] and prompt == plain.messages[-1].content
+        assert hinted.response == f"<think>plan: {actions[k]}</think><action>{actions[k]}</action>" and hinted.trained
+    assert len(taught["hinted"]) == len(actions) and lengths == {1, 2, 3, 4}
+
+
 def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path, monkeypatch):
     """The stored nano model stands in for a published one; SFT examples over the limit are counted."""
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
