@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from r3l.config import (
     ComputeDtype,
@@ -107,6 +107,16 @@ class SFTConfig(Strict):
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]
 
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.shares[ExampleKind.EPISODE] < 0:
+            raise ValueError("retry_share, reflection_share and hinted_share must not add up to more than 1")
+        if self.hinted_share and self.guidance != "suggestion":
+            raise ValueError(
+                f"hinted_share needs guidance 'suggestion', not {self.guidance!r}: its hints are suggestions"
+            )
+        return self
+
     def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:
         """That of a phase. Our choice: AdamW's second moment averages over 20 steps, since a phase has few."""
         return OptimizerConfig(
@@ -120,7 +130,7 @@ class SFTConfig(Strict):
     @property
     def shares(self) -> dict[ExampleKind, float]:
         """Of a step's tokens, by kind of example."""
-        rest = 1 - (self.retry_share + self.reflection_share + self.hinted_share)
+        rest = round(1 - (self.retry_share + self.reflection_share + self.hinted_share), 9)
         return {
             ExampleKind.EPISODE: rest,
             ExampleKind.RETRY: self.retry_share,
