@@ -109,10 +109,6 @@ class AlfworldExpert(ScriptedExpert):
         """
         return self._subgoal() if self.here is None else f"at {self.here}, {self._subgoal()}"
 
-    def thought_of_suggested(self, action: str) -> str:
-        """The suggested action itself: a small model that has written it down seldom takes another one."""
-        return f"plan: {action}"
-
     def _subgoal(self) -> str:
         goal, held = self.goal, self.holding
         if held is None:

@@ -67,10 +67,6 @@ class ScriptedExpert(ABC):
     def thought(self) -> str:
         """A short subgoal."""
 
-    def thought_of_suggested(self, action: str) -> str:
-        """The thought of an agent that takes a suggested action; by default the same as without a suggestion."""
-        return self.thought()
-
     @abstractmethod
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator

@@ -187,7 +187,7 @@ def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
     """With the actions and observations of the episode, under hints of one to four actions; only where asked for."""
     dialogue = find_environment("alfworld").dialogue("compact", 8)
     assert "hinted" not in dict(documents_of(dialogue, erring, "suggestion"))
-    taught = dict(documents_of(dialogue, erring, "suggestion", hinted=True))
+    taught = dict(documents_of(dialogue, erring, "suggestion", hinted=True, plan_thoughts=True))
     actions = [step.action for step in erring.steps]
     lengths = set()
     for k, (hinted, plain) in enumerate(zip(taught["hinted"], taught["episode"], strict=False)):

@@ -56,13 +56,13 @@ def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(err
     assert checked > 50
 
 
-def test_a_suggested_action_is_thought_before_it_is_taken(erring):
-    """A retry's first response says what its hint says; those of episodes say where the agent is."""
+def test_a_retry_takes_what_its_hint_suggests(erring):
+    """Its actions are marked as suggested; without a suggestion none is."""
     retried = [d for d in erring if d.retry and d.retry[0].action == first_action(d.critique.suggestion or "")]
     assert len(retried) > 5
     for first in (d.retry[0] for d in retried):
-        assert first.response == write_response(f"plan: {first.action}", first.action)
-    assert not any("plan:" in step.response for d in erring for step in d.steps)
+        assert first.suggested and first.planned == write_response(f"plan: {first.action}", first.action)
+    assert not any(step.suggested for d in erring for step in d.steps)
 
 
 def test_an_invalid_action_is_inadmissible_and_ends_the_episode(erring):
