@@ -67,21 +67,28 @@ class ScriptedEpisode:
 
     def _step(self) -> Step:
         invalid = len(self.actions) == self.invalid_at
-        action = self.expert.invalid_action(self.now, self.rng) if invalid else self._next_action()
+        suggested = not invalid and self._follows()
+        if suggested:
+            action = self.suggested.pop(0)
+        elif invalid:
+            action = self.expert.invalid_action(self.now, self.rng)
+        else:
+            action = self.expert.choose(self.now, self.actions, self.error_model, self.rng)
         response = write_response(self.expert.thought(), action)
         self.error = self.dialogue.parse(response, self.now, self.actions).error
-        step = Step(self.now, response, action, imitate=not invalid and self.error is None)
+        imitate, planned = not invalid and self.error is None, write_response(f"plan: {action}", action)
+        step = Step(self.now, response, action, imitate, suggested, planned)
         if self.error is None:
             self.actions.append(action)
             self.now = self.engine.step(action)
             self.expert.observe(action, self.now.text)
         return step
 
-    def _next_action(self) -> str:
-        if self.suggested and self.expert.possible(self.suggested[0], self.now):
-            return self.suggested.pop(0)
-        self.suggested = []
-        return self.expert.choose(self.now, self.actions, self.error_model, self.rng)
+    def _follows(self) -> bool:
+        """Whether the next suggested action is taken; one that is impossible ends the suggestion."""
+        if not self.suggested or not self.expert.possible(self.suggested[0], self.now):
+            self.suggested = []
+        return bool(self.suggested)
 
 
 @dataclass(frozen=True)

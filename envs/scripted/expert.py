@@ -129,7 +129,12 @@ def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) ->
     decisive = [error for error in wrong if error.decides(max_turns)]
     error = decisive[-1] if decisive else wrong[0]
     outcome = Outcome.INEFFICIENT if transcript.success else Outcome.FAILURE
-    return Critique(outcome, summary, error.cause, _THEN.join(error.correction) or "look elsewhere", error.turn)
+    return Critique(outcome, summary, error.cause, suggestion_of(error.correction) or "look elsewhere", error.turn)
+
+
+def suggestion_of(actions: Sequence[str]) -> str:
+    """A suggestion of these actions, one after the other."""
+    return _THEN.join(actions)
 
 
 def first_action(suggestion: str) -> str:

@@ -12,13 +12,17 @@ from r3l.core.task import Task
 class Step:
     """What was seen, what was answered (in the environment's response format), and the action in it.
 
-    ``imitate`` is False for an invalid action that only serves to be criticised.
+    ``imitate`` is False for an invalid action that only serves to be criticised. ``suggested``: the action was
+    suggested to the agent. ``planned``: the answer of an agent that writes the action down as its thought; empty where
+    the environment has no thoughts.
     """
 
     now: Observation
     response: str
     action: str
     imitate: bool = True
+    suggested: bool = False
+    planned: str = ""
 
 
 @dataclass(frozen=True)

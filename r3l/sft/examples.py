@@ -20,8 +20,11 @@ from r3l.core.policy import FinishReason
 from r3l.core.reflections import parse_reflection
 from r3l.core.render import ChatRenderer
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
+from r3l.envs.scripted.expert import suggestion_of
 from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
-from r3l.retry import Restart, guidance_text, with_guidance
+from r3l.retry import Restart, guidance_text, hint, with_guidance
+
+LONGEST_HINT = 4  # actions in a hint of a hinted episode; our choice: a critic names one to six
 
 
 class ExampleKind(StrEnum):
@@ -30,6 +33,7 @@ class ExampleKind(StrEnum):
     EPISODE = "episode"
     RETRY = "retry"
     REFLECTION = "reflection"
+    HINTED = "hinted"  # an episode with a hint at every turn
 
 
 class Exchange(NamedTuple):
@@ -54,10 +58,14 @@ class SFTExample:
     weight: np.ndarray
 
 
-def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> Iterator[Document]:
+def documents_of(
+    dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, hinted: bool = False, plan_thoughts: bool = False
+) -> Iterator[Document]:
     """The dialogs in which R3L would play, reflect on and retry the demonstrated episode.
 
-    A compact reflection continues the episode; a released one is a dialog of its own.
+    A compact reflection continues the episode; a released one is a dialog of its own. ``hinted``: the episode once more
+    with a hint at every turn, since a guided retry has but one. ``plan_thoughts``: the thought before a suggested
+    action is that action.
     """
     if dialogue.style == "compact":
         yield ExampleKind.EPISODE, [*_episode(dialogue, d), _reflection(dialogue, d)]
@@ -65,7 +73,9 @@ def documents_of(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -
         yield ExampleKind.EPISODE, _episode(dialogue, d)
         yield ExampleKind.REFLECTION, [_reflection(dialogue, d)]
     if d.retry:
-        yield ExampleKind.RETRY, _retry(dialogue, d, guidance)
+        yield ExampleKind.RETRY, _retry(dialogue, d, guidance, plan_thoughts)
+    if hinted and (exchanges := _hinted(dialogue, d, plan_thoughts)):
+        yield ExampleKind.HINTED, exchanges
 
 
 def _episode(dialogue: Dialogue, d: Demonstration) -> list[Exchange]:
@@ -88,7 +98,7 @@ def _reflection(dialogue: Dialogue, d: Demonstration) -> Exchange:
     return Exchange(request, reflection_text(d.critique), True)
 
 
-def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> list[Exchange]:
+def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, plan_thoughts: bool) -> list[Exchange]:
     """The prefix (context only), the hint at the pivot, and what followed under it."""
     pivot = d.critique.turn
     assert pivot is not None, d.task.id
@@ -96,11 +106,25 @@ def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm) -> list
     reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
     assert isinstance(reflection, ParsedReflection)
     settings = ReflectionSettings.model_validate({"guidance": guidance})
-    hint = with_guidance(Restart(pivot, guidance_text(reflection, settings, dialogue.release)), "user_turn")
+    guide = with_guidance(Restart(pivot, guidance_text(reflection, settings, dialogue.release)), "user_turn")
+    answers = [s.planned or s.response if plan_thoughts and s.suggested else s.response for s in steps]
     return [
-        Exchange(hint(messages).messages if k == pivot else messages, step.response, k >= pivot)
-        for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True))
+        Exchange(guide(messages).messages if k == pivot else messages, answer, k >= pivot)
+        for k, (messages, answer) in enumerate(zip(_prompts(dialogue, d, steps), answers, strict=True))
     ]
+
+
+def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool) -> list[Exchange]:
+    """The episode, each action of it suggested before, most often with some that follow it."""
+    steps = [step for step in d.steps if step.planned and step.imitate]
+    actions = [step.action for step in steps]
+    exchanges: list[Exchange] = []
+    for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
+        suggestion = suggestion_of(actions[k : k + 1 + k % LONGEST_HINT])
+        guide = with_guidance(Restart(k, hint(suggestion)), "user_turn")
+        answer = step.planned if plan_thoughts else step.response
+        exchanges.append(Exchange(guide(messages).messages, answer, True))
+    return exchanges
 
 
 def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:

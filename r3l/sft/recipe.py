@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from r3l.config import (
     Device,
@@ -94,13 +94,32 @@ class SFTConfig(Strict):
     layers: int = Field(5, ge=1, description="of a nano model")
     hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a nano model")
     numbered_names: bool = Field(False, description="of a nano model: a name with its number is one token: mug 1")
+    sharpness: float = Field(
+        1, gt=0, description="of a nano model: its logits times this at the end; many unlikely names are seldom sampled"
+    )
     prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
     reflection_share: float = Field(
         0, ge=0, le=1, description="share of tokens from reflections; compact ones end an episode"
     )
+    hinted_share: float = Field(
+        0, ge=0, le=1, description="share of tokens from episodes with a hint at every turn, where a retry has one"
+    )
+    plan_thoughts: bool = Field(
+        False, description="the thought before a suggested action is the action itself: plan: ACTION"
+    )
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.shares[ExampleKind.EPISODE] < 0:
+            raise ValueError("retry_share, reflection_share and hinted_share must not add up to more than 1")
+        if self.hinted_share and self.guidance != "suggestion":
+            raise ValueError(
+                f"hinted_share needs guidance 'suggestion', not {self.guidance!r}: its hints are suggestions"
+            )
+        return self
 
     def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:
         """That of a phase. Our choice: AdamW's second moment averages over 20 steps, since a phase has few."""
@@ -115,11 +134,12 @@ class SFTConfig(Strict):
     @property
     def shares(self) -> dict[ExampleKind, float]:
         """Of a step's tokens, by kind of example."""
-        rest = 1 - (self.retry_share + self.reflection_share)
+        rest = round(1 - (self.retry_share + self.reflection_share + self.hinted_share), 9)
         return {
             ExampleKind.EPISODE: rest,
             ExampleKind.RETRY: self.retry_share,
             ExampleKind.REFLECTION: self.reflection_share,
+            ExampleKind.HINTED: self.hinted_share,
         }
 
     def dialogue(self) -> Dialogue:

@@ -46,6 +46,12 @@ class StartModel:
         network = build_model(tokenizer, config.seed, config.layers, config.hidden_size).to(device)  # type: ignore[arg-type]
         return cls(network, tokenizer, _master_weights(network, config))
 
+    def sharpen(self, factor: float) -> None:
+        """Multiply all logits by ``factor``: sampling at temperature T is from then on what it was at T / factor."""
+        with torch.no_grad():
+            dict(self.master_weights.named_parameters())["model.norm.weight"].mul_(factor)
+        self.master_weights.copy_to_model()
+
 
 def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
     """In the type that the recipe names: nothing is decoded here, so that a CPU's bfloat16 pays too."""
@@ -71,7 +77,7 @@ def begun(config: SFTConfig, out: Path) -> dict[str, Any]:
 
 def _of_first_phases(config: dict[str, Any], count: int) -> dict[str, Any]:
     """What the first ``count`` phases depend on."""
-    return {**config, "phases": config["phases"][:count], "sources": None}
+    return {**config, "phases": config["phases"][:count], "sharpness": None, "sources": None}
 
 
 def store(out: Path, model: StartModel, manifest: dict[str, Any]) -> None:

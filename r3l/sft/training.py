@@ -49,6 +49,8 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
         examples = _examples(ChatRenderer(model.tokenizer), documents, config)
         manifest["examples"].append(_counted(examples, len(documents)))
         manifest["loss"].append(fit(model, examples, config, number))
+        if number == len(config.phases) - 1 and config.sharpness != 1:
+            model.sharpen(config.sharpness)
         store(out, model, manifest)
     return manifest
 

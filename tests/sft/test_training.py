@@ -47,11 +47,12 @@ def recipe(tmp_path, monkeypatch):
     (tmp_path / "sft").mkdir()
     monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
 
-    def write(*phases):
+    def write(*phases, **settings):
         changed = {
             "name": "tiny",
             "tokens_per_step": 300,
             "phases": [{**p, "error_rates": error_rates} for p in phases],
+            **settings,
         }
         (tmp_path / "sft" / "tiny.yaml").write_text(yaml.safe_dump({**stored, **changed}))
 
@@ -112,6 +113,30 @@ def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_
         build("tiny", tmp_path / "cut", workers=0)
 
 
+def test_a_model_is_sharpened_once_after_its_last_phase(recipe, tmp_path):
+    both = phase(0, 1e-3), phase(16, 5e-4)
+    recipe(*both)
+    build("tiny", tmp_path / "plain", workers=0)
+    recipe(*both, sharpness=2)
+    build("tiny", tmp_path / "sharp", workers=0)
+    plain, sharp = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "sharp"))
+    assert torch.equal(sharp.pop("model.norm.weight"), 2 * plain.pop("model.norm.weight"))
+    assert all(torch.equal(sharp[name], plain[name]) for name in plain)
+
+
+@pytest.mark.parametrize(
+    ("shares", "reason"),
+    [
+        ({"retry_share": 0.6, "hinted_share": 0.5}, "must not add up to more than 1"),
+        ({"hinted_share": 0.5, "guidance": "full_report"}, "needs guidance 'suggestion', not 'full_report'"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(recipe, shares, reason):
+    recipe(phase(0, 1e-3), **shares)
+    with pytest.raises(ConfigError, match=reason):
+        recipes.load_config("tiny")
+
+
 def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
     recipe(phase(0, 1e-3))
     build("tiny", tmp_path / "old", workers=0)
@@ -156,6 +181,22 @@ def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
     pivot = erring.critique.turn
     assert [messages for messages, _, _ in taught["retry"]][pivot:] == requests["retry"]
     assert [trained for _, _, trained in taught["retry"]] == [k >= pivot for k in range(pivot + len(erring.retry))]
+
+
+def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
+    """With the actions and observations of the episode, under hints of one to four actions; only where asked for."""
+    dialogue = find_environment("alfworld").dialogue("compact", 8)
+    assert "hinted" not in dict(documents_of(dialogue, erring, "suggestion"))
+    taught = dict(documents_of(dialogue, erring, "suggestion", hinted=True, plan_thoughts=True))
+    actions = [step.action for step in erring.steps]
+    lengths = set()
+    for k, (hinted, plain) in enumerate(zip(taught["hinted"], taught["episode"], strict=False)):
+        hint, _, prompt = hinted.messages[-1].content.partition("\n")
+        suggested = hint.removeprefix("Hint: ").split(", then ")
+        lengths.add(len(suggested))
+        assert suggested == actions[k : k + len(suggested)] and prompt == plain.messages[-1].content
+        assert hinted.response == f"<think>plan: {actions[k]}</think><action>{actions[k]}</action>" and hinted.trained
+    assert len(taught["hinted"]) == len(actions) and lengths == {1, 2, 3, 4}
 
 
 def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path, monkeypatch):

@@ -14,6 +14,8 @@ from r3l.envs.alfworld.goals import FAMILIES, parse_goal
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.scripted.expert import first_action
+from r3l.envs.tagged_text.responses import write_response
 
 ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.6, invalid=0.3)
 NAME = re.compile(r"\b[a-z]+ \d+\b")
@@ -52,6 +54,15 @@ def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(err
         assert named <= set(NAME.findall(shown)), (named, shown)
         checked += len(named)
     assert checked > 50
+
+
+def test_a_retry_takes_what_its_hint_suggests(erring):
+    """Its actions are marked as suggested; without a suggestion none is."""
+    retried = [d for d in erring if d.retry and d.retry[0].action == first_action(d.critique.suggestion or "")]
+    assert len(retried) > 5
+    for first in (d.retry[0] for d in retried):
+        assert first.suggested and first.planned == write_response(f"plan: {first.action}", first.action)
+    assert not any(step.suggested for d in erring for step in d.steps)
 
 
 def test_an_invalid_action_is_inadmissible_and_ends_the_episode(erring):
