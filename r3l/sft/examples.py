@@ -14,6 +14,7 @@ import numpy as np
 
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Stop
+from r3l.core.errors import ConfigError
 from r3l.core.feedback import ParsedReflection
 from r3l.core.message import Message
 from r3l.core.policy import FinishReason
@@ -65,8 +66,13 @@ def documents_of(
 
     A compact reflection continues the episode; a released one is a dialog of its own. ``hinted``: the episode once more
     with a hint at every turn, since a guided retry has but one. ``plan_thoughts``: the thought before a suggested
-    action is that action.
+    action is that action. Raises ConfigError for these two where the environment's agents write no thoughts.
     """
+    if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
+        raise ConfigError(
+            "hinted_share and plan_thoughts are of environments whose agents think before they act; the demonstrations "
+            f"of {d.task.id} have no thoughts: leave both out"
+        )
     if dialogue.style == "compact":
         yield ExampleKind.EPISODE, [*_episode(dialogue, d), _reflection(dialogue, d)]
     else:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from r3l.core.errors import ConfigError
 from r3l.sft import demonstrations
 from r3l.sft.recipe import load_config
 
@@ -65,3 +66,9 @@ def test_a_retry_that_begins_with_its_hint_thinks_the_hint():
     for exchange in first:
         hint = exchange.messages[-1].content.partition("\n")[0].removeprefix("Hint: ").split(", then ")[0]
         assert hint == "look elsewhere" or exchange.response == f"<think>plan: {hint}</think><action>{hint}</action>"
+
+
+@pytest.mark.parametrize("option", [{"hinted_share": 0.2}, {"plan_thoughts": True}])
+def test_options_of_thoughts_are_refused_where_there_are_none(option):
+    with pytest.raises(ConfigError, match="hinted_share and plan_thoughts are of environments whose agents think"):
+        taught("math-1.5m", **option)
