@@ -13,9 +13,7 @@ from r3l.core.policy import JudgePrompts, Samples
 
 Forward = Literal["fused", "packed", "transformers"]  # see r3l.local.forward
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
-ComputeDtype = Literal[
-    "float32", "bfloat16", "bfloat16_anywhere"
-]  # of forward and backward passes: r3l.local.precision
+ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.local.precision
 
 
 class OptimizerConfig(Strict):

@@ -36,14 +36,12 @@ class Fused:
         self._layers = cache.layers.transpose(-1, -2).numpy()
         self._rows_K, self._starts_K = np.array(rows), np.array([cache.lengths[row] for row in rows])
         self._ends_K = counts.cumsum()  # among N
-        count = int(self._ends_K[-1])
-        self.ids_N = torch.zeros(
-            heightened(count), dtype=torch.int64
-        )  # what is beyond the new tokens is read by nobody
-        self.ids_N[:count] = torch.tensor([token for of_row in tokens for token in of_row])
+        new = int(self._ends_K[-1])
+        self.ids_N = torch.zeros(heightened(new), dtype=torch.int64)  # beyond the new tokens nobody reads
+        self.ids_N[:new] = torch.tensor([token for of_row in tokens for token in of_row])
         before_K = self._starts_K - (self._ends_K - counts)
         self.positions_N = torch.zeros_like(self.ids_N)
-        self.positions_N[:count] = torch.from_numpy(np.repeat(before_K, counts) + np.arange(count))
+        self.positions_N[:new] = torch.from_numpy(np.repeat(before_K, counts) + np.arange(new))
         self.last_R = torch.from_numpy(self._ends_K - 1) if len(self.ids_N) > len(rows) else None
         for row, count in zip(rows, counts.tolist(), strict=True):
             cache.lengths[row] += count

@@ -60,10 +60,13 @@ class LocalPolicy:
         self._storage = Storage()
         self.packed = forward != "transformers" and step is None and is_supported(model)
         self.fused = forward == "fused" and self.packed and is_fusible(model)
+        self._decoders = PackedDecoder
         if self.fused:
             from r3l.local import kernels  # numba takes a third of a second
+            from r3l.local.fused_decoding import FusedDecoder
 
             kernels.load()
+            self._decoders = FusedDecoder
         self.barrier = Barrier(self._serve)
         self.counts: defaultdict[str, float] = defaultdict(float)
 
@@ -111,11 +114,7 @@ class LocalPolicy:
         common = (self.model, requests, self.renderer.end_id, self.counts)
         if self.step:
             return FixedDecoder(self.step, *common)
-        if self.fused:
-            from r3l.local.fused_decoding import FusedDecoder  # with numba, as above
-
-            return FusedDecoder(self._storage, *common)
-        return PackedDecoder(self._storage, *common) if self.packed else Decoder(*common)
+        return self._decoders(self._storage, *common) if self.packed else Decoder(*common)
 
 
 class LocalConversation(TokenDialog):
