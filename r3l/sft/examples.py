@@ -25,7 +25,7 @@ from r3l.envs.scripted.expert import suggestion_of
 from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
 from r3l.retry import Restart, guidance_text, hint, with_guidance
 
-LONGEST_HINT = 4  # actions in a hint of a hinted episode; our choice: a critic names one to six
+LONGEST_HINT = 6  # actions in a hint of a hinted episode, as many as a critic names at most
 
 
 class ExampleKind(StrEnum):
