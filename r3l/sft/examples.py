@@ -20,6 +20,7 @@ from r3l.core.message import Message
 from r3l.core.policy import FinishReason
 from r3l.core.reflections import parse_reflection
 from r3l.core.render import ChatRenderer
+from r3l.core.seeds import generator
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 from r3l.envs.scripted.expert import suggestion_of
 from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
@@ -121,12 +122,13 @@ def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, plan_th
 
 
 def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool) -> list[Exchange]:
-    """The episode, each action of it suggested before, most often with some that follow it."""
+    """The episode, each action of it suggested before, most often with some that follow it: as many at any turn."""
     steps = [step for step in d.steps if step.planned and step.imitate]
     actions = [step.action for step in steps]
+    lengths = generator("hint lengths", d.task.id).integers(1, LONGEST_HINT + 1, len(steps))
     exchanges: list[Exchange] = []
     for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
-        suggestion = suggestion_of(actions[k : k + 1 + k % LONGEST_HINT])
+        suggestion = suggestion_of(actions[k : k + lengths[k]])
         guide = with_guidance(Restart(k, hint(suggestion)), "user_turn")
         answer = step.planned if plan_thoughts else step.response
         exchanges.append(Exchange(guide(messages).messages, answer, True))

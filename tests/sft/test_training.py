@@ -184,7 +184,7 @@ def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
 
 
 def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
-    """With the actions and observations of the episode, under hints of one to four actions; only where asked for."""
+    """With the actions and observations of the episode, under hints of one to six actions; only where asked for."""
     dialogue = find_environment("alfworld").dialogue("compact", 8)
     assert "hinted" not in dict(documents_of(dialogue, erring, "suggestion"))
     taught = dict(documents_of(dialogue, erring, "suggestion", hinted=True, plan_thoughts=True))
@@ -196,7 +196,7 @@ def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
         lengths.add(len(suggested))
         assert suggested == actions[k : k + len(suggested)] and prompt == plain.messages[-1].content
         assert hinted.response == f"<think>plan: {actions[k]}</think><action>{actions[k]}</action>" and hinted.trained
-    assert len(taught["hinted"]) == len(actions) and lengths == {1, 2, 3, 4}
+    assert len(taught["hinted"]) == len(actions) and lengths <= set(range(1, 7)) and len(lengths) > 2
 
 
 def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path, monkeypatch):
