@@ -21,7 +21,7 @@ from r3l.bench.rollout import clock
 from r3l.bench.roofline import bandwidth_of, bytes_read, matrix_rate_of
 from r3l.config import Run, start_of
 from r3l.core.errors import ConfigError
-from r3l.local.forward import hidden_states, is_fusible, is_supported
+from r3l.local.forward import hidden_states, is_supported, pass_of
 from r3l.local.fused_decoding import Fused, HeadCache
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.packed_decoding import Column, New, RowCache, Storage
@@ -83,7 +83,7 @@ class _Decoding:
 
     def __init__(self, model: Any, rows: int, tokens: int) -> None:
         self._model, self._tokens = model, [k % model.config.vocab_size for k in range(rows)]
-        self._fused = is_fusible(model)
+        self._fused = pass_of(model, "fused") == "fused"
         caches = HeadCache if self._fused else RowCache
         self._cache = caches([None] * rows, tokens + DECODED, model, Storage())
         self._length = tokens
@@ -116,7 +116,7 @@ class _Training:
         self._model, self._ids_B_T = model, torch.from_numpy(ids_B_T).to(model.device)
         self._mask_B_T = torch.ones_like(self._ids_B_T, dtype=torch.float32)
         self._mask_B_T[:, :unscored] = 0
-        trees = partial(tree_logprobs, tree_of=tree_of(model, "fused"))
+        trees = partial(tree_logprobs, tree_of=tree_of(pass_of(model, "fused")))
         self._logprobs: Callable[..., torch.Tensor] = token_logprobs if padded else trees
 
     def __call__(self) -> None:

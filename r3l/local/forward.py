@@ -15,11 +15,13 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from r3l.config import Forward
 from r3l.local.kv_cache import head_size
 
 # RMSNorm, rotary positions, grouped queries and SwiGLU, with or without biases and norms of queries and keys.
 FAMILY = ("llama", "qwen2", "qwen3")
 
+DIMENSIONS = 8  # of a head that one loop of r3l.local.kernels takes: head sizes must be multiples
 THREADS = 2  # the kernels compute with one, in about half of the seconds of torch's products with one
 
 # Of a layer: its index, queries (N, H, D), keys and values (N, 2, G, D) -> (N, H * D). G key-value heads.
@@ -41,9 +43,16 @@ def is_of_family(config: Any) -> bool:
 def is_fusible(model: Any) -> bool:
     """Whether r3l.local.kernels compute the attention of ``model``, one of the family: float32 on a CPU, in heads of
     whole vectors, by few threads, with numba (environments of other projects' pins have none)."""
-    if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % 8:
+    if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False
     return torch.get_num_threads() <= THREADS and importlib.util.find_spec("numba") is not None
+
+
+def pass_of(model: Any, wanted: Forward) -> Forward:
+    """The forward pass that computes ``model`` where ``wanted`` is asked for: the next plainer one that can."""
+    if wanted == "transformers" or not is_supported(model):
+        return "transformers"
+    return "fused" if wanted == "fused" and is_fusible(model) else "packed"
 
 
 def hidden_states(

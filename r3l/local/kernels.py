@@ -24,8 +24,9 @@ from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from numba import njit, types
 from numba.extending import intrinsic
 
+from r3l.local.forward import DIMENSIONS
+
 AT_ONCE = 4  # queries; the code below is written for as many
-DIMENSIONS = 8  # of a head that one loop over the tokens takes: head sizes must be multiples
 LANES = 16  # columns are computed in full vectors of an AVX-512 processor, so caches have multiples
 
 # Products may be fused into sums, and the terms of a sum added in another order, that of the processor's vectors.

@@ -21,7 +21,7 @@ from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
 from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, GenerationRequest, tokens_in
-from r3l.local.forward import is_fusible, is_supported
+from r3l.local.forward import pass_of
 from r3l.local.kv_cache import LayerState
 from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.packed_decoding import PackedDecoder, Storage
@@ -58,10 +58,9 @@ class LocalPolicy:
         self.tokens_per_batch = tokens_per_batch
         self.step = step
         self._storage = Storage()
-        self.packed = forward != "transformers" and step is None and is_supported(model)
-        self.fused = forward == "fused" and self.packed and is_fusible(model)
+        self.forward = pass_of(model, forward if step is None else "transformers")
         self._decoders = PackedDecoder
-        if self.fused:
+        if self.forward == "fused":
             from r3l.local import kernels  # numba takes a third of a second
             from r3l.local.fused_decoding import FusedDecoder
 
@@ -114,7 +113,7 @@ class LocalPolicy:
         common = (self.model, requests, self.renderer.end_id, self.counts)
         if self.step:
             return FixedDecoder(self.step, *common)
-        return self._decoders(self._storage, *common) if self.packed else Decoder(*common)
+        return Decoder(*common) if self.forward == "transformers" else self._decoders(self._storage, *common)
 
 
 class LocalConversation(TokenDialog):

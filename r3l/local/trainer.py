@@ -15,7 +15,7 @@ from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trai
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
 from r3l.local.adamw import AdamW
-from r3l.local.forward import is_fusible, is_supported
+from r3l.local.forward import pass_of
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, recompute_activations
@@ -53,9 +53,9 @@ class LogprobMismatch:
         return {"logprob_mismatch/mean": self.mean, "logprob_mismatch/max": self.max} if self.tokens else {}
 
 
-def tree_of(model: Any, forward: Forward) -> type[PrefixTree]:
+def tree_of(forward: Forward) -> type[PrefixTree]:
     """How the rows of an update attend."""
-    if forward != "fused" or not is_fusible(model):
+    if forward != "fused":
         return PrefixTree
     from r3l.local import kernels  # numba takes a third of a second
     from r3l.local.fused_tree import FusedTree
@@ -86,8 +86,8 @@ class Trainer:
         self.model, self.criterion, self.config, self.reference = model, criterion, config, reference
         self.sampler = sampler or model
         self.temperature = temperature
-        self.packs = forward != "transformers" and is_supported(model)
-        self._tree_of = tree_of(model, forward)
+        self.forward = pass_of(model, forward)
+        self._tree_of = tree_of(self.forward)
         self.master_weights = master_weights or MasterWeights(model)
         if config.gradient_checkpointing:
             recompute_activations(model)
@@ -166,13 +166,13 @@ class Trainer:
 
     def _microbatches(self, rows: Sequence[R]) -> list[list[R]]:
         budget, rule = self.config.tokens_per_microbatch, self.criterion.loss_agg
-        if not self.packs or rule == "microbatch_released":  # its loss depends on who stands together
+        if self.forward == "transformers" or rule == "microbatch_released":  # its loss depends on who stands together
             return microbatches(rows, budget, rule)
         return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
         """Log-probability under ``model`` of every masked token given those before it, 0 elsewhere; shape (B, T)."""
-        if not self.packs:
+        if self.forward == "transformers":
             return token_logprobs(model, ids_B_T, mask_B_T, self.temperature)
         return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self._tree_of)
 

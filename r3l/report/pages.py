@@ -54,7 +54,7 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
     difference = f"{method_label(of_plan.method)} minus {method_label(of_plan.against)}, paired by seed"
     names = {difference: "difference", "97 % interval": "interval"}
     names |= {"smallest difference that could be shown": "can show", "verdict": "verdict"}
-    compared = [row for row in registered_rows(runs, of_plan) if row["pairs"]]
+    compared = [row for row in registered_rows(runs, of_plan) if row["pairs"] and "model" not in row]
     for cells in registered_table(compared, of_plan).sections[0].rows if compared else ():
         for name, column in names.items():
             rows.setdefault(name, {})[cells["env"].text] = cells[column].text

@@ -147,7 +147,7 @@ def test_other_architectures_keep_their_own_forward_pass(nano):
     for other in ({"hidden_act": "gelu"}, {"attention_dropout": 0.1}):
         assert not is_supported(AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, **other)))
     gpt2 = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
-    assert not is_supported(gpt2) and not LocalPolicy(gpt2, nano[1], 64).packed
+    assert not is_supported(gpt2) and LocalPolicy(gpt2, nano[1], 64).forward == "transformers"
 
 
 @pytest.mark.parametrize("ours", ["fused", "packed"])
@@ -181,8 +181,8 @@ def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, ours):
 
 def test_machine_code_is_for_float32_on_a_cpu_and_heads_of_whole_vectors(nano):
     model = nano[0]
-    assert is_fusible(model) and LocalPolicy(model, nano[1], 64).fused
-    assert not LocalPolicy(model, nano[1], 64, forward="packed").fused
+    assert is_fusible(model) and LocalPolicy(model, nano[1], 64).forward == "fused"
+    assert LocalPolicy(model, nano[1], 64, forward="packed").forward == "packed"
     assert not is_fusible(copy.deepcopy(model).double())
     assert not is_fusible(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
     threads = torch.get_num_threads()

@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 from r3l import cli
 from r3l.report import records
-from r3l.report.comparison.registered import load_registered, registered_rows, registered_table
+from r3l.report.comparison.registered import Registered, load_registered, registered_rows, registered_table
 from r3l.runs.places import find_runs
 
-PLAN = load_registered().model_copy(update={"envs": ["alfworld", "math"]})
+PLAN = load_registered().model_copy(update={"envs": ["alfworld", "math"], "earlier": []})
 
 
 def rows_of(root, differences):
@@ -57,3 +57,19 @@ def test_the_verb_takes_runs_of_todays_start_models_alone(tmp_path):
     write_run(tmp_path, "grpo", 0, [1, 1], [0, 0])
     result = CliRunner().invoke(cli.app, ["registered", "--results", str(tmp_path), "--json"], catch_exceptions=False)
     assert [row["env"] for row in json.loads(result.stdout)["rows"]] == load_registered().envs
+
+
+def test_an_earlier_comparison_keeps_its_verdict_and_counts_in_the_correction(tmp_path):
+    """Five seeds, spread 0.05: t(4) at 0.985 is 3.298, so the interval is +-0.0737 about -0.02."""
+    earlier = {"env": "math", "model": "math-0", "pairs": 5, "ours_mean": 0.7, "theirs_mean": 0.72, "spread": 0.05}
+    earlier |= {"p_value": 0.4, "verdict": "open", "commit": "0123abc"}
+    plan = Registered.model_validate(PLAN.model_dump() | {"envs": ["alfworld"], "earlier": [earlier]})
+    for seed, more in enumerate([2, 1] * 10):
+        write_run(tmp_path, "r3l", seed, [1, 1], [1, int(more > 1)])
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0])
+    now, before = registered_rows(records.load(find_runs(tmp_path)), plan)
+    assert now["p_holm"] == pytest.approx(2 * now["p_value"]) and now["verdict"] == "supported"
+    assert (before["verdict"], before["p_holm"], before["commit"]) == ("open", 0.4, "0123abc")
+    assert (before["low"], before["high"]) == pytest.approx((-0.0937, 0.0537), abs=1e-3)
+    cells = list(registered_table([now, before], plan).cells())
+    assert [cell.text for cell in cells[1]][:2] == ["Mathematics, from math-0", "5"]
