@@ -117,17 +117,27 @@ class Target(Strict):
 
 
 class Targets(Strict):
-    """configs/regime.yaml."""
+    """configs/regime.yaml. ``missed``: by environment and measure, why the start model misses a target."""
 
     targets: dict[str, Target]
+    missed: dict[str, dict[str, str]] = {}
     sources: dict[str, str]
 
 
 @cache
+def _configured() -> Targets:
+    path = CONFIGS / "regime.yaml"
+    return validate(Targets, read_yaml(path), str(path))
+
+
 def targets() -> dict[str, Target]:
     """By measure."""
-    path = CONFIGS / "regime.yaml"
-    return validate(Targets, read_yaml(path), str(path)).targets
+    return _configured().targets
+
+
+def reasons(env: str) -> dict[str, str]:
+    """Why the start model of an environment misses a target, by measure."""
+    return _configured().missed.get(env, {})
 
 
 def card(run: Run, label: str, task_set: str, regime: Regime) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from r3l.core.files.json_files import read_json
 from r3l.core.files.paths import ROOT
 from r3l.core.files.writing import write_text_atomic
 from r3l.core.markdown import pipe_table
-from r3l.regime.card import CARDS, SECTIONS, lines, shown_paper, shown_value, targets, verdict
+from r3l.regime.card import CARDS, SECTIONS, lines, reasons, shown_paper, shown_value, targets, verdict
 from r3l.regime.picture import draw
 
 Card = Mapping[str, Any]
@@ -82,14 +82,14 @@ def page() -> str:
     parts = [INTRODUCTION]
     if now or before:
         parts.append("![The measures of every environment](../results/stored/regime/regime.png)\n")
-    parts += [NOW + _tables(now)] if now else []
+    parts += [NOW + _tables(now, explained=True)] if now else []
     parts += [EARLIER + _tables(before)] if before else []
     parts += [_paper([*now, *before])] if now or before else []
     return "\n".join(parts)
 
 
-def _tables(of: Sequence[Card]) -> str:
-    """What was measured, then the measures; a target that is missed in bold."""
+def _tables(of: Sequence[Card], explained: bool = False) -> str:
+    """What was measured, then the measures; a target that is missed in bold. ``explained``: with the reasons."""
     rows = [
         ["start model", "", *(f"`{c['model']['name']}` {(c['model']['weights_sha256'] or '?')[:12]}" for c in of)],
         ["tasks, attempts", "", *(f"{c['tasks']}, {c['attempts']:,}" for c in of)],
@@ -99,7 +99,7 @@ def _tables(of: Sequence[Card]) -> str:
     for title, labels in sections(of):
         rows.append([f"*{title}*", "", *("" for _ in of)])
         rows += [[label, str(targets().get(key, "")), *(_cell(key, card) for card in of)] for key, label in labels]
-    missed = [_missed(card) for card in of]
+    missed = [line for card in of for line in _missed(card, explained)]
     return pipe_table(["measure", "target", *(card["label"] for card in of)], rows) + "\n\n" + "\n".join(missed) + "\n"
 
 
@@ -120,16 +120,18 @@ def _cell(key: str, card: Card) -> str:
     return f"**{text}**" if verdict(measure) == "missed" else text
 
 
-def _missed(card: Card) -> str:
+def _missed(card: Card, explained: bool) -> list[str]:
+    """A line, and one for each missed target whose reason is known."""
     labels = {key: label for of_section in SECTIONS.values() for key, label in of_section.items()}
     of_card = card["measures"]
     judged = {key: of_card[key]["met"] for key in labels if key in targets() and key in of_card}
     judged = {key: met for key, met in judged.items() if met is not None}
-    missing = [labels[key] for key, met in judged.items() if not met]
-    listed = f": {'; '.join(missing)}" if missing else ""
-    return (
-        f"- {card['label']}: {len(judged) - len(missing)} of {len(judged)} targets are met; missed{listed or ': none'}."
-    )
+    missing = [key for key, met in judged.items() if not met]
+    counted = f"- {card['label']}: {len(judged) - len(missing)} of {len(judged)} targets are met"
+    if not explained:
+        return [f"{counted}; missed: {'; '.join(labels[key] for key in missing) or 'none'}."]
+    why = reasons(card["env"])
+    return [f"{counted}{'; missed:' if missing else '.'}", *(f"  - {labels[key]}: {why[key]}" for key in missing)]
 
 
 def _paper(of: Sequence[Card]) -> str:

@@ -11,7 +11,7 @@ from start_models import START_FOLDER, START_MODEL
 
 from r3l.core.task import Task
 from r3l.regime import page, picture
-from r3l.regime.card import SECTIONS, Target, paper, targets
+from r3l.regime.card import CARDS, SECTIONS, Target, paper, reasons, targets
 from r3l.regime.measure import chosen
 
 COMMAND = ("regime", "alfworld", "--tasks", "4", "--attempts", "2")
@@ -83,6 +83,12 @@ def test_the_picture_is_drawn_with_and_without_cards_from_before(card, tmp_path)
     for name, now, before in (("both", [card], [card]), ("before", [], [card]), ("now", [card], [])):
         picture.draw(now, before, tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").stat().st_size > 5000
+
+
+def test_every_target_that_a_start_model_misses_has_its_reason_and_no_other():
+    for card in page.cards(CARDS):
+        missed = {key for key, measure in card["measures"].items() if measure["met"] is False}
+        assert missed == set(reasons(card["env"])), card["env"]
 
 
 def test_the_page_is_that_of_the_stored_cards():
