@@ -109,6 +109,10 @@ class AlfworldExpert(ScriptedExpert):
         """
         return self._subgoal() if self.here is None else f"at {self.here}, {self._subgoal()}"
 
+    def planned(self, action: str) -> str:
+        """In the form of other thoughts: ``at desk 1, go to bed 2``."""
+        return action if self.here is None else f"at {self.here}, {action}"
+
     def _subgoal(self) -> str:
         goal, held = self.goal, self.holding
         if held is None:

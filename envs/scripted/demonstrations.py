@@ -76,7 +76,7 @@ class ScriptedEpisode:
             action = self.expert.choose(self.now, self.actions, self.error_model, self.rng)
         response = write_response(self.expert.thought(), action)
         self.error = self.dialogue.parse(response, self.now, self.actions).error
-        imitate, planned = not invalid and self.error is None, write_response(f"plan: {action}", action)
+        imitate, planned = not invalid and self.error is None, write_response(self.expert.planned(action), action)
         step = Step(self.now, response, action, imitate, suggested, planned)
         if self.error is None:
             self.actions.append(action)

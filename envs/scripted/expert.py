@@ -67,6 +67,13 @@ class ScriptedExpert(ABC):
     def thought(self) -> str:
         """A short subgoal."""
 
+    def planned(self, action: str) -> str:
+        """The thought before a suggested ``action``, where it is to say the action (``plan_thoughts`` of configs/sft).
+
+        A retry is trained on without its hint, so it must be a thought that could stand there without one.
+        """
+        return f"plan: {action}"
+
     @abstractmethod
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator

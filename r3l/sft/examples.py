@@ -26,6 +26,7 @@ from r3l.envs.scripted.expert import suggestion_of
 from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
 from r3l.retry import Restart, guidance_text, hint, with_guidance
 
+LATE_HINTS = 0.15  # share of the hints of a hinted episode that come a turn too late; our choice
 LONGEST_HINT = 6  # actions in a hint of a hinted episode, as many as a critic names at most
 
 
@@ -122,13 +123,18 @@ def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, plan_th
 
 
 def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool) -> list[Exchange]:
-    """The episode, each action of it suggested before, most often with some that follow it: as many at any turn."""
+    """The episode, each action of it suggested before, most often with some that follow it: as many at any turn.
+
+    Some hints begin with the action just taken, where it is impossible by now: a reflection names a turn too late.
+    """
     steps = [step for step in d.steps if step.planned and step.imitate]
     actions = [step.action for step in steps]
-    lengths = generator("hint lengths", d.task.id).integers(1, LONGEST_HINT + 1, len(steps))
+    rng = generator("hint lengths", d.task.id)
+    lengths, late = rng.integers(1, LONGEST_HINT + 1, len(steps)), rng.random(len(steps)) < LATE_HINTS
     exchanges: list[Exchange] = []
     for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
-        suggestion = suggestion_of(actions[k : k + lengths[k]])
+        over = late[k] and k > 0 and bool(step.now.admissible) and actions[k - 1] not in step.now.admissible
+        suggestion = suggestion_of(actions[k - over : k + lengths[k]])
         guide = with_guidance(Restart(k, hint(suggestion)), "user_turn")
         answer = step.planned if plan_thoughts else step.response
         exchanges.append(Exchange(guide(messages).messages, answer, True))

@@ -105,9 +105,7 @@ class SFTConfig(Strict):
     hinted_share: float = Field(
         0, ge=0, le=1, description="share of tokens from episodes with a hint at every turn, where a retry has one"
     )
-    plan_thoughts: bool = Field(
-        False, description="the thought before a suggested action is the action itself: plan: ACTION"
-    )
+    plan_thoughts: bool = Field(False, description="the thought before a suggested action says the action")
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]
 

@@ -15,7 +15,6 @@ from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import first_action
-from r3l.envs.tagged_text.responses import write_response
 
 ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.6, invalid=0.3)
 NAME = re.compile(r"\b[a-z]+ \d+\b")
@@ -61,7 +60,7 @@ def test_a_retry_takes_what_its_hint_suggests(erring):
     retried = [d for d in erring if d.retry and d.retry[0].action == first_action(d.critique.suggestion or "")]
     assert len(retried) > 5
     for first in (d.retry[0] for d in retried):
-        assert first.suggested and first.planned == write_response(f"plan: {first.action}", first.action)
+        assert first.suggested and first.planned.endswith(f"{first.action}</think><action>{first.action}</action>")
     assert not any(step.suggested for d in erring for step in d.steps)
 
 
