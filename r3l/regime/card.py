@@ -53,6 +53,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "retry_right": "guided, right pivot",
         "retry_wrong": "guided, wrong pivot",
         "right_over_wrong": "right over wrong",
+        "retry_unusable": "guided, ended by an unusable response",
         "unguided_success": "unguided, from the same pivot",
         "guided_minus_unguided": "guided minus unguided",
         "from_start_success": "guided, from the start",

@@ -211,6 +211,7 @@ def _retries(attempts: Sequence[Attempt]) -> dict[str, Measure]:
         "retry_right": share(attempts, _at_pivot(True)),
         "retry_wrong": share(attempts, _at_pivot(False)),
         "right_over_wrong": ratio(attempts, _at_pivot(True), _at_pivot(False)),
+        "retry_unusable": share(attempts, lambda a: None if (t := guided(a)) is None else float(t.unusable)),
         "unguided_success": share(attempts, lambda a: _success(unguided(a))),
         "guided_minus_unguided": mean(attempts, _minus(guided, unguided)),
         "from_start_success": share(attempts, lambda a: _success(from_start(a))),

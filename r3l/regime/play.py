@@ -25,7 +25,7 @@ from r3l.core.trajectory import Turn
 from r3l.envs.scripted.expert import NO_CAUSE, first_action
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.reflection import reflect
-from r3l.regime.records import Attempt, CriticReflection, OwnReflection, Regime, Try
+from r3l.regime.records import UNUSABLE, Attempt, CriticReflection, OwnReflection, Regime, Try
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
 
@@ -156,7 +156,8 @@ class Retries:
         ).guided
         turns = guided.turns[pivot:]
         followed = None if hinted is None or not turns else _action(self.ctx, turns[0]) == hinted
-        return Try(guided.success, guided.reward > base.reward, _tokens(turns), followed)
+        unusable = guided.stop_reason in UNUSABLE
+        return Try(guided.success, guided.reward > base.reward, _tokens(turns), followed, unusable)
 
     async def _hinted(self, pivot: int, reflection: ParsedReflection) -> str | None:
         """The action that a suggestion begins with, where it is possible at ``pivot``."""

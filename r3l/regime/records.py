@@ -17,12 +17,14 @@ class Try:
 
     ``tokens``: generated for it; those of the reflection that gave its pivot or its hint are among them.
     ``followed``: whether its first action was the hinted one; None where no possible action was hinted.
+    ``unusable``: it ended as an attempt does that is so.
     """
 
     success: bool
     improved: bool
     tokens: int
     followed: bool | None = None
+    unusable: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ def attempt(task, member, success=False, stop=None, **more):
     return Attempt(task=task, member=member, success=success, stop=stop, **(values | more))
 
 
-def tried(success, tokens, followed=None):
-    return Try(success, success, tokens, followed)
+def tried(success, tokens, followed=None, unusable=False):
+    return Try(success, success, tokens, followed, unusable)
 
 
-def own(near, guided, unguided, from_start=False):
+def own(near, guided, unguided, from_start=False, unusable=False):
     agrees = Agreement(exact=near, near=near, same_cause=near)
-    tries = (tried(guided, 50, True), tried(unguided, 40), tried(from_start, 80))
+    tries = (tried(guided, 50, True, unusable), tried(unguided, 40), tried(from_start, 80))
     return OwnReflection(None, agrees, *tries)
 
 
@@ -42,7 +42,7 @@ def counted():
         attempt(
             "e2", 1, stop=StopReason.FORMAT, own=OwnReflection("no_json"), critic=critic("lost", True, True, False)
         ),
-        attempt("h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False)),
+        attempt("h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, unusable=True)),
         attempt("h1", 1, own=own(True, False, False), critic=critic(None, False, False, None)),
         attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
         attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection()),
@@ -75,6 +75,7 @@ def counted():
         ("retry_right", 1 / 2, 2),
         ("retry_wrong", 1 / 2, 2),
         ("right_over_wrong", 1, 2),
+        ("retry_unusable", 1 / 4, 4),
         ("unguided_success", 0, 4),
         ("guided_minus_unguided", 2 / 4, 4),
         ("from_start_success", 0, 4),

@@ -66,10 +66,12 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
     assert own.invalid is None and own.agrees.exact and own.agrees.grade == "accurate"
     # two tokens a response; the two of the reflection are in each
     assert own.guided == Try(True, True, 2 * len(win) + 2, followed=True)
-    assert own.unguided == Try(False, False, 2 + 2)
-    assert own.from_start == Try(False, False, 4 + 2, followed=False)
+    assert own.unguided == Try(False, False, 2 + 2, unusable=True)
+    assert own.from_start == Try(False, False, 4 + 2, followed=False, unusable=True)
     assert critic.cause == "not possible there" and critic.guided.tokens == 2
-    assert critic.unguided == Try(False, False, 2)  # the same retry as the model's, and no token of a reflection
+    assert critic.unguided == Try(
+        False, False, 2, unusable=True
+    )  # the same retry as the model's, and no token of a reflection
     assert next(policy.responses["retry"], None) is None
     asked = {address[1]: None for address, _ in policy.asked}
     assert list(asked) == ["rollout", "reflection", "retry"]
