@@ -13,7 +13,7 @@ class Step:
     """What was seen, what was answered (in the environment's response format), and the action in it.
 
     ``imitate`` is False for an invalid action that only serves to be criticised. ``suggested``: the action was
-    suggested to the agent. ``planned``: the answer of an agent that writes the action down as its thought; empty where
+    suggested to the agent. ``planned``: the answer of an agent that says the action in its thought; empty where
     the environment has no thoughts.
     """
 

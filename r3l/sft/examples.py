@@ -68,7 +68,7 @@ def documents_of(
 
     A compact reflection continues the episode; a released one is a dialog of its own. ``hinted``: the episode once more
     with a hint at every turn, since a guided retry has but one. ``plan_thoughts``: the thought before a suggested
-    action is that action. Raises ConfigError for these two where the environment's agents write no thoughts.
+    action says that action. Raises ConfigError for these two where the environment's agents write no thoughts.
     """
     if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
         raise ConfigError(
