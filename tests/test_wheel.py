@@ -34,7 +34,7 @@ for env in names("envs"):
     if "nano" in load("envs", env, EnvConfig).tiers:
         run = resolve("nano", env, "r3l", 0)
         assert run.fingerprint() and Path(locate(run.model), "model.safetensors").is_file(), env
-shown = CliRunner().invoke(r3l.cli.app, ["cell", "nano/alfworld/alfworld-1.5m/r3l/0"])
+shown = CliRunner().invoke(r3l.cli.app, ["cell", "nano/alfworld/alfworld-1.5m-hints/r3l/0"])
 assert f"--snakefile {PACKAGE / 'snakemake' / 'Snakefile'}" in shown.output, (shown.output, shown.exception)
 refused = CliRunner().invoke(r3l.cli.app, ["prove", "pack", "--out", "kit"])
 assert "is no checkout of this project" in str(refused.exception), refused.output

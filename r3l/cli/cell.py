@@ -18,7 +18,7 @@ from r3l.core.files.paths import STORED_MODELS
 if TYPE_CHECKING:
     from r3l.config import Run
 
-FORM = "TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/alfworld-1.5m/r3l/0"
+FORM = "TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/alfworld-1.5m-hints/r3l/0"
 
 
 def cell(
@@ -34,7 +34,7 @@ def cell(
     The tier may be left out: that of configs/workflow.yaml. The task set is checked first, where that has not been
     done.
 
-    Example: `r3l cell nano/alfworld/alfworld-1.5m/r3l/0 --run`
+    Example: `r3l cell nano/alfworld/alfworld-1.5m-hints/r3l/0 --run`
 
     Example: `r3l cell paper/webshop/qwen2.5-1.5b/grpo/2 --profile slurm --run -- --dry-run`
     """

@@ -71,7 +71,7 @@ def evaluate(
 
     No reflection, no guidance. The same command goes on where it was stopped.
 
-    Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m/r3l/seed0`
+    Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 
     Example: `r3l evaluate --env alfworld --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
 

@@ -48,7 +48,7 @@ def verify(
 
     It also says which runs were made from uncommitted code, and under which text of docs/preregistration.md.
 
-    Example: `r3l verify results/nano/alfworld/alfworld-1.5m/r3l/seed0`
+    Example: `r3l verify results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
     """
     from r3l.evaluation.provenance import origins
     from r3l.evaluation.verification import verify as verify_run

@@ -101,9 +101,9 @@ def export(
 ) -> None:
     """Copy a run's metrics for another viewer, or its model, with a model card, into a folder or to the hub.
 
-    Example: `r3l export results/nano/alfworld/alfworld-1.5m/r3l/seed0 --to tensorboard`
+    Example: `r3l export results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0 --to tensorboard`
 
-    Example: `r3l export results/nano/alfworld/alfworld-1.5m/r3l/seed0 --to hub:OWNER/NAME --dry-run`
+    Example: `r3l export results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0 --to hub:OWNER/NAME --dry-run`
     """
     from r3l.evaluation import publishing
     from r3l.runs import loggers

@@ -121,7 +121,7 @@ def _cell(key: str, card: Card) -> str:
 
 
 def _missed(card: Card, explained: bool) -> list[str]:
-    """A line, and one for each missed target whose reason is known."""
+    """A line, and where ``explained`` one for each missed target."""
     labels = {key: label for of_section in SECTIONS.values() for key, label in of_section.items()}
     of_card = card["measures"]
     judged = {key: of_card[key]["met"] for key in labels if key in targets() and key in of_card}
@@ -131,7 +131,8 @@ def _missed(card: Card, explained: bool) -> list[str]:
     if not explained:
         return [f"{counted}; missed: {'; '.join(labels[key] for key in missing) or 'none'}."]
     why = reasons(card["env"])
-    return [f"{counted}{'; missed:' if missing else '.'}", *(f"  - {labels[key]}: {why[key]}" for key in missing)]
+    lines_of = [f"  - {labels[key]}: {why.get(key, 'configs/regime.yaml does not say why')}" for key in missing]
+    return [f"{counted}{'; missed:' if missing else '.'}", *lines_of]
 
 
 def _paper(of: Sequence[Card]) -> str:

@@ -114,7 +114,7 @@ def _clash(clashes: Sequence[tuple[Path, Path]]) -> str:
     return (
         f"{a.parent} and {b.parent} are the same method and seed{more}, but their episodes differ: name the runs that "
         "are meant by their directories, in place of the whole folder, as in r3l table table1 "
-        "results/nano/alfworld/alfworld-1.5m/my_method/seed* --results results/stored"
+        "results/nano/alfworld/alfworld-1.5m-hints/my_method/seed* --results results/stored"
     )
 
 

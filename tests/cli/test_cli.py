@@ -76,7 +76,7 @@ from r3l.workflow import plan
         (["cell", "alfworld/math-1.5m/r3l@alpa=2/0"], "did you mean 'alpha'?"),
         (
             ["cell", "alfworld/math-1.5m/r3l/first"],
-            "must look like TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/alfworld-1.5m/r3l/0",
+            "must look like TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/alfworld-1.5m-hints/r3l/0",
         ),
         (["cell", "alfworld/r3l/0"], "must look like TIER/ENV/MODEL/METHOD/SEED"),
         (["cell", "alfworld/math-1.5m/r3l/0", "--profile", "slrm"], "did you mean 'slurm'?"),

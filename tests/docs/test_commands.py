@@ -120,7 +120,7 @@ def test_many_commands_are_found():
         ("bench env|rollout", []),
         ("published [--ordering]", []),
         ("table table1 | table2 | budget", []),
-        ("cell nano/alfworld/alfworld-1.5m/r3l/0 --run -- --dry-run", []),
+        ("cell nano/alfworld/alfworld-1.5m-hints/r3l/0 --run -- --dry-run", []),
         ("bench [OPTIONS] COMMAND [ARGS]...", []),
         ("trian", ["there is no verb 'trian'"]),
         ("bench env|walk", ["there is no verb 'walk'"]),

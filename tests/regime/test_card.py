@@ -91,6 +91,13 @@ def test_every_target_that_a_start_model_misses_has_its_reason_and_no_other():
         assert missed == set(reasons(card["env"])), card["env"]
 
 
+def test_a_missed_target_without_a_reason_is_still_on_the_page(card):
+    """r3l regime writes the page after minutes of work, before anybody could give a reason."""
+    measures = {**card["measures"], "hint_followed": {**card["measures"]["hint_followed"], "met": False}}
+    lines = page._missed({**card, "env": "no_reasons_yet", "measures": measures}, explained=True)
+    assert "  - the critic's hint is the first action: configs/regime.yaml does not say why" in lines
+
+
 def test_the_page_is_that_of_the_stored_cards():
     assert text(DOCS / "regime.md") == page.page(), "python -m r3l.regime.page"
 

@@ -9,8 +9,8 @@ from r3l.sft.start_model import StartModel
 
 @pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
 def test_a_sharpened_model_has_logits_times_the_factor(compute_dtype):
-    config = load_config("alfworld-1.5m").model_copy(update={"compute_dtype": compute_dtype})
-    model = StartModel.load("alfworld-1.5m", config)
+    config = load_config("alfworld-1.5m-hints").model_copy(update={"compute_dtype": compute_dtype})
+    model = StartModel.load("alfworld-1.5m-hints", config)
     ids = torch.arange(5, 25)[None]
     before, weights = model.network(ids).logits, model.master_weights.state_dict()
     weights = {name: weight.clone() for name, weight in weights.items()}
