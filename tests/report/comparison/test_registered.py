@@ -56,7 +56,9 @@ def test_what_counts_against_a_claim(tmp_path, differences, verdict):
 def test_the_verb_takes_runs_of_todays_start_models_alone(tmp_path):
     write_run(tmp_path, "grpo", 0, [1, 1], [0, 0])
     result = CliRunner().invoke(cli.app, ["registered", "--results", str(tmp_path), "--json"], catch_exceptions=False)
-    assert [row["env"] for row in json.loads(result.stdout)["rows"]] == load_registered().envs
+    rows, plan = json.loads(result.stdout)["rows"], load_registered()
+    assert [row["env"] for row in rows if "model" not in row] == plan.envs
+    assert [row["model"] for row in rows if "model" in row] == [one.model for one in plan.earlier]
 
 
 def test_an_earlier_comparison_keeps_its_verdict_and_counts_in_the_correction(tmp_path):
