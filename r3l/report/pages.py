@@ -7,6 +7,7 @@ environments are those of the pre-registration, or follow the name: ``<!-- store
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -22,6 +23,7 @@ from r3l.report.comparison.registered import (
     registered_rows,
     registered_table,
 )
+from r3l.report.figures.bars import STOPS
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.records import Record
@@ -88,6 +90,24 @@ def comparisons(runs: Sequence[Record], of_plan: Registered) -> str:
     return _pipes(texts)
 
 
+def variants(runs: Sequence[Record], of_plan: Registered) -> str:
+    """Both methods of the primary comparisons and all methods with runs that are in no other table: scores, and the
+    share of test episodes by the reason that ended them, seeds together.
+    """
+    others = sorted({run["method"] for run in runs} - set(plan.tables()["table1"].methods))
+    methods = [of_plan.against, of_plan.method, *others]
+    rows = _scores(runs, methods, None)
+    ends: dict[tuple[str, str], Counter[str]] = {}
+    for run in [run for run in runs if run["method"] in methods]:
+        reasons = (episode["stop_reason"] for episode in run.episodes)
+        ends.setdefault((run["method_label"], env_label(run["env"])), Counter()).update(reasons)
+    seen = {reason for count in ends.values() for reason in count} - {"success"}
+    for (label, env), count in ends.items():
+        shares = {name: count[reason] / count.total() for reason, (name, _) in STOPS.items() if reason in seen}
+        rows[label] |= {f"{env}, {name}": f"{share:.3f}" for name, share in shares.items()}
+    return _pipes(rows)
+
+
 TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
     "core": core,
     "scores": partial(every_method, groups=["all"]),
@@ -95,6 +115,7 @@ TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
     "learning": learning,
     "comparisons": comparisons,
     "groups": partial(every_method, groups=None),
+    "variants": variants,
 }
 
 

@@ -54,6 +54,19 @@ def test_tables_of_made_up_runs(tmp_path):
     assert block("learning", runs)[2:] == [["GRPO", unsolved], ["R3L", unsolved]]
 
 
+def test_variants_stand_beside_the_primary_methods_with_the_reasons_that_ended_their_episodes(tmp_path):
+    """Of four episodes of each seed GRPO solves 2, the variant 3 and 4; whatever fails is unreadable."""
+    for seed, more in enumerate((0, 1)):
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0])
+        write_run(tmp_path, "raft", seed, [1, 1], [0, 0])
+        write_run(tmp_path, "r3l_no_credit", seed, [1, 1], [1, more])
+    head, _, *lines = block("variants alfworld", records.load(find_runs(tmp_path)))
+    shares = {label: dict(zip(head[1:], cells, strict=True)) for label, *cells in lines}
+    assert list(shares) == ["GRPO", "r3l_no_credit"]
+    assert [shares[label]["ALFWorld, unreadable response"] for label in shares] == ["0.500", "0.125"]
+    assert "ALFWorld, turn limit" not in head  # no episode ended so
+
+
 def test_a_table_may_name_its_environments(tmp_path):
     write_run(tmp_path, "grpo", 0, [1, 1], [1, 0])
     for seed in range(2):
