@@ -7,7 +7,6 @@ environments are those of the pre-registration, or follow the name: ``<!-- store
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -23,7 +22,7 @@ from r3l.report.comparison.registered import (
     registered_rows,
     registered_table,
 )
-from r3l.report.figures.bars import STOPS
+from r3l.report.figures.bars import OTHER, STOPS, ending_shares
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.records import Record
@@ -97,14 +96,15 @@ def variants(runs: Sequence[Record], of_plan: Registered) -> str:
     others = sorted({run["method"] for run in runs} - set(plan.tables()["table1"].methods))
     methods = [of_plan.against, of_plan.method, *others]
     rows = _scores(runs, methods, None)
-    ends: dict[tuple[str, str], Counter[str]] = {}
-    for run in [run for run in runs if run["method"] in methods]:
-        reasons = (episode["stop_reason"] for episode in run.episodes)
-        ends.setdefault((run["method_label"], env_label(run["env"])), Counter()).update(reasons)
-    seen = {reason for count in ends.values() for reason in count} - {"success"}
-    for (label, env), count in ends.items():
-        shares = {name: count[reason] / count.total() for reason, (name, _) in STOPS.items() if reason in seen}
-        rows[label] |= {f"{env}, {name}": f"{share:.3f}" for name, share in shares.items()}
+    cells: dict[tuple[str, str], list[Record]] = {}
+    for run in runs:
+        if run["method"] in methods:
+            cells.setdefault((run["method_label"], env_label(run["env"])), []).append(run)
+    shares = {cell: ending_shares(seeds) for cell, seeds in cells.items()}
+    seen = {reason for of_cell in shares.values() for reason in of_cell} - {"success"}
+    for (label, env), of_cell in shares.items():
+        names = {reason: name for reason, (name, _) in {**STOPS, "other": OTHER}.items() if reason in seen}
+        rows[label] |= {f"{env}, {name}": f"{of_cell.get(reason, 0.0):.3f}" for reason, name in names.items()}
     return _pipes(rows)
 
 

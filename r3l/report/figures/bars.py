@@ -88,7 +88,7 @@ def stops(shown: Shown) -> Drawn:
         down, across, width, (0.16 * len(labels) + 0.5) * down + 0.9, sharex=True, sharey=True
     )
     for ax, bench in zip(axes.flat, shown.benches, strict=False):
-        shares = {method: _shares(seeds) for method, seeds in bench.runs.items()}
+        shares = {method: ending_shares(seeds) for method, seeds in bench.runs.items()}
         _stack(ax, [shares.get(method, {}) for method in labels], STOPS | {"other": OTHER}, 1, "no run")
         ax.set_title(bench.label, loc="left", fontweight="bold")
         ax.set(xlim=(0, 1), xlabel="share of test episodes")
@@ -97,13 +97,13 @@ def stops(shown: Shown) -> Drawn:
         ax.set_axis_off()
     for row in axes:
         style.method_rows(row, labels)
-    reasons = {reason for record in shown.records() for reason in _shares([record])}
+    reasons = {reason for record in shown.records() for reason in ending_shares([record])}
     _legend(figure, [part for reason, part in {**STOPS, "other": OTHER}.items() if reason in reasons])
     text = "How the test episodes of the last checkpoint ended, seeds together."
     return figure, shown, text
 
 
-def _shares(seeds: Sequence[Record]) -> Amounts:
+def ending_shares(seeds: Sequence[Record]) -> Amounts:
     """The share of each reason; those without a colour of their own together."""
     ends = [episode["stop_reason"] for record in seeds for episode in record.episodes]
     counts = Counter(reason if reason in STOPS else "other" for reason in ends)
