@@ -77,8 +77,10 @@ def said(progress: Progress) -> str:
 def summary(seen: Sequence[Progress], seconds: float, left: float) -> str:
     """The whole in one line."""
     done = sum(progress.done for progress in seen)
-    failed = sum(progress.status.state is State.FAILED for progress in seen)
-    parts = [f"{done} of {len(seen)} runs done", *([f"{failed} failed"] if failed else []), f"{clock(seconds)} gone"]
+    trained, failed = (sum(one.status.state is state for one in seen) for state in (State.TRAINED, State.FAILED))
+    counted = [(trained, "trained and not evaluated"), (failed, "failed")]
+    others = [f"{count} {what}" for count, what in counted if count]
+    parts = [f"{done} of {len(seen)} runs done", *others, f"{clock(seconds)} gone"]
     rest = f"about {clock(left)} left" if done + failed < len(seen) else "tables and figures are next"
     return ", ".join([*parts, rest] if seen else [clock(seconds)])
 
