@@ -81,4 +81,4 @@ def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -
         set_aside_changed(run_dir, run)
     first = next(iter(runs.values()))
     command = line(targets, {"tier": first.tier, "envs": [first.env]}, placement(None, cores))
-    make(command, {str(run_dir.relative_to(results)): run for run_dir, run in runs.items()}, validation_evaluation)
+    make(command, {str(run_dir.relative_to(results)): run for run_dir, run in runs.items()}, "validation")

@@ -22,7 +22,7 @@ from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:
     from r3l.config import Run
-    from r3l.workflow.following import Evaluation, Progress
+    from r3l.workflow.following import Progress, Split
 
 TAIL = 12  # lines of a log that are shown
 REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "', re.MULTILINE | re.DOTALL)
@@ -48,7 +48,7 @@ def placement(profile: str | None, cores: str) -> list[str]:
     return ["--profile", os.path.relpath(profiles / profile)]
 
 
-def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | None = None) -> Path:
+def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
     """Carry out a command of :func:`line`, showing on stderr how far its ``runs`` are (see ``Follower``).
 
     Returns snakemake's log. Raises ConfigError where an environment's packages are missing, DataError where a job
@@ -56,7 +56,6 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
     """
     from r3l.report.following import follow
     from r3l.runs import stored_archive
-    from r3l.runs.places import evaluation_of
     from r3l.workflow import execution
     from r3l.workflow.following import Follower, cores_of
 
@@ -68,7 +67,7 @@ def make(command: list[str], runs: Mapping[str, Run], evaluation: Evaluation | N
     try:
         with execution.started(command, log) as process:
             known = stored_archive.folder().glob("*/*/*/*/seed*")
-            follower = Follower(runs, RESULTS, known, evaluation or evaluation_of)
+            follower = Follower(runs, RESULTS, known, split)
 
             def look() -> tuple[list[Progress], float]:
                 seen = follower.look()

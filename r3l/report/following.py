@@ -62,13 +62,13 @@ def said(progress: Progress) -> str:
     success = "" if progress.success is None else f"success {progress.success:.2f}"
     match status.state:
         case State.DONE:
-            return f"done, test success {progress.success:.3f} in {progress.episodes} episodes"
+            return f"done, {progress.split} success {progress.success:.3f} in {progress.episodes} episodes"
         case State.FAILED:
             return f"FAILED at step {status.steps}/{status.planned}: {status.error.splitlines()[0]}"
         case State.RUNNING if status.steps < status.planned:
             return f"step {status.steps}/{status.planned}  {success}"
         case State.RUNNING:
-            return f"playing test tasks, {progress.evaluated}/{progress.episodes}"
+            return f"playing {progress.split} tasks, {progress.evaluated}/{progress.episodes}"
         case State.TRAINED:
             return "trained, waits for its evaluation"
     return f"waits at step {status.steps}/{status.planned}" if status.steps else "waits"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from r3l.config import Run
 from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SUCCESS, step_seconds
-from r3l.runs.places import PLAYED, evaluation_of
+from r3l.runs.places import PLAYED, evaluation_of, validation_evaluation
 from r3l.runs.run_dir import METRICS
 from r3l.workflow.jobs import LOGS
 from r3l.workflow.status import State, Status, expected_seconds, learnt_times, status_of
 
-Evaluation = Callable[[Path, Run], Path]
+Split = Literal["test", "validation"]
+EVALUATIONS = {"test": evaluation_of, "validation": validation_evaluation}
 START = 10.0  # seconds of a job before its first episode: imports, a model; our estimate
 UNKNOWN = 60.0  # seconds of a run of which nothing is known; any number, until a run has made steps
 
@@ -25,8 +27,9 @@ UNKNOWN = 60.0  # seconds of a run of which nothing is known; any number, until 
 class Progress:
     """A run and how far it is.
 
-    ``success``: of the test tasks where it is evaluated, else of the last step's base rollouts; None: no step yet.
-    ``evaluated``: test episodes played, of ``episodes`` (0: not known yet). ``pace``: seconds of a step; None: unknown.
+    ``success``: of its evaluation where it is evaluated, else of the last step's base rollouts; None: no step yet.
+    ``evaluated``: episodes of the evaluation played, of ``episodes`` (0: not known yet). ``pace``: seconds of a step;
+    None: unknown. ``split``: whose tasks the evaluation plays.
     """
 
     status: Status
@@ -34,6 +37,7 @@ class Progress:
     evaluated: int
     episodes: int
     pace: float | None
+    split: Split = "test"
 
     @property
     def name(self) -> str:
@@ -57,19 +61,17 @@ class Progress:
 class Follower:
     """Looks at ``runs``, by their directories under ``results``; times are learnt from ``known`` ones.
 
-    ``evaluation``: the file that says that a run, by its directory, is evaluated.
+    ``split``: whose tasks the evaluation plays that they end with.
     """
 
-    def __init__(
-        self, runs: Mapping[str, Run], results: Path, known: Iterable[Path], evaluation: Evaluation = evaluation_of
-    ) -> None:
+    def __init__(self, runs: Mapping[str, Run], results: Path, known: Iterable[Path], split: Split = "test") -> None:
         benches = {(run.tier, run.env) for run in runs.values()}
         folders = [folder for folder in known if folder.parts[-5:-3] in benches]
         self._folders = {results / path: run for path, run in runs.items()}
         self._times = learnt_times(folders)
         self._rollout = _seconds_per_rollout(folders)
         self._results = results
-        self._evaluation = evaluation
+        self._split = split
 
     def look(self) -> list[Progress]:
         """Every run as it is now."""
@@ -104,21 +106,23 @@ class Follower:
         return expected_seconds(run, self._times) or UNKNOWN
 
     def _progress(self, run: Run, folder: Path) -> Progress:
-        status, evaluation = status_of(run, folder, self._times), self._evaluation(folder, run)
-        if status.state in (State.DONE, State.TRAINED) and evaluation.is_file():
+        status, evaluation = status_of(run, folder, self._times), EVALUATIONS[self._split](folder, run)
+        if status.state in (State.DONE, State.TRAINED):  # which of them is said of the test tasks
+            status = replace(status, state=State.DONE if evaluation.is_file() else State.TRAINED)
+        if status.state is State.DONE:
             every = read_json(evaluation)["groups"]["all"]
-            done = replace(status, state=State.DONE)
-            return Progress(done, every["success"], every["episodes"], every["episodes"], None)
+            return Progress(status, every["success"], every["episodes"], every["episodes"], None, self._split)
         rows = read_jsonl(folder / METRICS) if status.steps else []
         success = rows[-1][TRAIN_SUCCESS] if rows else None
         pace = sum(map(step_seconds, rows)) / len(rows) if rows else None
         played = [] if status.steps < status.planned else read_jsonl(evaluation.with_name(PLAYED))
-        return Progress(status, success, sum(len(line["episodes"]) for line in played), self._episodes(run), pace)
+        evaluated = sum(len(line["episodes"]) for line in played)
+        return Progress(status, success, evaluated, self._episodes(run), pace, self._split)
 
     def _episodes(self, run: Run) -> int:
         """Of the evaluation; 0 until the workflow has checked the task sets."""
         path = self._results / "task_sets" / run.tier / f"{run.env}.json"
-        tasks: int = read_json(path)["task_sets"]["test"]["tasks"] if path.is_file() else 0
+        tasks: int = read_json(path)["task_sets"][self._split]["tasks"] if path.is_file() else 0
         return tasks * run.evaluation.episodes_per_task
 
 

@@ -1,6 +1,7 @@
 """What is shown of runs under way: numbers worked out by hand, a terminal, none, no colours."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,36 @@ def test_time_left_by_hand(tmp_path):
     assert follower.seconds_left(SEEN[:1], 2) == 0
     assert follower.seconds_left([running, evaluating, waiting], 1) == pytest.approx((30 + 10) + 0 + (40 + 20))
     assert follower.seconds_left([running, evaluating, waiting], 100) == pytest.approx(60)  # the longest
+
+
+def test_a_tuning_ends_with_validation_tasks(tmp_path):
+    """Two trained runs, both scored on the test tasks too, one of them on the validation tasks: that one is done."""
+
+    def write(path, content):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(json.dumps(content))
+
+    runs = {f"seed{seed}": RUN.model_copy(update={"seed": seed}) for seed in (0, 1)}
+    for folder, run in runs.items():
+        write(f"{folder}/manifest.json", {"fingerprint": run.fingerprint()})
+        write(
+            f"{folder}/metrics.jsonl", {"step": 1, "train/success": 0.3, "seconds/collect": 3.0, "seconds/train": 1.0}
+        )
+        write(f"{folder}/result.json", {})
+        write(f"{folder}/evaluation.json", {"groups": {"all": {"success": 0.5, "episodes": 128}}})
+    score = {"groups": {"all": {"success": 0.25, "episodes": 64}}}
+    write("seed0/evaluations/chain/validation/evaluation.json", score)
+    write("task_sets/nano/math.json", {"task_sets": {"test": {"tasks": 200}, "validation": {"tasks": 64}}})
+    seen = Follower(runs, tmp_path, [], "validation").look()
+    assert [one.done for one in seen] == [True, False]
+    assert [shown.said(one) for one in seen] == [
+        "done, validation success 0.250 in 64 episodes",
+        "trained, waits for its evaluation",
+    ]
+    assert seen[1].episodes == 64
+    assert [shown.said(one) for one in Follower(runs, tmp_path, []).look()] == [
+        "done, test success 0.500 in 128 episodes"
+    ] * 2
 
 
 def watch(console, *looks):
