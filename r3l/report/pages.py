@@ -22,7 +22,7 @@ from r3l.report.comparison.registered import (
     registered_rows,
     registered_table,
 )
-from r3l.report.figures.bars import OTHER, STOPS, ending_shares
+from r3l.report.figures.bars import ENDINGS, ending_shares
 from r3l.report.labels import env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.records import Record
@@ -102,8 +102,8 @@ def variants(runs: Sequence[Record], of_plan: Registered) -> str:
             cells.setdefault((run["method_label"], env_label(run["env"])), []).append(run)
     shares = {cell: ending_shares(seeds) for cell, seeds in cells.items()}
     seen = {reason for of_cell in shares.values() for reason in of_cell} - {"success"}
+    names = {reason: name for reason, (name, _) in ENDINGS.items() if reason in seen}
     for (label, env), of_cell in shares.items():
-        names = {reason: name for reason, (name, _) in {**STOPS, "other": OTHER}.items() if reason in seen}
         rows[label] |= {f"{env}, {name}": f"{of_cell.get(reason, 0.0):.3f}" for reason, name in names.items()}
     return _pipes(rows)
 

@@ -43,7 +43,7 @@ STOPS: Parts = {  # reasons of r3l.core.rollout and of the environments' dialogu
     "truncated": ("response too long", "#8D83A6"),
     "context": ("dialog too long", "#B9B4C7"),
 }
-OTHER = ("other", "#E0E0E0")
+ENDINGS: Parts = STOPS | {"other": ("other", "#E0E0E0")}
 
 
 def cost(shown: Shown) -> Drawn:
@@ -89,7 +89,7 @@ def stops(shown: Shown) -> Drawn:
     )
     for ax, bench in zip(axes.flat, shown.benches, strict=False):
         shares = {method: ending_shares(seeds) for method, seeds in bench.runs.items()}
-        _stack(ax, [shares.get(method, {}) for method in labels], STOPS | {"other": OTHER}, 1, "no run")
+        _stack(ax, [shares.get(method, {}) for method in labels], ENDINGS, 1, "no run")
         ax.set_title(bench.label, loc="left", fontweight="bold")
         ax.set(xlim=(0, 1), xlabel="share of test episodes")
         ax.tick_params(labelbottom=True)
@@ -98,7 +98,7 @@ def stops(shown: Shown) -> Drawn:
     for row in axes:
         style.method_rows(row, labels)
     reasons = {reason for record in shown.records() for reason in ending_shares([record])}
-    _legend(figure, [part for reason, part in {**STOPS, "other": OTHER}.items() if reason in reasons])
+    _legend(figure, [part for reason, part in ENDINGS.items() if reason in reasons])
     text = "How the test episodes of the last checkpoint ended, seeds together."
     return figure, shown, text
 
