@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from r3l.core.errors import DataError
+from r3l.core.errors import ConfigError, DataError
 from r3l.envs.base.task_sets import Strict
 
 Data = Mapping[str, Any]
@@ -107,6 +107,10 @@ class Puzzle(ABC):
     @abstractmethod
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
         """``data`` as a careless reader takes it, in random order; at least one makes the answer of ``work`` wrong."""
+
+    def by_habit(self, data: Data) -> Data:
+        """``data`` as one with this puzzle's bad habit reads it throughout. Raises ConfigError where it has none."""
+        raise ConfigError(f"puzzle {self.name!r} has no bad habit: set error_rates.overlook to 0 (configs/sft)")
 
     def steps(self, data: Data) -> list[str]:
         """The worked solution as lines, the answer last."""

@@ -44,14 +44,19 @@ def demonstrator_of(task_sets: Sequence[str]) -> AnswerDemonstrator:
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
     """A whole response that begins with ``prefix``, the first right lines: careful, or with a misreading on the way.
 
-    The error rate is that of a line, so that long solutions go wrong more often than short ones; after a critique,
-    which gives the prefix, it is half of it. A systematic error is the same misreading whenever the problem comes up.
+    Who ``overlooks`` something reads the whole problem by the puzzle's bad habit, until a critique gives the prefix.
+    The error rate is that of a line, so that long solutions go wrong more often than short ones; after a critique it
+    is half of it. A systematic error is the same misreading whenever the problem comes up.
     """
+    kind, data = puzzle(task.payload["puzzle"]), task.payload["data"]
+    if error_model.overlooks and not prefix:
+        work = kind.work(kind.by_habit(data))
+        return response(work.lines, work.answer)
     lines, done = solution(task), len(prefix)
     ahead = max(0, len(lines) - 1 - done)  # the box at the end is no line of reasoning
     rate = error_model.rate / 2 if prefix else error_model.rate
     if rng.random() >= (1 - rate) ** ahead:
         draws = generator("habit", task.id) if rng.random() < error_model.systematic else rng
-        attempt = puzzle(task.payload["puzzle"]).attempt(task.payload["data"], draws, skill=0, after=done)
+        attempt = kind.attempt(data, draws, skill=0, after=done)
         lines = response(attempt.lines, attempt.answer)
     return lines

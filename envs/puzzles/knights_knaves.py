@@ -22,6 +22,8 @@ Roles = tuple[bool, ...]  # by person: True for one who tells the truth
 MOST_PEOPLE = 5  # of the constant answers: RLTF's problems have five people
 _LETTERS = "PQRST"  # compact names; an A would be an article to the released verifier
 _WORDS = {"and": " and ", "or": " or ", "<=>": " iff "}
+# Our choice: who reads so is right by luck in 0.20 of the problems of 2 people and in 0.06 of those of 4.
+_CONFUSED = {"and": "or", "or": "and", "->": "and", "<=>": "or"}
 _PART = re.compile(r"(\w+) (?:is )?(?:an? )?(\w+)")
 _BETWEEN = re.compile(r"[,;\n]|\band\b")
 
@@ -131,6 +133,10 @@ class KnightsKnaves(Puzzle):
                     "careful_until": careful_until,
                 }
 
+    def by_habit(self, data: Data) -> Data:
+        """Every connective is taken for another one: ``and`` and ``iff`` for ``or``, ``or`` and ``if`` for ``and``."""
+        return {**data, "statements": [_confused(statement) for statement in data["statements"]]}
+
 
 def solve(data: Data) -> Roles:
     """The unique solution."""
@@ -218,6 +224,14 @@ def _flips(statement: Any) -> list[Any]:
         for k in range(1, len(statement))
         for flipped in _flips(statement[k])
     ]
+
+
+def _confused(statement: Any) -> Any:
+    """``statement`` with every connective taken for another one."""
+    kind, *parts = statement
+    if kind in ("telling-truth", "lying"):
+        return statement
+    return [_CONFUSED.get(kind, kind), *map(_confused, parts)]
 
 
 def _compact_text(data: Data) -> str:

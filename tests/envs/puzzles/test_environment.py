@@ -80,6 +80,20 @@ def test_the_longer_a_solution_is_the_more_often_it_goes_wrong():
         assert share == pytest.approx(right, abs=4 * (right * (1 - right) / 400) ** 0.5)
 
 
+def test_a_bad_habit_holds_throughout_a_problem_and_ends_with_a_critique():
+    habitual = ErrorModel(rate=0, systematic=0, overlooks=True)
+    tasks = Puzzles().tasks("knights_knaves_nano/test")
+    right = {"2 people": 0, "4 people": 0}
+    for task in tasks:
+        lines = write(task, [], habitual, generator("test"))
+        assert lines == write(task, [], habitual, generator("another"))
+        assert write(task, solution(task)[:1], habitual, generator("test")) == solution(task)
+        right[task.group] += played(task, lines).success
+    assert right == {"2 people": 10, "4 people": 12}  # of 60 and 140, by luck
+    with pytest.raises(ConfigError, match="'countdown' has no bad habit: set error_rates.overlook to 0"):
+        write(Puzzles().tasks("countdown_nano/test")[0], [], habitual, generator("test"))
+
+
 def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
     both = ["knights_knaves_nano", "shortest_path_nano"]
     stored = Puzzles().demonstrations(range(6), 1, 18, CAREFUL, both)

@@ -77,6 +77,21 @@ def test_the_worked_solution_tries_one_assignment_after_another():
     ]
 
 
+def test_who_has_the_habit_takes_every_connective_for_another_one():
+    # Riley's "and" is read as "or". Both saints: Zoey's statement would be false. Zoey alone: Riley's is true, though a
+    # sinner says it. Riley alone: Zoey's is false, Riley's true, as they should be, and that is wrong.
+    compact = {**BY_HAND, "names": ["A", "B"], "roles": ["knight", "knave"], "style": "compact"}
+    assert KIND.steps(KIND.by_habit(compact)) == [
+        "A knight B knight: no",
+        "A knight B knave: yes no",
+        "A knave B knight: yes yes",
+        "A knave, B knight",
+    ]
+    a, b = ["telling-truth", 0], ["lying", 1]
+    nested = {"statements": [["or", ["not", a], ["<=>", a, b]], ["->", a, b], b]}
+    assert KIND.by_habit(nested)["statements"] == [["and", ["not", a], ["or", a, b]], ["and", a, b], b]
+
+
 def test_what_the_released_verifier_lets_pass():
     gold = "Zoey is a saint, and Riley is a sinner."
     assert KIND.verify_released(BY_HAND, gold) and KIND.verify_released(BY_HAND, "(zoey IS saint. RILEY sinner)")
