@@ -59,7 +59,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     from r3l.workflow import execution
     from r3l.workflow.following import Follower, cores_of
 
-    _check_installed(runs)
+    check_installed(RESULTS, runs, split)
     log, began = execution.new_log(), time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
@@ -98,12 +98,16 @@ def jobs_of(command: list[str]) -> dict[str, int]:
     return {kind: int(count) for kind, count in counted if kind != "total"}
 
 
-def _check_installed(runs: Mapping[str, Run]) -> None:
-    """Now, not in a job that starts when others have trained for an hour."""
-    from r3l.config import environment_of
-    from r3l.runs.places import EVALUATION
+def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> None:
+    """Raises ConfigError where runs without a finished evaluation need packages that are missing.
 
-    for env in sorted({run.env for path, run in runs.items() if not (RESULTS / path / EVALUATION).is_file()}):
+    Now, not in a job that starts when others have trained for an hour.
+    """
+    from r3l.config import environment_of
+    from r3l.workflow.following import EVALUATIONS
+
+    evaluation = EVALUATIONS[split]
+    for env in sorted({run.env for path, run in runs.items() if not evaluation(results / path, run).is_file()}):
         environment_of(env).check_installed()
 
 

@@ -7,8 +7,10 @@ from start_models import START_MODEL, cell, start_model
 from typer.testing import CliRunner
 
 from r3l import cli
+from r3l.cli import workflow
 from r3l.config import resolve, tuning, variant
 from r3l.config.tier import TuningConfig
+from r3l.core import extras
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.files.json_files import read_jsonl
 from r3l.core.files.paths import STORED
@@ -19,6 +21,7 @@ from r3l.evaluation.tuning import choose
 from r3l.local.engine import train
 from r3l.report.comparison.tuning import tuning_table
 from r3l.report.figures.tuning import draw_tunings
+from r3l.runs.places import validation_evaluation
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
@@ -128,6 +131,22 @@ def test_the_nearest_stored_tuning_is_the_default(stored):
 
 def test_a_second_tuning_surrounds_the_same_rate(stored):
     assert list(plan.tuning_runs("nano", "alfworld", "grpo")) == ["0.0001", "0.0003", "0.0009"]
+
+
+def test_a_finished_tuning_needs_no_packages_of_its_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr(extras, "missing", lambda extra: ["math-verify"] if extra == "math" else [])
+    runs = {
+        place: run for of_rate in plan.tuning_runs("nano", "math", "grpo").values() for place, run in of_rate.items()
+    }
+    for place, run in runs.items():
+        with pytest.raises(ConfigError, match="'math' needs packages of the extra 'math', and math-verify is not"):
+            workflow.check_installed(tmp_path, runs, "validation")
+        scored = validation_evaluation(tmp_path / place, run)
+        scored.parent.mkdir(parents=True)
+        scored.touch()
+    workflow.check_installed(tmp_path, runs, "validation")
+    with pytest.raises(ConfigError, match="'math' needs packages"):
+        workflow.check_installed(tmp_path, runs, "test")
 
 
 def test_tuning_runs_may_be_shorter_than_others():
