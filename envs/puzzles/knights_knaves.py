@@ -22,7 +22,7 @@ Roles = tuple[bool, ...]  # by person: True for one who tells the truth
 MOST_PEOPLE = 5  # of the constant answers: RLTF's problems have five people
 _LETTERS = "PQRST"  # compact names; an A would be an article to the released verifier
 _WORDS = {"and": " and ", "or": " or ", "<=>": " iff "}
-# Our choice: who reads so is right by luck in 0.20 of the problems of 2 people and in 0.06 of those of 4.
+# Our choice: who reads so is right by luck in 0.20 of 800 generated problems of 2 people, 0.06 of 4.
 _CONFUSED = {"and": "or", "or": "and", "->": "and", "<=>": "or"}
 _PART = re.compile(r"(\w+) (?:is )?(?:an? )?(\w+)")
 _BETWEEN = re.compile(r"[,;\n]|\band\b")
