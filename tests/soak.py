@@ -73,7 +73,7 @@ def draw(rows: Sequence[Sample], path: Path, caption: str) -> None:
     """A picture of ``rows``: a subplot each for memory, descriptors, threads and disk, over steps."""
     import matplotlib
 
-    from r3l.report.figures.style import GREY, PAGE, RC, subplots
+    from r3l.report.figures.style import GREY, PAGE, RC, save, subplots
 
     with matplotlib.rc_context(RC):
         figure, axes = subplots(1, len(PANELS), PAGE, 2.2)
@@ -85,4 +85,4 @@ def draw(rows: Sequence[Sample], path: Path, caption: str) -> None:
             ax.set_ylim(0, 1.7 * max(row[key] / unit for row in rows for key in keys))
             ax.legend(loc="upper left", fontsize=6)
         figure.supxlabel(caption, x=0.01, ha="left", fontsize=6, color=GREY)
-        figure.savefig(path, metadata={"Software": None})
+        save(figure, path)

@@ -16,6 +16,7 @@ from start_models import START_FOLDER
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, DataError
+from r3l.core.files.columns import read_columns, write_columns
 from r3l.core.files.digests import SUMS, altered
 from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.core.files.paths import STORED
@@ -79,7 +80,10 @@ def test_hostile_files(tmp_path, capsys):
     rng, outcomes = random.Random(SEED), Counter()
     rows = [json.dumps({"step": k, "text": hostile(SEED + k, 300)}).encode() + b"\n" for k in range(5)]
     packed = b"".join(gzip.compress(row, mtime=0) for row in rows)
+    columns = tmp_path / "columns.json.xz"
+    write_columns(columns, map(json.loads, rows))
     formats = {
+        "a.json.xz": (columns.read_bytes(), read_columns),
         "a.jsonl": (b"".join(rows), read_jsonl),
         "a.jsonl.gz": (packed, read_jsonl),
         "a.json": (rows[0], read_json),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from r3l.local.precision import vocabulary_logits
 from r3l.local.products import of_height
 from r3l.local.session import open_session
 from r3l.local.trainer import tree_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Report = dict[str, Any]
 Point = dict[str, float]
@@ -185,11 +188,11 @@ def _medians(arms: Mapping[str, Callable[[], None]], repeats: int) -> dict[str, 
     return {arm: float(np.median(of_arm[1:])) for arm, of_arm in seconds.items()}
 
 
-def draw(report: Report, out: Any) -> None:
+def draw(report: Report) -> Figure:
     """Share of the limit over the batch, and the ratio over the shared part, as a picture."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.0, 2.8), layout="constrained")
+    figure = Figure(figsize=(8.0, 2.8), layout="constrained", dpi=160)
     decoding, training, sharing = figure.subplots(1, 3)
     for axes, part, by in ((decoding, "decoding", "context of {:g}"), (training, "training", "rows of {:g}")):
         _lines(axes, report[part], ("rows", "share", "tokens"), by)
@@ -203,7 +206,7 @@ def draw(report: Report, out: Any) -> None:
         axes.tick_params(labelsize=7)
         axes.legend(frameon=False, fontsize=7)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(out, dpi=160)
+    return figure
 
 
 def _lines(axes: Any, points: Sequence[Point], keys: tuple[str, str, str], label: str) -> None:

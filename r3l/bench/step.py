@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from r3l.local.engine import collect, trainer_of
 from r3l.local.products import use_onednn
 from r3l.local.session import Session, open_session, policy_of
 from r3l.local.trainer import Trainer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Arm = Literal["fused", "packed", "transformers", "reencoded"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
@@ -154,11 +157,11 @@ def _medians(steps: Sequence[Report]) -> Report:
     return {name: float(np.median([step[name] for step in steps])) for name in steps[0]}
 
 
-def draw(report: Report, out: Any) -> None:
+def draw(report: Report) -> Figure:
     """The phases of a step, and the seconds of each arm, as a picture."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 2.8), layout="constrained")
+    figure = Figure(figsize=(7.0, 2.8), layout="constrained", dpi=160)
     left, right = figure.subplots(1, 2, width_ratios=[2, 3])
     arms = list(report["arms"])
     collect_s, train_s = ([report["arms"][arm][f"seconds/{part}"] for arm in arms] for part in ("collect", "train"))
@@ -177,4 +180,4 @@ def draw(report: Report, out: Any) -> None:
     shares = report["limit"]["share_of_matrix_rate"]
     reached = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
     figure.suptitle(f"{report['cell']}: products reach {reached} of the measured matrix rate", fontsize=8)
-    figure.savefig(out, dpi=160)
+    return figure

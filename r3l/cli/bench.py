@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier, output, resolve_run
 from r3l.cli.printing import print_report
 from r3l.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 A = TypeVar("A", bound=str)
 ReportFile = Annotated[Path | None, output("Also write the report here as JSON.")]
@@ -55,13 +58,14 @@ def bench_env(
 
 
 def _print_and_write(
-    report: dict[str, Any], out: Path | None, as_json: bool, draw: Callable[[dict[str, Any], Path], None] | None = None
+    report: dict[str, Any], out: Path | None, as_json: bool, draw: Callable[[dict[str, Any]], Figure] | None = None
 ) -> None:
     """Write a report to ``out``, if given, and print it; what took an hour is shown even where it cannot be kept.
 
     ``draw``: makes the picture beside it.
     """
     from r3l.core.files.writing import writable, write_json_atomic
+    from r3l.report.figures.style import save
 
     try:
         if out:
@@ -70,7 +74,7 @@ def _print_and_write(
     finally:
         print_report(report, as_json)
     if out and draw:
-        draw(report, out.with_suffix(".png"))
+        save(draw(report), out.with_suffix(".png"))
 
 
 def bench_rollout(

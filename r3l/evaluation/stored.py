@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 from collections.abc import Sequence
@@ -10,7 +9,8 @@ from pathlib import Path
 
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json
+from r3l.core.files.columns import columns_path, write_columns
+from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.core.files.paths import STORED
 from r3l.core.files.writing import write_text_atomic
 from r3l.evaluation.provenance import origins
@@ -24,10 +24,10 @@ READ = "seed0"  # the runs whose trajectories are kept
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     """Copy finished runs from below ``results`` to the same places below ``out``; the folders written.
 
-    Lines are compressed, checkpoints left out, trajectories kept of seed 0 (they are for reading). A stored run of
-    another fingerprint is replaced. Raises DataError where a stored run of the same fingerprint has other scores: the
-    same run ended differently, and one has to be chosen; and before anything is written, where ``out`` is this
-    project's own store and a run was made from a tree with uncommitted changes.
+    Lines become compressed columns, checkpoints are left out, trajectories kept of seed 0 (they are for reading). A
+    stored run of another fingerprint is replaced. Raises DataError where a stored run of the same fingerprint has other
+    scores: the same run ended differently, and one has to be chosen; and before anything is written, where ``out`` is
+    this project's own store and a run was made from a tree with uncommitted changes.
     """
     if out.resolve() == STORED and (dirty := origins(run_dirs).dirty):
         raise DataError(
@@ -91,9 +91,6 @@ def _stands(source: Path, target: Path) -> bool:
 def _copy(source: Path, target: Path) -> None:
     for name in WHOLE:
         shutil.copyfile(source / name, target / name)
-    if source.name == READ and (source / trajectory_log.FILE).is_file():
-        shutil.copyfile(source / trajectory_log.FILE, target / trajectory_log.FILE)
-    for name in LINES:
-        lines = source / name
-        if lines.is_file():  # zero-shot has no metrics
-            (target / f"{name}.gz").write_bytes(gzip.compress(lines.read_bytes(), mtime=0))
+    for name in (*LINES, trajectory_log.FILE) if source.name == READ else LINES:
+        if (source / name).is_file():  # zero-shot has no metrics
+            write_columns(columns_path(target / name), read_jsonl(source / name))

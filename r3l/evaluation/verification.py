@@ -15,7 +15,7 @@ from typing import Any
 from r3l.config import Run, environment_of
 from r3l.core.errors import DataError
 from r3l.core.files.digests import SUMS, altered, sha256_of, write_digests
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.core.files.json_files import kept_as, read_json, read_jsonl
 from r3l.evaluation.episodes import scores
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import run_of
@@ -27,7 +27,7 @@ from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
 log = logging.getLogger(__name__)
 EPISODES = "episodes.jsonl"
 WHOLE = (MANIFEST, RESULT, EVALUATION)
-LINES = (METRICS, EPISODES)  # compressed where runs are stored
+LINES = (METRICS, EPISODES)  # columns where runs are stored
 
 
 def sign(run_dir: Path) -> None:
@@ -48,8 +48,8 @@ def check_signed(run_dir: Path) -> None:
 
 
 def _files(run_dir: Path) -> list[str]:
-    names = (*WHOLE, *LINES, *(f"{name}.gz" for name in LINES), trajectory_log.FILE)
-    return [name for name in names if (run_dir / name).is_file()]
+    lines = [path for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name)]
+    return [path.name for path in (*(run_dir / name for name in WHOLE), *lines) if path.is_file()]
 
 
 def verify(run_dir: Path) -> None:

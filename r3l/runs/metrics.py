@@ -248,6 +248,12 @@ def base_success(counts: Counts) -> float | None:
     return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
 
 
+def with_rounded_times(row: Counts) -> dict[str, float]:
+    """A step's metrics, its times to a tenth of a millisecond: further digits differ from run to run, and take room."""
+    times = {name for name in row if (metric := declared(name)) and metric.kind is TIME}
+    return {name: round(value, 4) if name in times else value for name, value in row.items()}
+
+
 def step_seconds(row: Counts) -> float:
     """What a step took, without checkpoints and evaluation."""
     return row.get(COLLECT_SECONDS, 0) + row.get(TRAIN_SECONDS, 0)

@@ -11,7 +11,7 @@ from r3l.core.files.json_files import append_jsonl
 from r3l.core.finite import check_finite
 from r3l.core.progress import progress
 from r3l.runs.loggers import open_loggers
-from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS, step_seconds
+from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS, step_seconds, with_rounded_times
 from r3l.runs.run_dir import METRICS
 
 Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step; raises NonFiniteError
@@ -30,7 +30,7 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Ite
         def record(metrics: Mapping[str, float]) -> None:
             for name, value in metrics.items():
                 check_finite(f"method {run.method}, step {metrics['step']}: metric {name!r}", value)
-            append_jsonl(run_dir / METRICS, metrics)
+            append_jsonl(run_dir / METRICS, with_rounded_times(metrics))
             log(metrics)
             advance(_note(metrics))
 

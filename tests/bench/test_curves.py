@@ -67,11 +67,10 @@ def test_every_measurement_runs_and_is_drawn(tmp_path, monkeypatch):
     one, two = (p["flop"] for p in report["decoding"])
     assert two == 2 * one and all(p["share"] > 0 for p in report["decoding"] + report["training"])
     assert [(p["group"], p["share"]) for p in report["sharing"]] == [(2, 0.0), (2, 0.5)]
-    curves.draw(report, tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").stat().st_size > 10_000
     monkeypatch.setattr(curves, "bench_curves", lambda run, repeats: report)
     app(["bench", "curves", "--out", str(tmp_path / "curves.json")], standalone_mode=False)
     assert json.loads((tmp_path / "curves.json").read_text()) == report
+    assert (tmp_path / "curves.png").stat().st_size > 5_000
 
 
 @pytest.mark.parametrize("shared", [0, 3])

@@ -1,15 +1,16 @@
 """What is stored is what was measured: every number follows from raw lines, and one changed line is found."""
 
-import gzip
 import json
 import shutil
+import subprocess
 
 import pytest
 
 from r3l.core.errors import DataError
+from r3l.core.files.columns import columns_path
 from r3l.core.files.digests import SUMS
 from r3l.core.files.json_files import read_jsonl, rewrite_jsonl
-from r3l.core.files.paths import STORED
+from r3l.core.files.paths import ROOT, STORED
 from r3l.evaluation import stored
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify
@@ -26,10 +27,10 @@ def copy(tmp_path):
     source = next(path.parent for path in PATHS if path.parent.match("r3l/seed0"))
     target = tmp_path / "results" / source.relative_to(STORED)
     shutil.copytree(source, target)
-    for packed in target.glob("*.gz"):
-        if packed.name != trajectory_log.FILE:
-            packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
-            packed.unlink()
+    for name in ("metrics.jsonl", "episodes.jsonl", trajectory_log.FILE):
+        rows = read_jsonl(target / name)
+        columns_path(target / name).unlink()
+        rewrite_jsonl(target / name, rows)
     sign(target)
     return target
 
@@ -43,6 +44,17 @@ def edit(path, **changes):
 def test_every_stored_number_follows_from_its_raw_lines(path):
     check_signed(path.parent)
     verify(path.parent)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+def test_the_store_stays_small_in_git():
+    """Whoever clones the repository pays for what is kept."""
+    files = subprocess.run(["git", "ls-files", "-s", STORED], capture_output=True, check=True, cwd=ROOT).stdout
+    objects = b"".join(line.split()[1] + b"\n" for line in files.splitlines())
+    packed = subprocess.run(
+        ["git", "pack-objects", "--stdout", "-q"], input=objects, capture_output=True, check=True, cwd=ROOT
+    ).stdout
+    assert 1e6 < len(packed) < 40e6, "results/stored is above its limit: keep fewer trajectories or start models"
 
 
 def test_one_changed_episode_is_found(copy):
@@ -67,11 +79,12 @@ def test_a_run_without_digests_is_signed_by_verify(copy):
 
 
 def test_a_file_beside_the_signed_ones_is_not_read(copy):
-    """Plain lines are read where a compressed file is too."""
-    packed = copy / "metrics.jsonl.gz"
-    packed.write_bytes(gzip.compress((copy / "metrics.jsonl").read_bytes()))
-    with pytest.raises(DataError, match=r"metrics\.jsonl\.gz changed"):
-        check_signed(copy)
+    """Plain lines are read where a packed file is too."""
+    for name in ("metrics.json.xz", "metrics.jsonl.gz"):
+        (copy / name).write_bytes(b"")
+        with pytest.raises(DataError, match=rf"{name} changed"):
+            check_signed(copy)
+        (copy / name).unlink()
 
 
 def rename(copy):
@@ -121,21 +134,22 @@ def test_what_belongs_to_another_run_is_found(copy, words):
         verify(copy)
 
 
-def test_storing_compresses_keeps_and_refuses_another_outcome(copy, tmp_path):
+def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     results, out = tmp_path / "results", tmp_path / "stored"
     (written,) = stored.store([copy], results, out)
     assert {p.name for p in written.iterdir()} >= {
         "manifest.json",
         "result.json",
         "evaluation.json",
-        "episodes.jsonl.gz",
+        "episodes.json.xz",
     }
-    assert read_jsonl(written / "episodes.jsonl") == read_jsonl(copy / "episodes.jsonl")
-    before = (written / "episodes.jsonl.gz").read_bytes()
+    for name in ("metrics.jsonl", "episodes.jsonl", trajectory_log.FILE):
+        assert read_jsonl(written / name) == read_jsonl(copy / name) != []
+    before = (written / "episodes.json.xz").read_bytes()
     assert stored.store([copy], results, out) == []
     shutil.rmtree(out)
     stored.store([copy], results, out)
-    assert (written / "episodes.jsonl.gz").read_bytes() == before  # equal runs are equal bytes
+    assert (written / "episodes.json.xz").read_bytes() == before  # equal runs are equal bytes
     rows = read_jsonl(copy / "episodes.jsonl")
     rows[0]["reward"] = 1.0 - rows[0]["reward"]
     (copy / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -149,10 +163,10 @@ def test_storing_compresses_keeps_and_refuses_another_outcome(copy, tmp_path):
 
 def test_a_torn_archive_is_found(copy, tmp_path):
     (written,) = stored.store([copy], tmp_path / "results", tmp_path / "stored")
-    packed = written / "episodes.jsonl.gz"
+    packed = written / "episodes.json.xz"
     packed.write_bytes(packed.read_bytes()[:50])
-    with pytest.raises(DataError, match="episodes.jsonl.gz changed"):
+    with pytest.raises(DataError, match="episodes.json.xz changed"):
         verify(written)
     sign(written)
-    with pytest.raises(DataError, match="'episodes' is .* but the run's raw lines give 0"):
+    with pytest.raises(DataError, match="episodes.json.xz is damaged"):
         verify(written)

@@ -6,10 +6,11 @@ from fnmatch import fnmatch
 import pytest
 
 from r3l.config import resolve
+from r3l.core.files.columns import read_columns
 from r3l.core.files.json_files import read_jsonl
 from r3l.core.files.paths import ROOT, STORED
 from r3l.local.engine import train
-from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals
+from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals, with_rounded_times
 
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=0", "threads=1"]
 FAMILIES = {  # a method of each: what it is run with
@@ -28,6 +29,8 @@ def test_a_step_reports_nothing_that_is_not_declared(tmp_path, method):
     train(resolve("nano", "math", method, 0, overrides=[*SMALL, *FAMILIES[method]]), tmp_path)
     (row,) = read_jsonl(tmp_path / "metrics.jsonl")
     assert [name for name in row if declared(name) is None] == []
+    times = [value for name, value in row.items() if name.startswith("seconds/")]
+    assert times and times == [round(value, 4) for value in times]
 
 
 def test_whatever_the_code_counts_is_declared():
@@ -54,6 +57,11 @@ def test_counts_are_added_up_and_means_and_times_are_not():
     assert declared("train/sucess") is None and not is_total("my_own")
 
 
+def test_times_alone_are_rounded():
+    row = {"seconds/train": 1.23456789, "loss": 1.23456789, "step": 3}
+    assert with_rounded_times(row) == {"seconds/train": 1.2346, "loss": 1.23456789, "step": 3}
+
+
 def test_retries_a_base_rollout():
     rate = rates({"rollouts": 6, "retry/count": 2, "retry/gain": 1.0})
     assert rate["retry_trigger"] == 0.5 and rate["retry_gain"] == 0.5 and rate["masked"] is None
@@ -65,6 +73,6 @@ def test_the_page_of_the_docs_is_what_is_declared():
 
 
 def test_stored_runs_have_declared_metrics():
-    paths = sorted(STORED.glob("*/*/*/*/seed0/metrics.jsonl.gz"))
-    names = {name for path in paths for row in read_jsonl(path.with_suffix("")) for name in row}
+    paths = sorted(STORED.glob("*/*/*/*/seed0/metrics.json.xz"))
+    names = {name for path in paths for row in read_columns(path) for name in row}
     assert paths and sorted(name for name in names if declared(name) is None) == []

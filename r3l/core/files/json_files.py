@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
+from r3l.core.files.columns import columns_path, read_columns
 from r3l.core.files.unpacking import most, unpacked
 from r3l.core.files.writing import write_atomic
 
@@ -29,13 +30,16 @@ def read_json(path: Path) -> Any:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file (``.gz``: compressed; looked for where the plain one is not there).
+    """The objects of a JSON-lines file (``.gz``: compressed), or of what is kept in its place (``kept_as``).
 
-    [] where there is none. A torn last line is skipped with a warning, any other is a DataError.
+    [] where there is nothing. A torn last line is skipped with a warning, any other is a DataError.
     """
+    path = next((place for place in kept_as(path) if place.is_file()), path)
+    if path == columns_path(path):
+        return read_columns(path)
     rows: list[dict[str, Any]] = []
     damage: Exception | None = None
-    for line in _lines(_packed(path)):
+    for line in _lines(path):
         if damage is not None:
             raise DataError(f"{path}, line {len(rows) + 1}: not valid JSON ({damage})") from damage
         try:
@@ -47,6 +51,11 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def kept_as(path: Path) -> list[Path]:
+    """Where the rows of a JSON-lines file may be: there, as columns (stored), compressed (stored by 0.1.0)."""
+    return [path, columns_path(path), path.with_name(f"{path.name}.gz")]
+
+
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
     """Add one line."""
     with path.open("ab") as file:
@@ -56,11 +65,6 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
 def rewrite_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Replace all lines at once: the bytes that appending them one by one would leave."""
     write_atomic(path, b"".join(_line(path, row) for row in rows))
-
-
-def _packed(path: Path) -> Path:
-    packed = path.with_name(f"{path.name}.gz")
-    return packed if packed.is_file() and not path.is_file() else path
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json
+from r3l.core.files.json_files import kept_as, read_json
 from r3l.report import selection, tables, trajectories
 from r3l.report.comparison import shown
 from r3l.report.html import tables as html_tables
@@ -108,7 +108,7 @@ def _task_set(record: Record) -> str:
 
 def viewer(records: Sequence[Record]) -> list[LongRow]:
     """Runs that kept trajectories, in equal parts of EMBEDDED."""
-    logged = [record for record in records if (record.path.parent / FILE).is_file()]
+    logged = [r for r in records if any(path.is_file() for path in kept_as(r.path.parent / FILE))]
     runs = [
         {
             "id": run_id(record),

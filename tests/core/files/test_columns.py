@@ -1,0 +1,81 @@
+"""Rows as columns: what is stored is what was there, in fewer bytes, and a damaged or hostile file is refused."""
+
+import gzip
+import json
+import lzma
+
+import pandas as pd
+import pytest
+
+from r3l.core.errors import DataError
+from r3l.core.files.columns import columns_path, read_columns, write_columns
+from r3l.core.files.json_files import read_jsonl, rewrite_jsonl
+
+ROWS = [{"step": 1, "loss": 0.1, "text": "é\u2028<"}, {"step": 2, "turns": [{"a": None}], "text": ""}]
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
+def test_rows_are_read_from_their_columns_where_the_lines_are_not(tmp_path, name):
+    lines = tmp_path / name
+    write_columns(columns_path(lines), ROWS)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.json.xz"]
+    assert read_jsonl(lines) == ROWS == read_columns(tmp_path / "rows.json.xz")
+    rewrite_jsonl(lines, ROWS[:1])
+    assert read_jsonl(lines) == ROWS[:1]  # the lines themselves go first
+
+
+def test_what_the_first_release_stored_is_read(tmp_path):
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(b'{"step": 1}\n{"step": 2}\n'))
+    assert read_jsonl(tmp_path / "rows.jsonl") == [{"step": 1}, {"step": 2}]
+
+
+def test_the_file_is_a_table_for_pandas(tmp_path):
+    path = tmp_path / "rows.json.xz"
+    write_columns(path, ROWS)
+    assert json.loads(lzma.decompress(path.read_bytes())) == {
+        "loss": [0.1, None],
+        "step": [1, 2],
+        "text": ["é\u2028<", ""],
+        "turns": [None, [{"a": None}]],
+    }
+    table = pd.read_json(path)
+    assert list(table["step"]) == [1, 2] and table["loss"].isna().tolist() == [False, True]
+
+
+def test_equal_rows_are_equal_bytes_and_no_rows_are_a_file(tmp_path):
+    for name in ("a.json.xz", "b.json.xz"):
+        write_columns(tmp_path / name, [dict(reversed(row.items())) for row in ROWS])
+    assert (tmp_path / "a.json.xz").read_bytes() == (tmp_path / "b.json.xz").read_bytes()
+    write_columns(tmp_path / "a.json.xz", [])
+    assert read_columns(tmp_path / "a.json.xz") == []
+
+
+def test_a_null_of_a_row_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"rows.json.xz: 'loss' is null in a row"):
+        write_columns(tmp_path / "rows.json.xz", [{"loss": None}, {"loss": 1.0}])
+
+
+def packed(content):
+    return lzma.compress(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is damaged"),
+        (packed({"a": [1, 2]})[:-20], "is damaged"),
+        (b"not xz at all", "is damaged"),
+        (packed(b"[" * 100_000), "is damaged"),
+        (packed(b"\xff{}"), "is damaged"),
+        (packed([1, 2]), "does not hold columns of one length"),
+        (packed({"a": [1], "b": [1, 2]}), "does not hold columns of one length"),
+        (packed({"a": "text"}), "does not hold columns of one length"),
+        (packed({"a": [" " * 50_000_000]}), r"unpacks to more than \d MiB"),
+        (lzma.compress(b"{}", preset=9), "is damaged.*limit"),  # a dictionary of 64 MiB, for two letters
+    ],
+)
+def test_a_damaged_or_hostile_file_is_an_error_that_names_it(tmp_path, content, words):
+    path = tmp_path / "rows.json.xz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"rows.json.xz {words}"):
+        read_jsonl(tmp_path / "rows.jsonl")
