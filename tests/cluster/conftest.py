@@ -33,7 +33,7 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-SwitchType=option/none
+SwitchType=switch/none
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -111,9 +111,10 @@ def _configure(folder: Path) -> dict[str, str]:
 
 
 def _wait_for_node(slurm: Slurm, folder: Path) -> None:
+    state = ["sinfo", "--noheader", "--format=%T"]
     for _ in range(60):
-        if "idle" in slurm("sinfo", "--noheader", "--format=%T"):
+        if b"idle" in subprocess.run(state, env=slurm.environment, capture_output=True).stdout:
             return
         time.sleep(0.5)
-    logs = "\n".join((folder / f"{name}.log").read_text()[-2000:] for name in ("slurmctld", "slurmd"))
+    logs = "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("slurm*.log")))
     pytest.fail(f"the node did not come up:\n{logs}")
