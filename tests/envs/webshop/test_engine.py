@@ -257,17 +257,17 @@ def test_two_worker_processes_share_a_catalogue_without_a_server(task, shop):
     assert len({seen.text.split("Page 1")[1] for seen in results}) == 1
 
 
-@pytest.mark.slow
-def test_two_hundred_episodes_replayed_at_every_pivot(task, shop):
-    result = bench([task(number) for number in range(200)], steps=15, seed=1)
-    print(f"200 random episodes at every pivot: {result['identity']}")
-    assert result["identity"]["different"] == 0 and result["identity"]["observations_compared"] > 10_000
+@pytest.mark.parametrize("episodes", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_random_episodes_of_the_bench_replay_from_every_pivot(task, shop, episodes):
+    result = bench([task(number) for number in range(episodes)], steps=15, seed=1)
+    print(f"{episodes} random episodes at every pivot: {result['identity']}")
+    assert result["identity"]["different"] == 0 and result["identity"]["observations_compared"] > 50 * episodes
 
 
 @pytest.mark.slow
 def test_ten_thousand_episodes_leave_memory_and_threads_flat(task, shop):
     engine, rng, process = WebshopEngine(), random.Random(0), psutil.Process()
-    rss, threads = [], []
+    rss, threads, children = [], [], process.children()  # an earlier test may have left its tracker of resources
     for episode in range(10_000):
         now = engine.reset(task(episode % shop.meta.goals))
         for _ in range(15):
@@ -283,7 +283,7 @@ def test_ten_thousand_episodes_leave_memory_and_threads_flat(task, shop):
         f"10000 episodes, RSS MiB of each tenth: {', '.join(f'{size:.1f}' for size in most)}; threads: {threads[::10]}"
     )
     # The caches of searches and products fill up during the run; nothing else may grow.
-    assert most[-1] - most[0] < 32 and max(threads[-10:]) <= max(threads[:10]) and not process.children()
+    assert most[-1] - most[0] < 32 and max(threads[-10:]) <= max(threads[:10]) and process.children() == children
 
 
 def test_misuse_is_named(task, shop):
