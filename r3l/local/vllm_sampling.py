@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -34,6 +37,7 @@ ENVIRONMENT = {
 }
 DIALOGS = 64  # of max_context tokens that its cache holds where tokens_per_batch says nothing; our choice
 CPU_BLOCK = 32  # tokens that its prefix cache shares at once; the least of vLLM's fast kernels on a CPU (default: 128)
+NUMBAS = "llvmlite.binding.ffi"  # the module with numba's library
 PROBE = 256  # tokens whose log-probs a hand-over compares; our choice
 
 
@@ -60,7 +64,8 @@ class VllmPolicy(LocalPolicy):
             )
         self._vllm: Any = vllm
         self._shares_memory, self._awake = model.device.type == "cuda", True
-        self._llm = self._started(sampling)
+        with _unseen(NUMBAS):
+            self._llm = self._started(sampling)
         self.hand_over()
 
     def begin(self) -> None:
@@ -176,3 +181,18 @@ class VllmPolicy(LocalPolicy):
         ids_1_T = torch.tensor([ids], device=self.model.device)
         ours_T = token_logprobs(self.model.eval(), ids_1_T, torch.ones_like(ids_1_T))[0, 1:]
         return (torch.tensor(theirs, device=ours_T.device) - ours_T).abs()
+
+
+@contextmanager
+def _unseen(name: str) -> Iterator[None]:
+    """Take a module out of ``sys.modules`` for a while.
+
+    While it starts, vLLM asks every object of every module for its ``__dict__``, and numba's library answers to any
+    name with a function, on which vLLM 0.32 ends with an AttributeError.
+    """
+    module = sys.modules.pop(name, None)
+    try:
+        yield
+    finally:
+        if module is not None:
+            sys.modules[name] = module
