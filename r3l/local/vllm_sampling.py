@@ -64,7 +64,7 @@ class VllmPolicy(LocalPolicy):
             )
         self._vllm: Any = vllm
         self._shares_memory, self._awake = model.device.type == "cuda", True
-        with _unseen(NUMBAS):
+        with unseen(NUMBAS):
             self._llm = self._started(sampling)
         self.hand_over()
 
@@ -184,7 +184,7 @@ class VllmPolicy(LocalPolicy):
 
 
 @contextmanager
-def _unseen(name: str) -> Iterator[None]:
+def unseen(name: str) -> Iterator[None]:
     """Take a module out of ``sys.modules`` for a while.
 
     While it starts, vLLM asks every object of every module for its ``__dict__``, and numba's library answers to any

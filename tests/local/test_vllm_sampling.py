@@ -1,8 +1,10 @@
 """vLLM as the sampler: what is refused here, and its own tests in the environment of `make vllm`."""
 
+import importlib
 import importlib.util
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.core.files.paths import ROOT
 from r3l.local.engine import train
+from r3l.local.vllm_sampling import NUMBAS, unseen
 
 VLLM = "sampling.engine=vllm"
 
@@ -45,6 +48,21 @@ def test_without_vllm_a_run_is_refused_before_it_has_a_directory(tmp_path):
     with pytest.raises(ConfigError, match="there is none beside .*make vllm"):
         train(run, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_numba_has_one_object_on_which_vllms_scan_of_modules_ends():
+    """It asks each object of each module, as here; the module that has that object is unseen while vLLM starts."""
+    importlib.import_module("r3l.local.kernels")
+
+    def without_a_dictionary():
+        modules = {name: module for name, module in sys.modules.items() if name.startswith(("numba", "llvmlite"))}
+        values = [(name, value) for name, module in modules.items() for value in list(vars(module).values())]
+        return {name for name, value in values if hasattr(value, "__dict__") and not hasattr(vars(value), "get")}
+
+    assert without_a_dictionary() == {NUMBAS}
+    with unseen(NUMBAS):
+        assert without_a_dictionary() == set()
+    assert NUMBAS in sys.modules
 
 
 @pytest.mark.slow

@@ -68,11 +68,12 @@ def test_every_method_environment_and_model_is_valid(tmp_path):
 def test_the_configurations_of_rltfs_tier_are_valid(tmp_path):
     config, table = plan.load(plan.workflow_content("rltf")), plan.tables()["table_rltf"]
     runs = [resolve("rltf", env, method, 0) for env in config.columns(table) for method in table.methods]
-    for run in filter(trains, runs):
+    trained = list(filter(trains, runs))
+    for run in trained:
         written = as_yaml(run, trinity_config(run, Place(tmp_path / "runs", tmp_path / "tasks")))
         (tmp_path / f"{run.env}-{run.method}.yaml").write_text(written)
     configs = validated(tmp_path)
-    assert len(configs) == 6 * 7
+    assert len(configs) == len(trained) >= 6 * 7  # the methods of RLTF's Table 1, in its six environments
     assert {(c["verl_lr"], c["verl_tokens"], c["max_tokens"]) for c in configs.values()} == {(2e-5, 24576, 8096)}
 
 

@@ -78,7 +78,7 @@ def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(local, tm
     assert results[0]["final"] == pytest.approx(results[1]["final"])
     weights = [(folder / results[0]["checkpoint"] / "model.safetensors") for folder in (local, tmp_path)]
     assert weights[1].is_file() and (tmp_path / "trajectories.jsonl.gz").is_file()
-    assert largest_difference(*weights) < 1e-5
+    assert largest_difference(*weights) < 5e-5  # of 4 steps of 3e-4; the two forward passes round otherwise
 
 
 def assert_same_steps(local, trinity):

@@ -37,7 +37,9 @@ CPU = torch.device("cpu")
 
 
 def run_of(method):
-    return resolve("nano", "alfworld", method, 0, overrides=["train.tasks_per_step=2", "workers=0"])
+    """With transformers' model, which is the one that Trinity trains and whose pass computes the losses below."""
+    overrides = ["train.tasks_per_step=2", "workers=0", "forward=transformers"]
+    return resolve("nano", "alfworld", method, 0, overrides=overrides)
 
 
 @pytest.fixture(scope="module", params=METHODS)
