@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import huggingface_hub
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
@@ -32,6 +33,8 @@ from r3l.local.trainer import Trainer
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 log = logging.getLogger(__name__)
 MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they have the digest of the weights
+# What transformers raises at a folder that is damaged, contradicts itself or names what it does not know.
+UNLOADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, StrictDataclassError)
 HUB = 10.0  # seconds that the hub has for its first answer; our choice
 BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer takes 11 MB
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
@@ -98,9 +101,12 @@ def _by_transformers(location: str) -> Any:
 def _loading(model: str, location: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:
+    except UNLOADABLE as error:
+        lines = str(error).splitlines() or [""]
+        reason = " ".join(lines[:2] if isinstance(error, StrictDataclassError) else lines[:1])
+        reason = reason if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {reason}"
         raise CheckpointError(
-            f"model {model!r} cannot be loaded from {location!r}: {str(error).splitlines()[0]}. Give a stored model's "
+            f"model {model!r} cannot be loaded from {location!r}: {reason}. Give a stored model's "
             f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
             f"`r3l sft` builds the nano model"
         ) from error
@@ -110,7 +116,7 @@ def _prove(folder: Path) -> None:
     """Raises CheckpointError where a model's files are not those that were written, as far as the folder says."""
     wrong = altered(folder) if (folder / SUMS).is_file() else []
     for manifest in (folder / name for name in MANIFESTS):
-        if manifest.is_file() and read_json(manifest)["weights_sha256"] != sha256_of(folder / weights.WEIGHTS):
+        if manifest.is_file() and read_json(manifest).get("weights_sha256") != sha256_of(folder / weights.WEIGHTS):
             wrong.append(f"{weights.WEIGHTS} is not that of {manifest.name}")
     if wrong:
         raise CheckpointError(

@@ -94,6 +94,27 @@ def test_one_flipped_bit_of_a_start_model_is_found(tmp_path, name):
         load_model(str(folder), torch.device("cpu"))
 
 
+WRONG = {  # a key or value of config.json: another, and the reason that is given
+    '"num_hidden_layers"': ('"num_hidden_laxers"', r"`num_hidden_layers` \(32\) must be equal"),
+    '"silu"': ('"rilu"', "KeyError: 'rilu'"),
+    '"dtype": "b': ('"dtype": "c', "AttributeError: module 'torch' has no attribute 'cfloat16'"),
+    '"intermediate_size": ': ('"intermediate_size": 1', "RuntimeError: "),
+}
+
+
+@pytest.mark.parametrize("right", WRONG)
+def test_a_configuration_that_cannot_be_is_refused_with_its_reason(tmp_path, right):
+    """In a folder without digests, as others write it."""
+    folder, (wrong, reason) = tmp_path / "start", WRONG[right]
+    shutil.copytree(START_FOLDER, folder)
+    (folder / SUMS).unlink()
+    config = (folder / "config.json").read_text()
+    assert right in config
+    (folder / "config.json").write_text(config.replace(right, wrong))
+    with pytest.raises(CheckpointError, match=f"cannot be loaded from .*{reason}"):
+        load_model(str(folder), torch.device("cpu"))
+
+
 @pytest.mark.parametrize("model", ["nope/nope", "folder", "nobody"])
 def test_a_model_that_does_not_exist_is_refused_before_a_directory_is_made(tmp_path, monkeypatch, model):
     """Offline, as without a network; of the hub, an empty folder, of this project."""
