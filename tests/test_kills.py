@@ -25,7 +25,9 @@ def options(settings):
 
 
 def train(env, method, *settings):
-    return ("train", "--env", env, "--method", method, *options(settings), *RUN)
+    """Its command line; a later setting replaces an earlier one of the same name."""
+    last = dict(setting.split("=", 1) for setting in settings)
+    return ("train", "--env", env, "--method", method, *options(map("=".join, last.items())), *RUN)
 
 
 @pytest.fixture(scope="module")
