@@ -92,9 +92,9 @@ def bench(tasks: Sequence[Task], steps: int, seed: int) -> dict[str, Any]:
         scripts.append((task, actions))
         for pivot, mark in enumerate(marks):
             again = [_timed(times, "restore", engine.restore, mark), *map(engine.step, actions[pivot:])]
-            first = [replace(seen[pivot], refused=False), *seen[pivot + 1 :]]  # a restored page follows no action
+            expected = [replace(seen[pivot], refused=False), *seen[pivot + 1 :]]  # a restored page follows no action
             compared += len(again)
-            different += sum(one != other for one, other in zip(again, first, strict=True))
+            different += sum(one != other for one, other in zip(again, expected, strict=True))
     return {
         **alone(_ours, scripts).headline,
         "tasks": len(tasks),

@@ -65,7 +65,6 @@ def _print_and_write(
     ``draw``: makes the picture beside it.
     """
     from r3l.core.files.writing import writable, write_json_atomic
-    from r3l.report.figures.style import save
 
     try:
         if out:
@@ -74,6 +73,8 @@ def _print_and_write(
     finally:
         print_report(report, as_json)
     if out and draw:
+        from r3l.report.figures.style import save
+
         save(draw(report), out.with_suffix(".png"))
 
 

@@ -48,8 +48,8 @@ def check_signed(run_dir: Path) -> None:
 
 
 def _files(run_dir: Path) -> list[str]:
-    lines = [path for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name)]
-    return [path.name for path in (*(run_dir / name for name in WHOLE), *lines) if path.is_file()]
+    whole = [name for name in WHOLE if (run_dir / name).is_file()]
+    return [*whole, *(path.name for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name))]
 
 
 def verify(run_dir: Path) -> None:

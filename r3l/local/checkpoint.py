@@ -102,14 +102,19 @@ def _loading(model: str, location: str) -> Iterator[None]:
     try:
         yield
     except UNLOADABLE as error:
-        lines = str(error).splitlines() or [""]
-        reason = " ".join(lines[:2] if isinstance(error, StrictDataclassError) else lines[:1])
-        reason = reason if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {reason}"
         raise CheckpointError(
-            f"model {model!r} cannot be loaded from {location!r}: {reason}. Give a stored model's "
+            f"model {model!r} cannot be loaded from {location!r}: {_reason(error)}. Give a stored model's "
             f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
             f"`r3l sft` builds the nano model"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error that says enough by itself; else its kind too, and of two lines the second."""
+    lines = str(error).splitlines() or [""]
+    if isinstance(error, (OSError, ValueError)):
+        return lines[0]
+    return f"{type(error).__name__}: {' '.join(lines[:2] if isinstance(error, StrictDataclassError) else lines[:1])}"
 
 
 def _prove(folder: Path) -> None:

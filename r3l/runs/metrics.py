@@ -250,8 +250,7 @@ def base_success(counts: Counts) -> float | None:
 
 def with_rounded_times(row: Counts) -> dict[str, float]:
     """A step's metrics, its times to a tenth of a millisecond: further digits differ from run to run, and take room."""
-    times = {name for name in row if (metric := declared(name)) and metric.kind is TIME}
-    return {name: round(value, 4) if name in times else value for name, value in row.items()}
+    return {name: round(n, 4) if (m := declared(name)) and m.kind is TIME else n for name, n in row.items()}
 
 
 def step_seconds(row: Counts) -> float:

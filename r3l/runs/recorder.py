@@ -30,7 +30,8 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Ite
         def record(metrics: Mapping[str, float]) -> None:
             for name, value in metrics.items():
                 check_finite(f"method {run.method}, step {metrics['step']}: metric {name!r}", value)
-            append_jsonl(run_dir / METRICS, with_rounded_times(metrics))
+            metrics = with_rounded_times(metrics)
+            append_jsonl(run_dir / METRICS, metrics)
             log(metrics)
             advance(_note(metrics))
 

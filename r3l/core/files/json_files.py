@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
-from r3l.core.files.columns import columns_path, read_columns
+from r3l.core.files.columns import SUFFIX, columns_path, read_columns
 from r3l.core.files.unpacking import most, unpacked
 from r3l.core.files.writing import write_atomic
 
@@ -34,8 +34,8 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
     [] where there is nothing. A torn last line is skipped with a warning, any other is a DataError.
     """
-    path = next((place for place in kept_as(path) if place.is_file()), path)
-    if path == columns_path(path):
+    path = next(iter(kept_as(path)), path)
+    if path.name.endswith(SUFFIX):
         return read_columns(path)
     rows: list[dict[str, Any]] = []
     damage: Exception | None = None
@@ -52,8 +52,9 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def kept_as(path: Path) -> list[Path]:
-    """Where the rows of a JSON-lines file may be: there, as columns (stored), compressed (stored by 0.1.0)."""
-    return [path, columns_path(path), path.with_name(f"{path.name}.gz")]
+    """Those of these files that exist, the one to read first: lines, columns (stored), compressed (by r3l 0.1.0)."""
+    places = (path, columns_path(path), path.with_name(f"{path.name}.gz"))
+    return [place for place in places if place.is_file()]
 
 
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:

@@ -108,7 +108,7 @@ def _task_set(record: Record) -> str:
 
 def viewer(records: Sequence[Record]) -> list[LongRow]:
     """Runs that kept trajectories, in equal parts of EMBEDDED."""
-    logged = [r for r in records if any(path.is_file() for path in kept_as(r.path.parent / FILE))]
+    logged = [record for record in records if kept_as(record.path.parent / FILE)]
     runs = [
         {
             "id": run_id(record),
