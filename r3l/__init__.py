@@ -7,6 +7,7 @@ imported when it is first asked for.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "compare", "evaluate", "load_results", "stored_runs", "train"]
+
+# In a checkout environments and baselines stand beside this package, in a wheel inside it (pyproject.toml). So that they
+# are those of the same checkout, whichever one is installed.
+if Path(__file__).parents[1].joinpath("pyproject.toml").is_file() and not Path(__file__).with_name("envs").is_dir():
+    __path__.append(str(Path(__file__).parents[1]))
 
 # Idle OpenMP threads must sleep, not spin: with one other busy process on a 2-core machine, spinning made a
 # training step 13 times slower (measured: 20 s against 1.5 s). Has to be set before torch is loaded.

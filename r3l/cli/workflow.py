@@ -17,7 +17,7 @@ from rich.console import Console
 
 from r3l.cli.arguments import RESULTS
 from r3l.core.errors import DataError, check_known
-from r3l.core.files.paths import WORKFLOW
+from r3l.core.files.paths import SNAKEFILE, WORKFLOW
 from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "',
 
 def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
     """A snakemake command; ``config``: keys of configs/workflow.yaml, ``placement``: cores or a profile."""
-    snakefile = WORKFLOW / "Snakefile"
-    here = [] if Path("workflow", "Snakefile").resolve() == snakefile else ["--snakefile", str(snakefile)]
+    here = [] if Path("Snakefile").resolve() == SNAKEFILE else ["--snakefile", str(SNAKEFILE)]
     pairs = [
         f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"
         for key, value in config.items()
     ]
-    return ["snakemake", *here, *placement, *targets, *(["--config", *pairs] if pairs else [])]
+    shown = ("--printshellcmds", "--show-failed-logs")  # each step can be repeated by hand
+    return ["snakemake", *here, *shown, *placement, *targets, *(["--config", *pairs] if pairs else [])]
 
 
 def placement(profile: str | None, cores: str) -> list[str]:

@@ -16,8 +16,6 @@ rule table:
         md="results/{table}.md",
     log:
         "results/logs/table/{table}.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         seeds=len(JOBS.config.seeds),
         methods=lambda wildcards: JOBS.rows(wildcards.table),
@@ -36,8 +34,6 @@ rule budget:
         md="results/budget.md",
     log:
         "results/logs/table/budget.log",
-    conda:
-        "../envs/r3l.yaml"
     shell:
         "r3l table budget {input} --out {output.csv} > {log} 2>&1"
 
@@ -55,8 +51,6 @@ rule figure:
         ),
     log:
         "results/logs/figure/{figure}.log",
-    conda:
-        "../envs/r3l.yaml"
     shell:
         "r3l figure {wildcards.figure} {input} --out results/figures > {log} 2>&1"
 
@@ -84,8 +78,6 @@ rule html_report:
         ),
     log:
         "results/logs/report.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         seeds=len(JOBS.config.seeds),
     shell:

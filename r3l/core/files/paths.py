@@ -1,8 +1,7 @@
 """Where the package's data lies.
 
-In a checkout ``r3l/baselines``, ``r3l/configs``, ``r3l/envs``, ``r3l/examples``, ``r3l/snakemake`` (workflow/) and
-``r3l/stored`` (results/stored/) are links to the folders at its top; a wheel holds copies in their place. Of the stored
-results it has no runs: those come as an archive of their own (r3l.runs.stored_archive).
+In a checkout at its top, in a wheel below ``r3l/data`` and ``r3l/envs`` (setup.py). Of the stored results a wheel has no
+runs: those come as an archive (r3l.runs.stored_archive).
 """
 
 from __future__ import annotations
@@ -13,19 +12,22 @@ from r3l.core.errors import ConfigError
 
 PACKAGE = Path(__file__).resolve().parents[2]
 ROOT = PACKAGE.parent  # the top of a checkout, or what a wheel was installed into
+_CHECKOUT = (ROOT / "pyproject.toml").is_file() and (ROOT / "Snakefile").is_file()
+_DATA = ROOT if _CHECKOUT else PACKAGE / "data"
 
-CONFIGS = (PACKAGE / "configs").resolve()
-ENVS = (PACKAGE / "envs").resolve()
-EXAMPLES = (PACKAGE / "examples").resolve()
-WORKFLOW = (PACKAGE / "snakemake").resolve()
-STORED = (PACKAGE / "stored").resolve()  # what this project has measured itself
+CONFIGS = _DATA / "configs"
+ENVS = (ROOT if _CHECKOUT else PACKAGE) / "envs"
+EXAMPLES = _DATA / "examples"
+SNAKEFILE = _DATA / "Snakefile"
+WORKFLOW = _DATA / "workflow"  # rules and profiles
+STORED = _DATA / "results" / "stored"  # what this project has measured itself
 STORED_MODELS = STORED / "models"
 PUBLISHED = STORED / "published"
 
 
 def is_checkout() -> bool:
     """Whether this is a checkout of the project, not an installed wheel."""
-    return (ROOT / "workflow" / "Snakefile").is_file()
+    return _CHECKOUT
 
 
 def checkout() -> Path:

@@ -3,8 +3,8 @@
     snakemake --cores all results/table1.csv
     snakemake --cores all results/table2.csv results/budget.csv --config grid=full seeds=[0,1,2]
 
-`r3l run` starts the same and shows a line a run. The rules are in rules/: runs.smk (task sets, start models, training,
-evaluation, tuning) and results.smk (tables, figures, the report).
+`r3l run` starts the same and shows a line a run. The rules are in workflow/rules: runs.smk (task sets, base
+checkpoints, training, evaluation, tuning) and results.smk (tables, figures, the report).
 
 A run's directory is its state: checkpoints, metrics and episodes live there undeclared, because Snakemake deletes
 declared outputs before and after a failed job. Declared are only the files that appear last, and whole. A job that
@@ -29,7 +29,7 @@ min_version("9.27")
 configfile: str(plan.WORKFLOW)
 
 
-report: "report/workflow.rst"
+report: "workflow/report/workflow.rst"
 
 
 try:
@@ -39,12 +39,16 @@ try:
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
-# exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed.
-shell.prefix("export R3L_PARENT=$PPID; exec ")
-if not workflow.deployment_settings.deployment_method:
-    # the r3l beside this snakemake, also where PATH has neither
-    own = shlex.quote(str(Path(sys.executable).parent))
-    shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
+if workflow.execution_settings:
+    # Always, as runs resume from their directories. Not in a profile: Snakemake looks for one beside the Snakefile only.
+    workflow.execution_settings.keep_going = True  # one failed run does not stop the others
+    workflow.execution_settings.lock = False  # a killed snakemake would leave one; a run's own lock dies with its process
+    workflow.dag_settings.force_incomplete = True  # a killed job starts again
+
+# exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed. PATH: the r3l
+# beside this snakemake, also where PATH has neither.
+own = shlex.quote(str(Path(sys.executable).parent))
+shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
 
 
 localrules:  # seconds each; on a cluster they run beside snakemake itself
@@ -77,5 +81,5 @@ rule all:
         jobs.DEFAULT_TARGETS,
 
 
-include: "rules/runs.smk"
-include: "rules/results.smk"
+include: "workflow/rules/runs.smk"
+include: "workflow/rules/results.smk"
