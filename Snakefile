@@ -41,14 +41,18 @@ except R3LError as error:
 
 if workflow.execution_settings:
     # Always, as runs resume from their directories. Not in a profile: Snakemake looks for one beside the Snakefile only.
-    workflow.execution_settings.keep_going = True  # one failed run does not stop the others
+    workflow.execution_settings.keep_going = (
+        True  # one failed run does not stop the others
+    )
     workflow.execution_settings.lock = False  # a killed snakemake would leave one; a run's own lock dies with its process
     workflow.dag_settings.force_incomplete = True  # a killed job starts again
 
-# exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed. PATH: the r3l
-# beside this snakemake, also where PATH has neither.
-own = shlex.quote(str(Path(sys.executable).parent))
-shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
+# exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed.
+shell.prefix("export R3L_PARENT=$PPID; exec ")
+if not workflow.deployment_settings.deployment_method:
+    # the r3l beside this snakemake, also where PATH has neither
+    own = shlex.quote(str(Path(sys.executable).parent))
+    shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
 
 
 localrules:  # seconds each; on a cluster they run beside snakemake itself

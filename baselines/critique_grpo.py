@@ -10,9 +10,9 @@ from functools import partial
 from typing import Literal
 
 import torch
-
 from r3l.baselines.critique import CritiqueSettings, try_twice
 from r3l.baselines.grpo import GRPO, GRPOSettings
+
 from r3l.core import losses
 from r3l.core.method import Batch, Tokens
 from r3l.core.option import option

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from r3l.baselines.grpo import GRPO, GRPOSettings
+
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task

@@ -12,8 +12,8 @@ from collections import defaultdict
 from typing import Literal
 
 import numpy as np
-
 from r3l.baselines.grpo import GRPO, GRPOSettings
+
 from r3l.core.advantages import centred, standardised
 from r3l.core.option import option
 from r3l.core.trajectory import Group, Trajectory

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-
 from r3l.baselines.grpo import GRPO, GRPOSettings
+
 from r3l.core import losses
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.option import option

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal
 
 from r3l.baselines.grpo import GRPO, GRPOSettings
+
 from r3l.core.feedback import ParsedReflection
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play, play_group

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-
 from r3l.baselines.grpo import GRPO, GRPOSettings
+
 from r3l.core.advantages import STD_EPSILON, centred
 from r3l.core.option import option
 from r3l.core.trajectory import Group

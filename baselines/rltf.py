@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 import torch
-
 from r3l.baselines.critique import CritiqueSettings, SecondTry, try_twice
+
 from r3l.core import losses
 from r3l.core.advantages import centred
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod

@@ -11,8 +11,9 @@ from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
-from r3l.core.errors import check_known
 from r3l.envs.base.package import EnvironmentPackage
+
+from r3l.core.errors import check_known
 
 ENVIRONMENTS = {
     "alfworld": "r3l.envs.alfworld:Alfworld",

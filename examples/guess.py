@@ -1,7 +1,8 @@
 """Guess a number that a game has thought of: an environment in one file, with guess.yaml beside it."""
 
-from r3l.core.environment import Observation
 from r3l.envs.one_file import OneFileEngine, OneFileEnvironment
+
+from r3l.core.environment import Observation
 
 LARGEST = 31
 GUESSES = tuple(f"guess {n}" for n in range(1, LARGEST + 1))

@@ -6,8 +6,8 @@ import pytest
 
 import r3l
 from r3l.config import environment_of
-from r3l.core.concurrency.worker import RecordedEnvironment
-from r3l.core.files.json_files import read_jsonl
+from r3l.files.json_files import read_jsonl
+from r3l.processes.worker import RecordedEnvironment
 
 STEP = {"train.steps": 1, "train.tasks_per_step": 2, "method_settings.group_size": 2, "workers": 0}
 

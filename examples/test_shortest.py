@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import r3l
-from r3l.core.files.json_files import read_jsonl
+from r3l.files.json_files import read_jsonl
 
 STEP = {"train.steps": 1, "train.tasks_per_step": 4, "workers": 0}
 

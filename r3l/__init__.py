@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["__version__", "compare", "evaluate", "load_results", "stored_runs", "train"]
 
-# In a checkout environments and baselines stand beside this package, in a wheel inside it (pyproject.toml). So that they
-# are those of the same checkout, whichever one is installed.
+# In a checkout, environments and baselines stand beside this package, in a wheel inside it (setup.py): so each checkout
+# imports its own, whichever one is installed.
 if Path(__file__).parents[1].joinpath("pyproject.toml").is_file() and not Path(__file__).with_name("envs").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 

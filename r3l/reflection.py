@@ -19,10 +19,10 @@ from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.policy import Completion, FinishReason
 from r3l.core.reflections import ReflectionRules, ReflectionSchema, parse_reflection
-from r3l.core.release.prompts import Prompts, ReleasedPrompts
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.templates import template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
+from r3l.original.prompts import Prompts, ReleasedPrompts
 
 Sees = Literal["none", "outcome", "answer"]
 GuidanceForm = Literal["full_report", "suggestion", "none"]

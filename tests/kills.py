@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 from program import Program
 
-from r3l.core.files.json_files import read_jsonl
+from r3l.files.json_files import read_jsonl
 from r3l.runs.metrics import Kind, declared
 
 MARK = "R3L_ATTACK_MARK"  # in the environment of every process that a case starts

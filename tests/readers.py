@@ -8,15 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from scripted import TASK as HOUSE
-from start_models import START_FOLDER
-
-from r3l.core.environment import Observation, Transcript
-from r3l.core.reflections import ReflectionRules, parse_reflection
-from r3l.core.render import ChatRenderer, load_tokenizer
-from r3l.core.task import Task
-from r3l.endpoint.answers import ChatAnswer
-from r3l.endpoint.policy import _lines
 from r3l.envs.math import released as released_math
 from r3l.envs.math.arithmetic import problem
 from r3l.envs.math.grader import compare_plainly
@@ -30,6 +21,15 @@ from r3l.envs.tagged_text.released import action_in
 from r3l.envs.tagged_text.responses import each_tag_once, first_pair, one_pair
 from r3l.envs.webshop.analysis import term_of, terms
 from r3l.envs.webshop.engine import read_action
+from scripted import TASK as HOUSE
+from start_models import START_FOLDER
+
+from r3l.core.environment import Observation, Transcript
+from r3l.core.reflections import ReflectionRules, parse_reflection
+from r3l.core.render import ChatRenderer, load_tokenizer
+from r3l.core.task import Task
+from r3l.endpoint.answers import ChatAnswer
+from r3l.endpoint.policy import _lines
 
 VERDICTS = ("verify", "verify_released", "critique")
 Read = Callable[[str], object]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from r3l.core.release import texts as release_texts
-from r3l.core.release.clones import R3L
-from r3l.core.release.digests import FOLDER
+from r3l.original import texts as release_texts
+from r3l.original.clones import R3L
+from r3l.original.digests import FOLDER
 
 LOG = '''
 def format_trajectory_for_reflection(trajectory):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from r3l.core.concurrency.gather import together
-from r3l.core.policy import Completion, FinishReason, Sampling
-from r3l.core.rollout import RolloutContext
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.registry import find_environment
+
+from r3l.core.policy import Completion, FinishReason, Sampling
+from r3l.core.rollout import RolloutContext
+from r3l.processes.gather import together
 
 TASK = replace(generate(House("pick_heat_then_place_in_recep", 3, 7, 8)), group="hard")
 WALKTHROUGH = TASK.payload["walkthrough"]

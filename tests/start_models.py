@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from r3l.config import resolve
-from r3l.core.files.paths import STORED_MODELS
+from r3l.files.paths import STORED_MODELS
 
 
 @cache

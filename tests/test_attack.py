@@ -16,12 +16,12 @@ from start_models import START_FOLDER
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, DataError
-from r3l.core.files.columns import read_columns, write_columns
-from r3l.core.files.digests import SUMS, altered
-from r3l.core.files.json_files import read_json, read_jsonl
-from r3l.core.files.paths import STORED
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import check_signed
+from r3l.files.columns import read_columns, write_columns
+from r3l.files.digests import SUMS, altered
+from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.paths import STORED
 from r3l.local.checkpoint import load_model
 from r3l.local.engine import train
 from r3l.runs.places import find_runs

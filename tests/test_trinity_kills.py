@@ -9,7 +9,7 @@ import pytest
 from attack import SEED, kills_of
 from trinity.test_end_to_end import PYTHON, family, finish, start
 
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 
 pytestmark = [pytest.mark.attack, pytest.mark.skipif(not PYTHON.is_file(), reason="make trinity, or R3L_TRINITY")]
 

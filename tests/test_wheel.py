@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from start_models import cell
 
-from r3l.core.files.paths import ROOT
-from r3l.core.files.paths import STORED as STORED_RUNS
+from r3l.files.paths import ROOT
+from r3l.files.paths import STORED as STORED_RUNS
 from r3l.runs.stored_archive import TOP
 
 PARTS = (
-    *("pyproject.toml", "README.md", "LICENSE", "NOTICE"),
+    *("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE", "Snakefile"),
     *("r3l", "baselines", "envs", "configs", "examples", "workflow"),
 )
 STORED = ("models", "published", "released", "tuning")  # of results/stored; the last where a rate has been tuned
@@ -25,7 +25,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 import r3l.cli
 from r3l.config import EnvConfig, load, locate, names, resolve
-from r3l.core.files.paths import PACKAGE
+from r3l.files.paths import PACKAGE
 
 for words in (["envs"], ["methods"], ["train", "--help"], ["published", "--table", "table1"]):
     result = CliRunner().invoke(r3l.cli.app, words)
@@ -35,7 +35,7 @@ for env in names("envs"):
         run = resolve("nano", env, "r3l", 0)
         assert run.fingerprint() and Path(locate(run.model), "model.safetensors").is_file(), env
 shown = CliRunner().invoke(r3l.cli.app, ["cell", "nano/alfworld/alfworld-1.5m-hints/r3l/0"])
-assert f"--snakefile {PACKAGE / 'snakemake' / 'Snakefile'}" in shown.output, (shown.output, shown.exception)
+assert f"--snakefile {PACKAGE / 'data' / 'Snakefile'}" in shown.output, (shown.output, shown.exception)
 refused = CliRunner().invoke(r3l.cli.app, ["prove", "pack", "--out", "kit"])
 assert "is no checkout of this project" in str(refused.exception), refused.output
 refused = CliRunner().invoke(r3l.cli.app, ["reproduced"])
@@ -52,7 +52,7 @@ def wheel(tmp_path_factory):
             continue
         if (ROOT / part).is_dir():
             ignored = shutil.ignore_patterns("__pycache__", "schemas")
-            shutil.copytree(ROOT / part, source / part, symlinks=True, ignore=ignored)
+            shutil.copytree(ROOT / part, source / part, ignore=ignored)
         else:
             shutil.copy(ROOT / part, source / part)
     _pip("wheel", "--no-build-isolation", "--wheel-dir", built, source)
@@ -69,13 +69,12 @@ def _pip(*arguments):
 def test_a_wheel_holds_the_package_and_nothing_else(wheel):
     source, path = wheel
     held = {name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name}
-    package = source / "r3l"
-    expected = {
-        os.path.relpath(os.path.join(folder, file), source)
-        for folder, _, files in os.walk(package, followlinks=True)
-        for file in files
-    }
-    assert held == expected
+    inside = {"r3l": "r3l", "envs": "r3l/envs", "baselines": "r3l/baselines"}
+    data = ("configs", "examples", "workflow", "results", "Snakefile")
+    inside |= {part: f"r3l/data/{part}" for part in data}
+    files = (file.relative_to(source) for file in source.rglob("*") if file.is_file())
+    placed = {str(Path(inside[file.parts[0]], *file.parts[1:])) for file in files if file.parts[0] in inside}
+    assert held == placed
 
 
 def test_it_works_where_there_is_no_checkout(wheel, tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from r3l.core.files.paths import ROOT, STORED_MODELS
+from r3l.files.paths import ROOT, STORED_MODELS
 
 PYTHON = Path(os.environ.get("R3L_VLLM", ROOT / ".venv-vllm")) / "bin" / "python"
 START = 300.0  # seconds that a server may take to start on a busy machine

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
+from r3l.envs.adapters.gymnasium import GameArguments, TextGames
 
 from r3l.core.errors import EngineError, EngineLost
 from r3l.core.option import option
-from r3l.envs.adapters.gymnasium import GameArguments, TextGames
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection

@@ -12,11 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
+from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
+from r3l.envs.base.options import Options
 
 from r3l.core.environment import Dialogue, Style
 from r3l.core.option import option
-from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
-from r3l.envs.base.options import Options
 
 if TYPE_CHECKING:
     from r3l.envs.adapters.verifiers_engine import VerifiersEngine

@@ -15,12 +15,12 @@ from functools import cache
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 import verifiers.v1 as vf
+from r3l.envs.one_file.engine import OneFileEngine
 from verifiers.v1.state import state_cls
 
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
-from r3l.envs.one_file.engine import OneFileEngine
 
 T = TypeVar("T")
 TOKEN_LIMITS = ("max_input_tokens", "max_output_tokens", "max_total_tokens")

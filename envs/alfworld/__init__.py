@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
+
+from r3l.core.environment import Dialogue, Environment, Style
 
 
 class Alfworld(EnvironmentPackage[AlfworldOptions]):

@@ -12,14 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
-from r3l.core.errors import DataError
-from r3l.core.message import Message
-from r3l.core.task import Task
 from r3l.envs.alfworld.goals import parse_goal
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.responses import each_tag_once, one_pair, repeats
+
+from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
+from r3l.core.errors import DataError
+from r3l.core.message import Message
+from r3l.core.task import Task
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"

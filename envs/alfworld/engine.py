@@ -11,9 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from r3l.core.environment import Observation
-from r3l.core.errors import DataError, EngineError
-from r3l.core.task import Task
 from r3l.envs.alfworld import library
 from r3l.envs.alfworld.games import game_texts
 from r3l.envs.alfworld.textgen import Bindings, Grammar, Nodes, World, load_grammar, parse_nodes, query_predicates
@@ -27,6 +24,10 @@ from r3l.envs.alfworld.translate import (
     parse_atom,
     problem_key,
 )
+
+from r3l.core.environment import Observation
+from r3l.core.errors import DataError, EngineError
+from r3l.core.task import Task
 
 
 @dataclass(frozen=True)

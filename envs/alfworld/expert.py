@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-
-from r3l.core.environment import Observation
 from r3l.envs.alfworld.goals import Goal
 from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
+
+from r3l.core.environment import Observation
 
 DEVICES = {"clean": "sinkbasin", "hot": "microwave", "cool": "fridge"}
 VERBS = {"clean": "clean", "hot": "heat", "cool": "cool"}

@@ -18,11 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from r3l.core.errors import DataError
-from r3l.core.files.unpacking import bounded_lines
-from r3l.core.files.writing import write_atomic
-from r3l.core.task import Task
 from r3l.envs.alfworld.translate import packaged_text
+
+from r3l.core.errors import DataError
+from r3l.core.task import Task
+from r3l.files.unpacking import bounded_lines
+from r3l.files.writing import write_atomic
 
 # Counts of the published releases 2.1.1 to 2.1.3 (the README of alfworld and the folders themselves).
 EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}

@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-
-from r3l.core.errors import ConfigError
-from r3l.core.seeds import generator
-from r3l.core.task import Task
 from r3l.envs.alfworld.goals import CLEAN, COOL, HEAT, TWO
 from r3l.envs.alfworld.rooms import (
     DEVICES,
@@ -29,6 +25,10 @@ from r3l.envs.alfworld.rooms import (
     openable,
     tables,
 )
+
+from r3l.core.errors import ConfigError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
 
 _VERBS = {CLEAN: "clean", HEAT: "heat", COOL: "cool"}
 _ATTEMPTS = 200

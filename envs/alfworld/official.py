@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.core.environment import Observation
-from r3l.core.errors import EngineError
-from r3l.core.task import Task
 from r3l.envs.alfworld.engine import read_grammar
 from r3l.envs.alfworld.games import game_texts
 from r3l.envs.alfworld.translate import check_versions
+
+from r3l.core.environment import Observation
+from r3l.core.errors import EngineError
+from r3l.core.task import Task
 
 
 class OfficialEnvironment:

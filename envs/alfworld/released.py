@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from r3l.core.environment import Observation, StopReason
-from r3l.core.message import Message
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.tagged_text.released import ReleasedWords, action_in
 from r3l.envs.tagged_text.tags import between
+
+from r3l.core.environment import Observation, StopReason
+from r3l.core.message import Message
 
 RECENT = 4  # actions shown in a later turn (audit 3.2)
 

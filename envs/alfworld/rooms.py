@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from r3l.envs.alfworld.goals import CLEAN, COOL, FAMILIES, HEAT, LOOK, SIMPLE, TWO
 
 from r3l.core.errors import ConfigError
-from r3l.envs.alfworld.goals import CLEAN, COOL, FAMILIES, HEAT, LOOK, SIMPLE, TWO
 
 # Receptacle classes of each room, each with how many a room has at most (alfworld.gen.layouts shows more).
 _ROOMS: Mapping[str, str] = {

@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field
-
-from r3l.core.errors import ConfigError, DataError
-from r3l.core.task import Task
 from r3l.envs.alfworld.games import EXPECTED_GAMES, ids_sha256, load_games
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
@@ -31,6 +28,9 @@ from r3l.envs.base.task_sets import (
     read_definition,
     split_hash,
 )
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.task import Task
 
 ENV = "alfworld"
 PUBLISHED = tuple(EXPECTED_GAMES)

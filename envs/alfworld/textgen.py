@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from r3l.core.errors import EngineError
 from r3l.envs.alfworld.expressions import Entity, Expression, evaluate, parse_expression
 from r3l.envs.alfworld.translate import Problem, Row, Signature
+
+from r3l.core.errors import EngineError
 
 Placeholder = tuple[str, str]  # name, type
 Bindings = Mapping[Placeholder, str]

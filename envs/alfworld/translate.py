@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError, EngineError
-from r3l.core.files.cache import cache_folder
-from r3l.core.files.unpacking import most, unpacked
-from r3l.core.files.writing import write_atomic
+from r3l.files.cache import cache_folder
+from r3l.files.unpacking import most, unpacked
+from r3l.files.writing import write_atomic
 
 # The releases whose private interfaces this package was proved against, byte for byte.
 EXPECTED_VERSIONS: Mapping[str, str] = {

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from r3l.envs.alfworld.engine import AlfworldEngine
+from r3l.envs.alfworld.task_sets import ENV, definition, regenerate, sha256_of
+from r3l.envs.base.task_sets import commit
+
 from r3l.core.environment import Environment
 from r3l.core.errors import DataError
 from r3l.core.progress import tracked
 from r3l.core.task import Task
-from r3l.envs.alfworld.engine import AlfworldEngine
-from r3l.envs.alfworld.task_sets import ENV, definition, regenerate, sha256_of
-from r3l.envs.base.task_sets import commit
 
 
 def build(name: str, engine: Environment | None = None) -> Path:

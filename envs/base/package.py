@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from r3l.envs.base.options import OptionsT, read_options
+
 from r3l.core import extras
 from r3l.core.benchmark import Benchmark
 from r3l.core.demonstration import Demonstration
@@ -19,7 +21,6 @@ from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
 from r3l.core.finding import Finding
 from r3l.core.task import Task
-from r3l.envs.base.options import OptionsT, read_options
 
 if TYPE_CHECKING:
     from r3l.envs.scripted.demonstrations import ErrorRates

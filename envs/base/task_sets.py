@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.names import is_folder_name
-from r3l.core.files.paths import CONFIGS, ENVS
-from r3l.core.files.writing import write_text_atomic
-from r3l.core.files.yaml_files import read_yaml
 from r3l.core.task import Task
+from r3l.files.names import is_folder_name
+from r3l.files.paths import CONFIGS, ENVS
+from r3l.files.writing import write_text_atomic
+from r3l.files.yaml_files import read_yaml
 
 DEFINITIONS = CONFIGS / "task_sets"
 

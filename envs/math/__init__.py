@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from r3l.core.benchmark import Benchmark
-from r3l.core.environment import Dialogue, Environment, Style
 from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.math.options import MathOptions
+
+from r3l.core.benchmark import Benchmark
+from r3l.core.environment import Dialogue, Environment, Style
 
 
 class Math(EnvironmentPackage[MathOptions]):

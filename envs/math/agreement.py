@@ -13,12 +13,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from r3l.core.errors import ConfigError
-from r3l.core.files.paths import STORED
-from r3l.core.files.writing import write_text_atomic
 from r3l.envs.math.datasets import load
 from r3l.envs.math.grader import grade
 from r3l.envs.math.released import check, check_in_actor
+
+from r3l.core.errors import ConfigError
+from r3l.files.paths import STORED
+from r3l.files.writing import write_text_atomic
 
 OUT = STORED / "math_grader_agreement.csv"
 COLUMNS = ("pairs_of", "grader", "pairs", "right_pairs", "accepted", "right_rejected", "wrong_accepted")

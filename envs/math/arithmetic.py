@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.single_answer.dialogue import WrongLine
 
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.scripted.expert import ErrorModel
-from r3l.envs.single_answer.dialogue import WrongLine
 
 NAMES = ("Ann", "Ben", "Cora", "Dan", "Eve", "Finn")
 THINGS = ("apples", "books", "coins", "pens", "shells", "stamps")

@@ -19,13 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from r3l.core.errors import ConfigError, DataError, check_known
-from r3l.core.files.json_files import read_json
-from r3l.core.files.unpacking import bounded_lines, most
 from r3l.envs.math.cleaning import CleaningReport, clean
 from r3l.envs.math.published import ORIGINS, Fields, Origin
 from r3l.envs.math.rows import rows_of
 from r3l.envs.math.templated import TEMPLATED, rows
+
+from r3l.core.errors import ConfigError, DataError, check_known
+from r3l.files.json_files import read_json
+from r3l.files.unpacking import bounded_lines, most
 
 FOLDER = "R3L_MATH"  # environment variable that names a folder with the data files
 HERE = Path(__file__).resolve().parent

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from r3l.core.task import Task
 from r3l.envs.math.arithmetic import problem, solution, write
 from r3l.envs.math.definitions import definition
 from r3l.envs.math.dialogue import create
 from r3l.envs.math.engine import response_grader
 from r3l.envs.math.options import MathOptions
 from r3l.envs.single_answer.demonstrations import AnswerDemonstrator
+
+from r3l.core.task import Task
 
 
 def demonstrator_of(task_set: str) -> AnswerDemonstrator:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from r3l.core.environment import Style
 from r3l.envs.math.arithmetic import first_wrong_line
 from r3l.envs.math.options import MathOptions
 from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject
+
+from r3l.core.environment import Style
 
 SYSTEM = (
     "Solve the problem. Reason step by step, one step a line, between <think> and </think>. "

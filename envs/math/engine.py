@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from r3l.core.task import Task
 from r3l.envs.math.grader import compare_plainly
 from r3l.envs.math.grading import Grader
 from r3l.envs.math.options import Extraction, MathOptions
 from r3l.envs.math.released import answer_in, check_in_actor
 from r3l.envs.single_answer.engine import AnswerEngine, AnswerGrade, ResponseGrader
 from r3l.envs.single_answer.extraction import extract
+
+from r3l.core.task import Task
 
 
 @cache

@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files.writing import write_text_atomic
 from r3l.envs.math import datasets
 from r3l.envs.math.cleaning import key_of
+
+from r3l.files.writing import write_text_atomic
 
 PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
 

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from threading import Lock
 
 import psutil
+from r3l.envs.math.grader import MathGrade
 
 from r3l.core.errors import EngineError
-from r3l.envs.math.grader import MathGrade
 
 DEADLINE = 2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's own is 5)
 GRACE = 1.0  # what the process gets beyond the deadline to stop by itself

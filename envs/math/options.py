@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from r3l.core.option import option
 from r3l.envs.single_answer.options import AnswerOptions
+
+from r3l.core.option import option
 
 Extraction = Literal["strict", "flexible", "released"]
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Observation, StopReason, Style
-from r3l.core.errors import ConfigError
-from r3l.core.message import Message
-from r3l.core.release.prompts import ReleasedPrompts
-from r3l.core.release.texts import Text, texts
-from r3l.core.task import Task
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.released import answer_in
 from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject
+
+from r3l.core.environment import Observation, StopReason, Style
+from r3l.core.errors import ConfigError
+from r3l.core.message import Message
+from r3l.core.task import Task
+from r3l.original.prompts import ReleasedPrompts
+from r3l.original.texts import Text, texts
 
 SYSTEM = "math_system"
 

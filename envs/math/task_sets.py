@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 
-from r3l.core.task import Task
 from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import check_hash, name_and_split, sha256_of, split_hash
 from r3l.envs.math import datasets
 from r3l.envs.math.arithmetic import problem
 from r3l.envs.math.definitions import ENV, definition
+
+from r3l.core.task import Task
 
 
 def tasks(task_set: str) -> list[Task]:

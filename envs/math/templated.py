@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from r3l.core.task import Task
 from r3l.envs.math.arithmetic import problem, solution
 from r3l.envs.math.rows import Row
+
+from r3l.core.task import Task
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.errors import DataError
-from r3l.core.progress import tracked
-from r3l.core.task import Task
 from r3l.envs.base.task_sets import commit, summary
 from r3l.envs.math import datasets, freeze
 from r3l.envs.math.arithmetic import solution
@@ -15,6 +12,10 @@ from r3l.envs.math.engine import create
 from r3l.envs.math.options import MathOptions
 from r3l.envs.math.task_sets import generated
 from r3l.envs.math.templated import TEMPLATED
+
+from r3l.core.errors import DataError
+from r3l.core.progress import tracked
+from r3l.core.task import Task
 
 
 def build(name: str) -> Path:

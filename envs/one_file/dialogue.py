@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
-from r3l.core.message import Message
-from r3l.core.task import Task
 from r3l.envs.one_file.player import ErringPlayer, Player
 from r3l.envs.scripted.expert import criticise
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import each_tag_once, repeats
+
+from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
+from r3l.core.message import Message
+from r3l.core.task import Task
 
 FORMAT = "Answer with <think>...</think> and one <action>...</action>."
 

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from r3l.core.environment import Dialogue, Style
-from r3l.core.errors import ConfigError
-from r3l.core.seeds import generator
-from r3l.core.task import Task
 from r3l.envs.base.options import Options
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage
 from r3l.envs.base.task_sets import sha256_of
 from r3l.envs.one_file.dialogue import OneFileDialogue
 from r3l.envs.one_file.player import Player
 from r3l.envs.scripted.expert import Answers
+
+from r3l.core.environment import Dialogue, Style
+from r3l.core.errors import ConfigError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 from r3l.core.environment import Observation
-from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 Player = Callable[[str, Answers], list[str]]  # see OneFileEnvironment.good_actions
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
+from r3l.envs.puzzles.options import PuzzleOptions
+
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.task import Task
-from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
-from r3l.envs.puzzles.options import PuzzleOptions
 
 
 class Puzzles(EnvironmentPackage[PuzzleOptions]):

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
+from r3l.envs.base.task_sets import Strict
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.envs.base.task_sets import Strict
 
 Data = Mapping[str, Any]
 MAX_ANSWER = 2000  # characters; ours: the longest right answer (5 people) has about 130

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pydantic import Field
-
 from r3l.envs.puzzles import released
 from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
 

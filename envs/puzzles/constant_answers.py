@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from r3l.core.task import Task
 from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.puzzles.task_sets import tasks
+
+from r3l.core.task import Task
 
 
 @dataclass(frozen=True)

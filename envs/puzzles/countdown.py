@@ -13,11 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 from pydantic import Field
-
-from r3l.core.errors import DataError
 from r3l.envs.puzzles import released
 from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, range_of, shuffled
 from r3l.envs.puzzles.expressions import Expression, Number, Operation, apply, numbers, parse, worth
+
+from r3l.core.errors import DataError
 
 _LIMITS = ("min_numbers", "max_numbers", "min_value", "max_value", "min_target", "max_target", "operators")
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
-from r3l.core.errors import ConfigError
-from r3l.core.seeds import generator
-from r3l.core.task import Task
 from r3l.envs.puzzles.dialogue import create, response, solution
 from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.options import PuzzleOptions
@@ -16,6 +12,10 @@ from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.puzzles.task_sets import definition, sft_task
 from r3l.envs.scripted.expert import ErrorModel
 from r3l.envs.single_answer.demonstrations import AnswerDemonstrator
+
+from r3l.core.errors import ConfigError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
 
 
 def demonstrator_of(task_sets: Sequence[str]) -> AnswerDemonstrator:

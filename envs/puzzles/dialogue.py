@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Style
-from r3l.core.task import Task
 from r3l.envs.puzzles.base import first_difference
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
 from r3l.envs.single_answer.extraction import extract
+
+from r3l.core.environment import Style
+from r3l.core.task import Task
 
 SYSTEM = "Solve the puzzle. Reason step by step, one step a line. Then give the final answer alone, as \\boxed{answer}."
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from r3l.core.task import Task
 from r3l.envs.puzzles import released
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.single_answer.engine import AnswerEngine, AnswerGrade, ResponseGrader
 from r3l.envs.single_answer.extraction import extract
+
+from r3l.core.task import Task
 
 
 def response_grader(options: PuzzleOptions) -> ResponseGrader:

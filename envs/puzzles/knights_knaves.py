@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
-
 from r3l.envs.puzzles.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, shuffled
 
 Roles = tuple[bool, ...]  # by person: True for one who tells the truth

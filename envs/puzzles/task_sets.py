@@ -14,9 +14,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from pydantic import Field, ValidationError
-
-from r3l.core.errors import ConfigError
-from r3l.core.task import Task
 from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import (
     Strict,
@@ -30,6 +27,9 @@ from r3l.envs.base.task_sets import (
 )
 from r3l.envs.puzzles.base import Difficulty, Problem, Puzzle
 from r3l.envs.puzzles.registry import puzzle
+
+from r3l.core.errors import ConfigError
+from r3l.core.task import Task
 
 ENV = "puzzles"
 ALL = "all"  # in place of a group: problems of any group, as they come

@@ -6,15 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from r3l.core.errors import DataError
-from r3l.core.progress import tracked
-from r3l.core.seeds import generator
-from r3l.core.task import Task
 from r3l.envs.base.task_sets import commit, summary
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.constant_answers import scores_of
 from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.puzzles.task_sets import ENV, definition, regenerate
+
+from r3l.core.errors import DataError
+from r3l.core.progress import tracked
+from r3l.core.seeds import generator
+from r3l.core.task import Task
 
 _LISTED = 1000  # ids of larger splits are not written out: they are numbered without choice
 

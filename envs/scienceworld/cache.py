@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from r3l.envs.scienceworld.disk_cache import Actions, DiskCache
+
 from r3l.core.environment import Environment, Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
-from r3l.envs.scienceworld.disk_cache import Actions, DiskCache
 
 LIMIT = 50_000  # observations cached in a process, about 50 MB; the least recently started tasks go first
 SIMULATORS = 32  # of a process: 0.8 GB (measured); with more episodes at once some are replayed

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from filelock import FileLock
+from r3l.envs.scienceworld.options import ScienceWorldOptions
 
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
-from r3l.core.files.cache import cache_folder
-from r3l.envs.scienceworld.options import ScienceWorldOptions
+from r3l.files.cache import cache_folder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from r3l.envs.scienceworld.brief import brief
+from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 from r3l.core.environment import Observation
 from r3l.core.seeds import seed_of
-from r3l.envs.scienceworld.brief import brief
-from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 LOOK, GO, FOCUS, TAKE, PUT = "look around", "teleport to ", "focus on ", "pick up ", "move "
 PLACES = (

@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from r3l.core.task import Task
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.proposals import proposals
 from r3l.envs.scienceworld.selection import problem_of
 from r3l.envs.scienceworld.solutions import STORED, store, stored
 from r3l.envs.scienceworld.task_sets import definition, to_solve
+
+from r3l.core.task import Task
 
 _IDLE = ("open door", "look around", "wait")
 _FOCUSED = re.compile(r"You focus on the (.+)\.")

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
-from r3l.core.errors import EngineError
 from r3l.envs.scienceworld.java import Java, find_java
+
+from r3l.core.errors import EngineError
 
 T = TypeVar("T")
 PROVED = "1.2.3"  # scienceworld release whose traces were compared; newer ones change texts

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from r3l.core.option import option
 from r3l.envs.tagged_text.options import TaggedOptions
+
+from r3l.core.option import option
 
 
 class ScienceWorldOptions(TaggedOptions):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from itertools import permutations
 
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
+
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
 
 _FIND = re.compile(r"find a\(n\) (.+)\. First, focus on the thing\. Then, move it to the (.+) in the (.+)\.")
 _PLACE = re.compile(r"This (?:room|outside location) is called the ([^.]+)\.")

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
+from r3l.envs.base.task_sets import Strict, check_hash, definition_path, name_and_split, read_definition, split_hash
+from r3l.envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
+from r3l.envs.scienceworld.solutions import solution, solved
 
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
-from r3l.envs.base.task_sets import Strict, check_hash, definition_path, name_and_split, read_definition, split_hash
-from r3l.envs.scienceworld.selection import SPLITS, VARIATIONS, official_variations, problem_of, select
-from r3l.envs.scienceworld.solutions import solution, solved
 
 ENV = "scienceworld"
 OfficialSplit = Literal["train", "dev", "test"]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.core.errors import DataError
-from r3l.core.progress import tracked
-from r3l.core.task import Task
 from r3l.envs.base.task_sets import commit
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.selection import SPLITS
 from r3l.envs.scienceworld.task_sets import ENV, definition, regenerate, sha256_of
+
+from r3l.core.errors import DataError
+from r3l.core.progress import tracked
+from r3l.core.task import Task
 
 
 def build(name: str) -> Path:

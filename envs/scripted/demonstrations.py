@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, having_read
+from r3l.envs.tagged_text.responses import write_response
 
-from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Environment, Observation, StopReason, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, having_read
-from r3l.envs.tagged_text.responses import write_response
+from r3l.processes.worker import RecordedEnvironment
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.single_answer.engine import AnswerEngine, ResponseGrader
+from r3l.envs.single_answer.options import AnswerOptions
 
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Observation, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import ErrorModel
-from r3l.envs.single_answer.engine import AnswerEngine, ResponseGrader
-from r3l.envs.single_answer.options import AnswerOptions
 
 # A whole response that begins with the lines given, by an agent that errs so.
 Write = Callable[[Task, Sequence[str], ErrorModel, np.random.Generator], list[str]]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
-from r3l.core.message import Message
-from r3l.core.release.prompts import ReleasedPrompts
-from r3l.core.task import Task
 from r3l.envs.single_answer.options import AnswerOptions
 from r3l.envs.tagged_text.dialogue import OUR_STYLES, check_style
+
+from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
+from r3l.core.message import Message
+from r3l.core.task import Task
+from r3l.original.prompts import ReleasedPrompts
 
 RELEASED_LINES = 200  # our choice: more lines than 4,096 tokens hold (the released code knows no lines)
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from r3l.envs.single_answer.options import AnswerOptions
+
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError
 from r3l.core.task import Task
-from r3l.envs.single_answer.options import AnswerOptions
 
 WRONG = "That answer is not correct. Try again."  # with attempts left
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from r3l.core.option import option
 from r3l.envs.base.options import Options
+
+from r3l.core.option import option
 
 
 class AnswerOptions(Options):

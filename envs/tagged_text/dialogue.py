@@ -7,11 +7,12 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from r3l.core.environment import Observation, Stop, StopReason, Style
-from r3l.core.errors import ConfigError
-from r3l.core.release.prompts import ReleasedPrompts
 from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.responses import REPEATS, Reader
+
+from r3l.core.environment import Observation, Stop, StopReason, Style
+from r3l.core.errors import ConfigError
+from r3l.original.prompts import ReleasedPrompts
 
 OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # which every environment has
 

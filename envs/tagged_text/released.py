@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.environment import Observation, StopReason, Style
-from r3l.core.message import Message
-from r3l.core.release.prompts import ReleasedPrompts
-from r3l.core.task import Task
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.tags import first_between
+
+from r3l.core.environment import Observation, StopReason, Style
+from r3l.core.message import Message
+from r3l.core.task import Task
+from r3l.original.prompts import ReleasedPrompts
 
 
 class ReleasedWords(TaggedDialogue):

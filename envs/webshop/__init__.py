@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.core.environment import Dialogue, Environment, Style
-from r3l.core.finding import Finding, guarded
 from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.webshop.options import WebshopOptions
+
+from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.finding import Finding, guarded
 
 
 class WebShop(EnvironmentPackage[WebshopOptions]):

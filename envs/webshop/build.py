@@ -16,12 +16,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-
-from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.cache import cache_folder
 from r3l.envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
 from r3l.envs.webshop.definitions import definition
 from r3l.envs.webshop.synthetic import sources
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.files.cache import cache_folder
 
 ORIGINAL = "original"  # the name of a catalogue of the original's files
 _VARIABLE = "R3L_WEBSHOP"

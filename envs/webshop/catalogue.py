@@ -21,12 +21,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.unpacking import most, unpacked
 from r3l.envs.webshop import nouns
 from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
 from r3l.envs.webshop.index import Index, IndexWriter, Term, file_names
 from r3l.envs.webshop.products import Product, is_listed, product_of, read_items, read_table
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.files.unpacking import most, unpacked
 
 T = TypeVar("T")
 SCHEMA = 1

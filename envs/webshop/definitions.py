@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from pydantic import Field
-
 from r3l.envs.base.task_sets import Strict, read_definition
 
 ENV = "webshop"

@@ -11,10 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from r3l.core.environment import Observation
-from r3l.core.errors import EngineError
-from r3l.core.seeds import seed_of
-from r3l.core.task import Task
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.build import locate
 from r3l.envs.webshop.catalogue import HITS, Catalogue
@@ -22,6 +18,11 @@ from r3l.envs.webshop.goals import Goal
 from r3l.envs.webshop.options import WebshopOptions
 from r3l.envs.webshop.pages import Page, String
 from r3l.envs.webshop.reward import score
+
+from r3l.core.environment import Observation
+from r3l.core.errors import EngineError
+from r3l.core.seeds import seed_of
+from r3l.core.task import Task
 
 SEARCH_ACTION = "search[keywords]"  # how the admissible list says that there is a search bar
 

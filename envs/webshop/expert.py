@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-
-from r3l.core.environment import Observation
 from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.synthetic import Wish, read_wish
+
+from r3l.core.environment import Observation
 
 PREVIOUS, NEXT, BACK, BUY = (f"click[{b.lower()}]" for b in (pages.PREVIOUS, pages.NEXT, pages.BACK, pages.BUY))
 _LAST_PAGE = 3  # a patient customer looks no further and searches anew

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from r3l.envs.webshop.products import Product
+
 from r3l.core.errors import DataError
 from r3l.core.seeds import seed_of
-from r3l.envs.webshop.products import Product
 
 SHUFFLE_SEED = 233  # the original's; its order of goals follows from it
 NO_LIMIT = 1_000_000.0  # the original's price limit of a goal that states none

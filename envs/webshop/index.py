@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from r3l.envs.webshop.analysis import pieces, term_of, terms
 
 from r3l.core.errors import DataError
-from r3l.envs.webshop.analysis import pieces, term_of, terms
 
 K1, B = np.float32(0.9), np.float32(0.4)  # Anserini's defaults, which the original keeps
 _FREE = 24  # lengths below this are exact (SmallFloat: 255 - longToInt4(2^31 - 1))

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from r3l.core.seeds import seed_of
 from r3l.envs.webshop.catalogue import Source
 from r3l.envs.webshop.goals import human_goals
 from r3l.envs.webshop.products import product_of
+
+from r3l.core.seeds import seed_of
 
 _BASE36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _STEP, _SPACE = 1_000_003_729, 36**8  # coprime, so that asins are distinct and not in order

@@ -11,14 +11,15 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from r3l.core.errors import ConfigError
-from r3l.core.task import Task
 from r3l.envs.base.task_sets import check_hash, definition_path, name_and_split, sha256_of, split_hash
 from r3l.envs.webshop.build import original, synthetic
 from r3l.envs.webshop.catalogue import Catalogue, Meta
 from r3l.envs.webshop.definitions import ENV, ORIGINAL_SPLITS, definition
 from r3l.envs.webshop.goals import Goal
 from r3l.envs.webshop.synthetic import is_hard
+
+from r3l.core.errors import ConfigError
+from r3l.core.task import Task
 
 _FIRST_TRAIN = 1500
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from r3l.core.concurrency.worker import RecordedEnvironment
-from r3l.core.errors import DataError
-from r3l.core.progress import tracked
-from r3l.core.task import Task
 from r3l.envs.base.task_sets import commit, summary
 from r3l.envs.scripted.demonstrations import CAREFUL
 from r3l.envs.webshop.definitions import ENV, definition
 from r3l.envs.webshop.demonstrations import DEMONSTRATOR
 from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.task_sets import catalogue, regenerate
+
+from r3l.core.errors import DataError
+from r3l.core.progress import tracked
+from r3l.core.task import Task
+from r3l.processes.worker import RecordedEnvironment
 
 _TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r3l.core.files.paths import RESULTS
+from r3l.files.paths import RESULTS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.paths import RESULTS, STORED
+from r3l.files.paths import RESULTS, STORED
 
 if TYPE_CHECKING:
     from r3l.config import Run

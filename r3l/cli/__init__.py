@@ -42,8 +42,8 @@ from r3l.cli import (
     tune,
 )
 from r3l.cli.arguments import check_arguments
-from r3l.core.concurrency.parent import end_with_workflow
 from r3l.core.errors import R3LError
+from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
 
 # New objects before Python looks for garbage, where its own is 700: importing torch made it look 500 times, through

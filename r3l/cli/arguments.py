@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files import paths
+from r3l.files import paths
 
 if TYPE_CHECKING:
     from r3l.config import Run, Variant
@@ -74,7 +74,7 @@ def output(meaning: str, folder: bool = False) -> Any:
 
 
 def _checked_output(out: Path | None) -> Path | None:
-    from r3l.core.files.writing import check_writable
+    from r3l.files.writing import check_writable
 
     if out is not None:
         check_writable(out)

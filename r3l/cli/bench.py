@@ -64,7 +64,7 @@ def _print_and_write(
 
     ``draw``: makes the picture beside it.
     """
-    from r3l.core.files.writing import writable, write_json_atomic
+    from r3l.files.writing import writable, write_json_atomic
 
     try:
         if out:

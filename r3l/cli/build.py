@@ -62,7 +62,7 @@ def task_set_check(
 
     Example: `r3l task-set check --env alfworld`
     """
-    from r3l.core.files.writing import writable, write_json_atomic
+    from r3l.files.writing import writable, write_json_atomic
     from r3l.workflow.task_sets import check_task_sets
 
     description = check_task_sets(tier, env)

@@ -13,7 +13,7 @@ from r3l.cli.arguments import AsJson, check_cores
 from r3l.cli.printing import print_result
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError, unknown
-from r3l.core.files.paths import STORED_MODELS
+from r3l.files.paths import STORED_MODELS
 
 if TYPE_CHECKING:
     from r3l.config import Run

@@ -48,7 +48,7 @@ def compare(
 
     Example: `r3l compare raft --env alfworld --seeds 0,1,2`
     """
-    from r3l.core.files.writing import writable, write_json_atomic
+    from r3l.files.writing import writable, write_json_atomic
     from r3l.report import records
     from r3l.report.comparison import compare as comparison
     from r3l.report.rendering.terminal import to_terminal

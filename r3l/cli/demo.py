@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.rule import Rule
 
 from r3l.cli.arguments import StoredRuns, resolve_run
-from r3l.core.concurrency.parent import end_with_parent
 from r3l.core.errors import DataError
+from r3l.processes.parent import end_with_parent
 
 STEPS = 3
 PAUSE = 0.5  # seconds between two scenes on a terminal
@@ -93,7 +93,7 @@ def _show_updates(console: Console, env: str, lines: Iterator[str]) -> None:
 
 def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
     """A line for each update, as it comes."""
-    from r3l.core.files.json_files import read_jsonl
+    from r3l.files.json_files import read_jsonl
     from r3l.report.demo import update_line
     from r3l.runs.run_dir import METRICS
 

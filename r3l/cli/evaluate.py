@@ -15,7 +15,7 @@ from r3l.cli.arguments import RESULTS, AsJson, Seed, each_once, listed, output, 
 from r3l.cli.compare import offline_command
 from r3l.cli.printing import console, pairs, print_result
 from r3l.core.errors import ConfigError, check_known
-from r3l.core.files.names import folder_name
+from r3l.files.names import folder_name
 
 if TYPE_CHECKING:
     from r3l.config import Run

@@ -27,7 +27,7 @@ def regime(
 
     Example: `r3l regime webshop --model results/models/candidate --attempts 4 --out candidate.json`
     """
-    from r3l.core.files.paths import is_checkout
+    from r3l.files.paths import is_checkout
     from r3l.regime import page
     from r3l.regime.card import table_of
     from r3l.regime.measure import Sample, measure_regime

@@ -35,7 +35,7 @@ def released(
     """
     from rich.console import Group
 
-    from r3l.core.files.writing import writable, write_json_atomic
+    from r3l.files.writing import writable, write_json_atomic
     from r3l.released import clones, compare, report
     from r3l.released.checks import SUBJECTS
     from r3l.report.rendering.terminal import to_terminal

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from r3l.config import EnvConfig, MethodConfig, ModelConfig, TierConfig
-from r3l.core.files.paths import CONFIGS
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.paths import CONFIGS
+from r3l.files.writing import write_json_atomic
 from r3l.sft.recipe import SFTConfig
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 from r3l.workflow.resources import ResourceConfig

@@ -10,7 +10,7 @@ import typer
 from r3l.cli.arguments import RESULTS, AsJson, Results, output
 from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
-from r3l.core.files.paths import KEPT
+from r3l.files.paths import KEPT
 
 
 def store(

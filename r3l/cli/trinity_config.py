@@ -50,7 +50,7 @@ def trinity_config(
     Example: `r3l trinity-config --out r3l.yaml --write-tasks && trinity run --config r3l.yaml`
     """
     from r3l.config import variant
-    from r3l.core.files.writing import writable, write_text_atomic
+    from r3l.files.writing import writable, write_text_atomic
     from r3l.trinity.config import Place, as_yaml, trinity_config
 
     run = resolve_run(tier, env, variant(method).changed(profile=profile), seed, model, overrides, None)

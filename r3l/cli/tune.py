@@ -12,7 +12,7 @@ from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, envir
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import STORED
+from r3l.files.paths import STORED
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -40,8 +40,8 @@ def tune(
     """
     from r3l.config import variant
     from r3l.config.tuning import place, untuned
-    from r3l.core.files.writing import writable, write_json_atomic
     from r3l.evaluation.tuning import tuning
+    from r3l.files.writing import writable, write_json_atomic
     from r3l.report.comparison.tuning import tuning_table, tunings
     from r3l.report.figures.tuning import draw_tunings
     from r3l.report.rendering.terminal import to_terminal

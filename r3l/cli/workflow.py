@@ -17,7 +17,7 @@ from rich.console import Console
 
 from r3l.cli.arguments import RESULTS
 from r3l.core.errors import DataError, check_known
-from r3l.core.files.paths import SNAKEFILE, WORKFLOW
+from r3l.files.paths import SNAKEFILE, WORKFLOW
 from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:

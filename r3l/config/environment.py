@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field
 from r3l.config.files import Strict, find_class, load
 from r3l.config.profile import ProfileName
 from r3l.core.errors import ConfigError
-from r3l.core.files.names import path_name
 from r3l.core.option import option
 from r3l.envs.adapters.base import AdaptedEnvironment
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.registry import ENVIRONMENTS, find_environment
+from r3l.files.names import path_name
 
 TaskSetName = Annotated[str, AfterValidator(partial(path_name, "task set"))]  # NAME/SPLIT; read from folders
 

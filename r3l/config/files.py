@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, did_you_mean, unknown
-from r3l.core.files import paths
-from r3l.core.files.names import is_folder_name
-from r3l.core.files.yaml_files import content_of, parse_yaml, read_yaml
 from r3l.core.option import OptionModel
+from r3l.files import paths
+from r3l.files.names import is_folder_name
+from r3l.files.yaml_files import content_of, parse_yaml, read_yaml
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from r3l.config.files import Strict, load, names, own_folders
 from r3l.core.errors import ConfigError
-from r3l.core.files.names import is_folder_name
-from r3l.core.files.paths import STORED_MODELS
 from r3l.core.option import REQUIRED, option
+from r3l.files.names import is_folder_name
+from r3l.files.paths import STORED_MODELS
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 

@@ -11,7 +11,7 @@ from typing import Any
 from r3l.config.environment import EnvConfig
 from r3l.config.files import OWN, load, own_folders
 from r3l.config.method import MethodConfig
-from r3l.core.files.digests import digest_of
+from r3l.files.digests import digest_of
 
 OwnCode = dict[str, dict[str, str]]  # by kind (envs, methods): file below its folder -> its sha256
 Files = dict[str, Path]

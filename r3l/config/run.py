@@ -19,11 +19,11 @@ from r3l.config.profile import ProfileName
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
-from r3l.core.files import paths
-from r3l.core.files.cache import cache_folder
-from r3l.core.files.names import folder_name, is_folder_name
-from r3l.core.files.paths import STORED_MODELS
-from r3l.core.files.yaml_files import read_yaml
+from r3l.files import paths
+from r3l.files.cache import cache_folder
+from r3l.files.names import folder_name, is_folder_name
+from r3l.files.paths import STORED_MODELS
+from r3l.files.yaml_files import read_yaml
 
 SCHEMA_VERSION = 2  # raise when a change of code makes all old results incomparable (some: r3l.config.corrections)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from r3l.config.files import OWN, folders, own_folders
 from r3l.core.errors import ConfigError
-from r3l.core.files import paths
+from r3l.files import paths
 
 EXAMPLE = {"methods": "shortest", "envs": "guess"}  # of examples/
 

@@ -14,9 +14,9 @@ from r3l.config.run import Run
 from r3l.config.tier import TuningConfig
 from r3l.config.variant import Variant
 from r3l.core.errors import ConfigError
-from r3l.core.files.json_files import read_json
-from r3l.core.files.names import folder_name
-from r3l.core.files.paths import STORED
+from r3l.files.json_files import read_json
+from r3l.files.names import folder_name
+from r3l.files.paths import STORED
 
 FOLDER = "tuning"  # of results and of results/stored
 RATE, STEPS = "train.lr", "train.steps"

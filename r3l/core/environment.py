@@ -1,7 +1,7 @@
 """Environment: the engine side of a problem, and Dialogue: its text side.
 
 An environment knows no method and no model. It is synchronous and lives in a worker process
-(``r3l.core.concurrency.worker``); what a method sees is the asynchronous handle, which adds restarting at a pivot.
+(``r3l.processes.worker``); what a method sees is the asynchronous handle, which adds restarting at a pivot.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from r3l.core.message import Message
-from r3l.core.release.prompts import ReleasedPrompts
 from r3l.core.task import Task
 from r3l.core.text import well_formed
+from r3l.original.prompts import ReleasedPrompts
 
 Style = Literal["full", "compact", "released"]
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it

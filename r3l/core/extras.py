@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import is_checkout
+from r3l.files.paths import is_checkout
 
 DISTRIBUTION = "r3l"
 

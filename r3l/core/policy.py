@@ -15,7 +15,7 @@ Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole 
 
 
 class Phase(StrEnum):
-    """What a response is for, in the order in which a step's batches are served (r3l.core.concurrency.barrier)."""
+    """What a response is for, in the order in which a step's batches are served (r3l.processes.barrier)."""
 
     ROLLOUT = "rollout"
     FEEDBACK = "feedback"  # reflections and critiques

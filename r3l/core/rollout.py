@@ -11,8 +11,6 @@ from functools import partial
 from itertools import takewhile
 from typing import Literal
 
-from r3l.core.concurrency.gather import Gather
-from r3l.core.concurrency.pool import EnvironmentHandle, EnvironmentPool
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Transcript
 from r3l.core.finite import check_finite
 from r3l.core.message import Message
@@ -20,6 +18,8 @@ from r3l.core.policy import Completion, Conversation, FinishReason, Judge, Phase
 from r3l.core.seeds import Address
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
+from r3l.processes.gather import Gather
+from r3l.processes.pool import EnvironmentHandle, EnvironmentPool
 
 Rules = Literal["same_as_base", "released_lenient"]
 KINDS = tuple(TrajectoryKind)  # the order in which trajectories are kept

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, find_model, locate, names
-from r3l.core.concurrency.gather import together
 from r3l.core.errors import ConfigError, RunDirectoryError
-from r3l.core.files.json_files import read_json
-from r3l.core.files.writing import write_json_atomic
 from r3l.core.policy import Policy
 from r3l.core.render import ChatRenderer, load_tokenizer
 from r3l.endpoint.client import Endpoint, EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
+from r3l.files.json_files import read_json
+from r3l.files.writing import write_json_atomic
+from r3l.processes.gather import together
 from r3l.runs.manifest import manifest
 from r3l.runs.result import result
 from r3l.runs.run_dir import MANIFEST, locked

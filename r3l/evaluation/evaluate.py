@@ -13,12 +13,12 @@ from typing import Any
 
 from r3l.config import Run
 from r3l.core.errors import CheckpointError, ConfigError
-from r3l.core.files.digests import SUMS, sha256_of
-from r3l.core.files.json_files import read_json
-from r3l.core.files.writing import write_json_atomic, write_text_atomic
 from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.evaluation.episodes import Played, play_all, scores
 from r3l.evaluation.verification import EPISODES, verify, verify_further
+from r3l.files.digests import SUMS, sha256_of
+from r3l.files.json_files import read_json
+from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of

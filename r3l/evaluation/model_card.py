@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from r3l.config import find_model
-from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.evaluation.statistics import wilson_interval
+from r3l.files.json_files import read_json, read_jsonl
 
 CARD = "README.md"
 BUDGET = {

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from r3l.core.concurrency.gather import Gather, together
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Policy, Sampling
 from r3l.endpoint.client import Endpoint
@@ -17,6 +16,7 @@ from r3l.evaluation.agents import Dialog, ServedAgent
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import cast_parameters, compute_dtype, device_of
+from r3l.processes.gather import Gather, together
 
 
 @dataclass(frozen=True)

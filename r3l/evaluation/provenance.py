@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files.json_files import read_json
+from r3l.files.json_files import read_json
 from r3l.runs.provenance import is_dirty, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST
 

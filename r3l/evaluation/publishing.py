@@ -11,12 +11,12 @@ import huggingface_hub
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # not in its __all__
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.digests import SUMS
-from r3l.core.files.json_files import read_json
-from r3l.core.files.writing import write_text_atomic
 from r3l.evaluation.evaluate import checkpoint_of
 from r3l.evaluation.model_card import CARD, model_card
 from r3l.evaluation.verification import check_signed
+from r3l.files.digests import SUMS
+from r3l.files.json_files import read_json
+from r3l.files.writing import write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.runs.run_dir import RESULT
 

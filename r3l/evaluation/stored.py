@@ -9,12 +9,12 @@ from pathlib import Path
 
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
-from r3l.core.files.columns import columns_path, write_columns
-from r3l.core.files.json_files import read_json, read_jsonl
-from r3l.core.files.paths import STORED
-from r3l.core.files.writing import write_text_atomic
 from r3l.evaluation.provenance import origins
 from r3l.evaluation.verification import LINES, WHOLE, sign, verify
+from r3l.files.columns import columns_path, write_columns
+from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.paths import STORED
+from r3l.files.writing import write_text_atomic
 from r3l.runs import trajectory_log
 from r3l.runs.provenance import is_dirty
 

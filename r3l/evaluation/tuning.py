@@ -10,8 +10,8 @@ import numpy as np
 
 from r3l.config import Run
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.evaluation.verification import verify_further
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS, base_success, step_seconds
 from r3l.runs.places import validation_evaluation
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT

@@ -14,9 +14,9 @@ from typing import Any
 
 from r3l.config import Run, environment_of
 from r3l.core.errors import DataError
-from r3l.core.files.digests import SUMS, altered, sha256_of, write_digests
-from r3l.core.files.json_files import kept_as, read_json, read_jsonl
 from r3l.evaluation.episodes import scores
+from r3l.files.digests import SUMS, altered, sha256_of, write_digests
+from r3l.files.json_files import kept_as, read_json, read_jsonl
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import run_of
 from r3l.runs.metrics import totals

@@ -22,11 +22,11 @@ from transformers.utils import logging as transformers_logging
 
 from r3l.config import Forward, find_model, locate, names
 from r3l.core.errors import CheckpointError, RunDirectoryError
-from r3l.core.files.digests import SUMS, altered, sha256_of, write_digests
-from r3l.core.files.json_files import read_json
-from r3l.core.files.paths import STORED_MODELS
-from r3l.core.files.writing import check_room, write_json_atomic
 from r3l.core.render import load_tokenizer
+from r3l.files.digests import SUMS, altered, sha256_of, write_digests
+from r3l.files.json_files import read_json
+from r3l.files.paths import STORED_MODELS
+from r3l.files.writing import check_room, write_json_atomic
 from r3l.local import weights
 from r3l.local.trainer import Trainer
 

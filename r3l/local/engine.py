@@ -17,12 +17,12 @@ from typing import Any
 
 from r3l.config import Run, build_method, locate, start_of
 from r3l.core.batching import TrajectoryRow, rows_of
-from r3l.core.files.json_files import append_jsonl
-from r3l.core.files.writing import write_json_atomic
 from r3l.core.method import Method
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step
 from r3l.core.trajectory import Group
+from r3l.files.json_files import append_jsonl
+from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.precision import cast_parameters
 from r3l.local.session import Session, check_installed, open_session

@@ -15,7 +15,6 @@ import torch
 
 from r3l.config import Forward
 from r3l.core.batching import packed
-from r3l.core.concurrency.barrier import Barrier
 from r3l.core.dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
@@ -25,6 +24,7 @@ from r3l.local.forward import pass_of
 from r3l.local.kv_cache import LayerState
 from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.packed_decoding import PackedDecoder, Storage
+from r3l.processes.barrier import Barrier
 
 
 class LocalPolicy:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r3l.config import Run, resolve
-from r3l.core.files.paths import KEPT
+from r3l.files.paths import KEPT
 
 HOUSES = ("env_settings.train_task_set=nano/train", "env_settings.test_task_set=nano/test")  # no download
 

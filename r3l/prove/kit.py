@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from r3l.core.concurrency.parent import end_with_parent, kill
 from r3l.core.errors import ConfigError, R3LError, check_known
-from r3l.core.files.json_files import read_json
-from r3l.core.files.writing import write_json_atomic, write_text_atomic
+from r3l.files.json_files import read_json
+from r3l.files.writing import write_json_atomic, write_text_atomic
+from r3l.processes.parent import end_with_parent, kill
 from r3l.prove.forms import GPU, Form
 from r3l.prove.page import markdown
 from r3l.runs.manifest import hardware, versions

@@ -13,8 +13,8 @@ from typing import Any
 
 from r3l.config import find_model
 from r3l.core.errors import DataError
-from r3l.core.files.paths import CONFIGS, checkout
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.paths import CONFIGS, checkout
+from r3l.files.writing import write_json_atomic
 from r3l.prove import join
 from r3l.prove.forms import GPU
 from r3l.runs.provenance import check_clean, commit

@@ -23,8 +23,8 @@ from r3l.bench.train import bench_train
 from r3l.config import Run, build_method, find_model, resolve, start_of
 from r3l.config.gpu_memory import GIB
 from r3l.core.errors import EngineError
-from r3l.core.files.digests import digest_of
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.digests import digest_of
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.local import checkpoint
 from r3l.local.doctor import memory_plan
 from r3l.local.engine import collect, train, trainer_of

@@ -11,10 +11,10 @@ from typing import Any
 
 from r3l.config import Run, Strict, locate, validate
 from r3l.core.environment import StopReason
-from r3l.core.files.digests import sha256_of
-from r3l.core.files.json_files import read_json
-from r3l.core.files.paths import CONFIGS, KEPT
-from r3l.core.files.yaml_files import read_yaml
+from r3l.files.digests import sha256_of
+from r3l.files.json_files import read_json
+from r3l.files.paths import CONFIGS, KEPT
+from r3l.files.yaml_files import read_yaml
 from r3l.regime.measures import Measure, measures
 from r3l.regime.records import Regime
 from r3l.report import published

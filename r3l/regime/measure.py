@@ -10,9 +10,9 @@ from typing import Any
 from r3l.algorithm import R3L
 from r3l.config import EnvConfig, Run, build_method, environment_of, load, resolve
 from r3l.core.errors import ConfigError
-from r3l.core.files.writing import writable, write_json_atomic
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
+from r3l.files.writing import writable, write_json_atomic
 from r3l.local.session import open_session
 from r3l.regime.card import CARDS, card
 from r3l.regime.play import play_regime

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files.json_files import read_json
-from r3l.core.files.paths import ROOT
-from r3l.core.files.writing import write_text_atomic
 from r3l.core.markdown import pipe_table
+from r3l.files.json_files import read_json
+from r3l.files.paths import ROOT
+from r3l.files.writing import write_text_atomic
 from r3l.regime.card import CARDS, SECTIONS, lines, reasons, shown_paper, shown_value, targets, verdict
 from r3l.regime.picture import draw
 

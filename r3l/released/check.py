@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from r3l.core.release.clones import Release
+from r3l.original.clones import Release
 
 T = TypeVar("T")
 Value = Any  # JSON: of a case, of an answer

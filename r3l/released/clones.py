@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r3l.core.errors import ConfigError
-from r3l.core.release.clones import R3L, RLTF, check_commit, folder_of
+from r3l.original.clones import R3L, RLTF, check_commit, folder_of
 
 RELEASES = (R3L, RLTF)
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from r3l.core.files.json_files import read_json
-from r3l.core.files.paths import STORED
 from r3l.core.markdown import pipe_table
-from r3l.core.release.clones import R3L, RLTF
+from r3l.files.json_files import read_json
+from r3l.files.paths import STORED
+from r3l.original.clones import R3L, RLTF
 from r3l.released.check import Outcome
 from r3l.report.rendering import Cell, Column, Section, Table
 from r3l.report.rows import LongRow

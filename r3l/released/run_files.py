@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files.yaml_files import read_yaml
+from r3l.files.yaml_files import read_yaml
 
 FOLDER = "examples/R3L"
 ENVIRONMENTS = {name: name for name in ("alfworld", "webshop", "scienceworld", "dapo", "gsm8k")} | {"math": "math500"}

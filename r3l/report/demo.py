@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from r3l.core.files.json_files import read_jsonl
+from r3l.files.json_files import read_jsonl
 from r3l.report.trajectories import by_member
 from r3l.runs.trajectory_log import FILE
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from r3l.core.files.paths import ROOT, STORED
-from r3l.core.files.writing import write_text_atomic
 from r3l.core.markdown import pipe_table
+from r3l.files.paths import ROOT, STORED
+from r3l.files.writing import write_text_atomic
 from r3l.report import records
 from r3l.report.comparison import compare, shown
 from r3l.report.comparison.registered import (

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.evaluation.verification import check_signed
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.feedback import COLUMN, source_label, written_by
 from r3l.report.labels import question_set
 from r3l.runs.metrics import faults

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config.corrections import MEANINGS
-from r3l.core.files.writing import writable, write_text_atomic
 from r3l.evaluation.statistics import Interval
+from r3l.files.writing import writable, write_text_atomic
 from r3l.report.labels import env_label
 from r3l.report.rendering.text import to_csv
 

@@ -11,8 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.unpacking import most, unpacked
+from r3l.files.json_files import read_jsonl
+from r3l.files.unpacking import most, unpacked
 from r3l.runs.trajectory_log import FILE
 
 Line = dict[str, Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 from r3l.config import Run, validate
 from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import ConfigError
-from r3l.core.files.json_files import read_json
+from r3l.files.json_files import read_json
 from r3l.runs.run_dir import MANIFEST, locked, move_aside
 
 log = logging.getLogger(__name__)

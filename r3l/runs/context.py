@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from r3l.config import Run
-from r3l.core.concurrency.gather import Gather
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Phase, Policy, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.processes.gather import Gather
+from r3l.processes.pool import EnvironmentPool
 
 
 def progress(run: Run, step: int) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError, check_known
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.runs.run_dir import METRICS
 
 Metrics = Mapping[str, float]

@@ -12,7 +12,7 @@ from typing import Any
 from r3l.config import Run, environment_of, validate
 from r3l.config.corrections import corrections_of
 from r3l.config.taught import start_model_warning
-from r3l.core.files.json_files import read_json
+from r3l.files.json_files import read_json
 from r3l.runs.provenance import commit, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST
 

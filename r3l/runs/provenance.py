@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.digests import digest_of
-from r3l.core.files.paths import ROOT, is_checkout
+from r3l.files.digests import digest_of
+from r3l.files.paths import ROOT, is_checkout
 
 PREREGISTRATION = ROOT / "docs" / "preregistration.md"
 DIRTY = "-dirty"

@@ -12,8 +12,8 @@ import numpy as np
 from r3l.config import Run
 from r3l.core.batching import TrajectoryRow
 from r3l.core.errors import NonFiniteError
-from r3l.core.files.json_files import rewrite_jsonl
 from r3l.core.finite import check_finite
+from r3l.files.json_files import rewrite_jsonl
 
 BATCH = "refused_batch.jsonl.gz"  # in a run's directory: a line a row
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from r3l.config import Run
 from r3l.core.errors import DataError
-from r3l.core.files.digests import sha256_of
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.digests import sha256_of
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.runs.run_dir import METRICS, RESULT
 
 FINAL_WINDOW = 5  # steps averaged in "final"; our choice

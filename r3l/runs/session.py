@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from r3l.config import Run, dialogue_of, environment_of
-from r3l.core.concurrency.gather import Gather, Item, T, outside_event_loop
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Policy
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.envs.base.package import EnvironmentPackage
+from r3l.processes.gather import Gather, Item, T, outside_event_loop
+from r3l.processes.pool import EnvironmentPool
 from r3l.runs.context import rollout_context
 from r3l.runs.preemption import StopSignals, stop_signals
 

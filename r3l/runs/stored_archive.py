@@ -14,9 +14,9 @@ from pathlib import Path
 
 import r3l
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.cache import cache_folder
-from r3l.core.files.paths import STORED, is_checkout
-from r3l.core.files.unpacking import most
+from r3l.files.cache import cache_folder
+from r3l.files.paths import STORED, is_checkout
+from r3l.files.unpacking import most
 
 TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"

@@ -16,10 +16,10 @@ from typing import Any
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.digests import digest_of, sha256_of, write_digests
-from r3l.core.files.json_files import read_json
-from r3l.core.files.unpacking import most
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.digests import digest_of, sha256_of, write_digests
+from r3l.files.json_files import read_json
+from r3l.files.unpacking import most
+from r3l.files.writing import write_json_atomic
 from r3l.runs.manifest import versions
 
 SOURCE = "source.json"

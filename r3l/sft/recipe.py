@@ -20,9 +20,9 @@ from r3l.config import (
 )
 from r3l.core.environment import Dialogue, Style
 from r3l.core.errors import ConfigError, unknown
-from r3l.core.files.names import is_folder_name
-from r3l.core.files.paths import CONFIGS, KEPT
-from r3l.core.files.yaml_files import read_yaml
+from r3l.files.names import is_folder_name
+from r3l.files.paths import CONFIGS, KEPT
+from r3l.files.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
 from r3l.sft.examples import ExampleKind
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from r3l.core.errors import DataError
-from r3l.core.files.digests import sha256_of, write_digests
-from r3l.core.files.json_files import read_json
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.digests import sha256_of, write_digests
+from r3l.files.json_files import read_json
+from r3l.files.writing import write_json_atomic
 from r3l.local.checkpoint import load_model
 from r3l.local.precision import MasterWeights, device_of
 from r3l.runs.manifest import hardware, versions

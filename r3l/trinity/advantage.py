@@ -14,8 +14,8 @@ from trinity.common.experience import Experience
 from r3l.config import Run, build_method, locate, validate
 from r3l.core.batching import TrajectoryRow, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError
-from r3l.core.files.json_files import append_jsonl
 from r3l.core.render import load_tokenizer
+from r3l.files.json_files import append_jsonl
 from r3l.runs import step_metrics, trajectory_log
 from r3l.runs.refusal import keeping_batch
 from r3l.trinity.experience import CollectedTask, training_batch, unpack

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from subprocess import Popen
 
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.writing import write_json_atomic, write_text_atomic
+from r3l.files.json_files import read_jsonl
+from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.runs.run_dir import forget_after
 
 LOOK = 0.5  # seconds between two looks at what Trinity has left; our choice

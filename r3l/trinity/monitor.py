@@ -9,7 +9,7 @@ from typing import Any
 from trinity.common.config import Config
 from trinity.utils.monitor import Monitor
 
-from r3l.core.files.json_files import append_jsonl
+from r3l.files.json_files import append_jsonl
 
 FILE = "steps-{role}.jsonl"  # in the monitor's folder; a file a role, since they are two processes
 

@@ -15,10 +15,10 @@ from typing import IO, Self
 import psutil
 
 from r3l.config import own_variables
-from r3l.core.concurrency.parent import end_with_parent, kill
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.files.leftovers import temporary_folder
-from r3l.core.files.paths import ROOT
+from r3l.files.leftovers import temporary_folder
+from r3l.files.paths import ROOT
+from r3l.processes.parent import end_with_parent, kill
 
 START = 120.0  # seconds that Ray may take to start; our choice
 LOOPBACK = "127.0.0.1"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from r3l.config import Run, environment_of
-from r3l.core.files.json_files import rewrite_jsonl
 from r3l.core.task import tasks_of_step
+from r3l.files.json_files import rewrite_jsonl
 from r3l.trinity.config import TASK_KEY
 
 

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 
 from r3l.config import ClusterConfig, Run
 from r3l.core.errors import ConfigError
-from r3l.core.files.digests import write_digests
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.digests import write_digests
+from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.runs.gpu_locks import visible_gpus
 from r3l.trinity import slurm

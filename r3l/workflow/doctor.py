@@ -17,9 +17,9 @@ from rich.table import Table
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
 from r3l.core import extras
-from r3l.core.files.paths import ROOT, is_checkout
 from r3l.core.finding import Finding, checked, guarded
 from r3l.envs.base.package import EnvironmentPackage
+from r3l.files.paths import ROOT, is_checkout
 
 PYTHONS = ((3, 11), (3, 12))
 MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and logs under 1 GB

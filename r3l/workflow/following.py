@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from r3l.config import Run
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SUCCESS, step_seconds
 from r3l.runs.places import PLAYED, evaluation_of, validation_evaluation
 from r3l.runs.run_dir import METRICS

@@ -26,8 +26,8 @@ from r3l.config import (
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.feedback import FeedbackSource
-from r3l.core.files.paths import CONFIGS, PUBLISHED
-from r3l.core.files.yaml_files import read_yaml
+from r3l.files.paths import CONFIGS, PUBLISHED
+from r3l.files.yaml_files import read_yaml
 from r3l.runs.loggers import LOGGERS
 from r3l.runs.places import EVALUATION, evaluation_folder
 

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from r3l.config import Run, Strict, gpu_cluster, validate, variant
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import CONFIGS
-from r3l.core.files.yaml_files import read_yaml
+from r3l.files.paths import CONFIGS
+from r3l.files.yaml_files import read_yaml
 
 FILE = CONFIGS / "resources.yaml"
 PLACEHOLDERS = {  # in workflow/profiles/slurm/config.yaml: where to look up what belongs there

@@ -13,7 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from r3l.config import Run
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.runs.metrics import step_seconds
 from r3l.runs.run_dir import FAILED, METRICS, recorded_fingerprint
 

@@ -14,7 +14,7 @@ from start_models import cell
 
 import r3l
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 STEPS = {"train.steps": 1, "train.tasks_per_step": 2, "method_settings.group_size": 2, "workers": 0}
 

@@ -4,14 +4,14 @@ import asyncio
 import json
 
 import pytest
+from r3l.envs.registry import find_environment
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.feedback import InvalidFeedback
 from r3l.core.policy import Completion, FinishReason, JudgePrompts, Usage
 from r3l.core.task import Task
-from r3l.envs.registry import find_environment
+from r3l.processes.pool import EnvironmentPool
 
 WIN = [say(action) for action in WALKTHROUGH]
 LOSE = [say("look"), say("fly")]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_trajectory
-
 from r3l.baselines.gigpo import GiGPO, anchors, states
 from r3l.baselines.grpo import GRPO
+
 from r3l.core.batching import collate, rows_of
 from r3l.core.trajectory import Group
 

@@ -5,7 +5,7 @@ import json
 from program import run
 from start_models import cell
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
 

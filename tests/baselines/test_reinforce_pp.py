@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from conftest import make_trajectory
-
 from r3l.baselines.reinforce_pp import ReinforcePP
+
 from r3l.core.batching import rows_of
 from r3l.core.trajectory import Group, Objective
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from conftest import make_trajectory
-
 from r3l.baselines.rloo import RLOO
+
 from r3l.core.trajectory import Group
 
 

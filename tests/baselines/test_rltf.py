@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from conftest import make_trajectory
 from exploration import LOSE, WIN, explore, shape
-from scripted import TASK
-
 from r3l.baselines.critique import Critique, SecondTry
 from r3l.baselines.rltf import RLTF
+from scripted import TASK
+
 from r3l.config import build_method, resolve
 from r3l.core.trajectory import Group
 from r3l.retry import Retry

@@ -1,11 +1,11 @@
 """The bench of puzzles: the words of every bench, and rates by name."""
 
 import pytest
+from r3l.envs.puzzles.registry import PUZZLES
 
 from r3l.bench.engines import HEADLINE
 from r3l.bench.puzzles import run
 from r3l.core.errors import ConfigError
-from r3l.envs.puzzles.registry import PUZZLES
 
 
 @pytest.mark.parametrize("name", PUZZLES)

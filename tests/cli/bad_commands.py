@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from start_models import START_MODEL, cell
 
-from r3l.core.files.paths import STORED
+from r3l.files.paths import STORED
 
 LONG = "x" * 300
 NO_NAME = ("", " ", "../x", "..", "a\nb", LONG, "é", "a,,b")

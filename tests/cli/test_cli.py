@@ -12,8 +12,8 @@ from report.runs import write_run, write_three_seeds
 from typer.testing import CliRunner
 
 from r3l import cli, config
-from r3l.core.files import paths
-from r3l.core.files.paths import CONFIGS, STORED
+from r3l.files import paths
+from r3l.files.paths import CONFIGS, STORED
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 

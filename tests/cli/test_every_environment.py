@@ -4,7 +4,7 @@ import pytest
 from program import run
 
 from r3l.config import names
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from r3l.cli.arguments import configured
 from r3l.cli.evaluate import _next
 from r3l.cli.run import _next as _after_run
 from r3l.config import resolve
-from r3l.core.files.paths import ROOT, STORED
+from r3l.files.paths import ROOT, STORED
 from r3l.workflow import plan
 
 

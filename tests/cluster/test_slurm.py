@@ -11,8 +11,8 @@ from cluster.plugin import sbatch_line
 from start_models import start_model
 
 from r3l.config import resolve
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.paths import ROOT
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import ROOT
 from r3l.local.engine import train
 from r3l.workflow.resources import ResourceRequest
 
@@ -52,7 +52,7 @@ def snakemake(slurm, folder, profile, *arguments):
         "-m",
         "snakemake",
         "--snakefile",
-        str(ROOT / "workflow" / "Snakefile"),
+        str(ROOT / "Snakefile"),
         "--profile",
         str(profile),
     ]

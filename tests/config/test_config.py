@@ -4,6 +4,7 @@ import jsonschema
 import pytest
 import yaml
 from pydantic import BaseModel
+from r3l.envs.registry import ENVIRONMENTS, find_environment
 from start_models import START_MODEL
 
 from r3l.cli.schemas import schemas
@@ -27,10 +28,9 @@ from r3l.config.files import find_class
 from r3l.config.tier import EvaluationConfig, SamplingConfig
 from r3l.config.where import Place
 from r3l.core.errors import ConfigError
-from r3l.core.files import paths
-from r3l.core.files.paths import CONFIGS
 from r3l.core.option import source_of
-from r3l.envs.registry import ENVIRONMENTS, find_environment
+from r3l.files import paths
+from r3l.files.paths import CONFIGS
 from r3l.workflow import plan
 
 

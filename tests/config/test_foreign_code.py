@@ -10,7 +10,7 @@ from program import run
 from r3l.config import Run, build_method, resolve
 from r3l.config.files import find_class
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def mine(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "code", ["os:system", "subprocess:Popen", "r3l.core.files.writing:shutil", "", ":", "r3l", "..os:system"]
+    "code", ["os:system", "subprocess:Popen", "r3l.files.writing:shutil", "", ":", "r3l", "..os:system"]
 )
 def test_other_modules_are_never_imported(code):
     with pytest.raises(ConfigError, match="refused|cannot be"):

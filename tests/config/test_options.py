@@ -3,11 +3,11 @@
 import pytest
 from docs.pages import DOCS, text
 from pydantic import ValidationError
+from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.config import names, resolve
 from r3l.config.options import _options, method_options, page, run_options
 from r3l.core.errors import ConfigError
-from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 
 def test_the_page_of_the_docs_is_what_is_declared():

@@ -10,8 +10,8 @@ from start_models import cell
 from r3l.config import resolve
 from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import ROOT
 from r3l.evaluation.evaluate import evaluate_run
+from r3l.files.paths import ROOT
 from r3l.runs.changed_code import changed_since, set_aside_changed
 
 

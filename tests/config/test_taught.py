@@ -9,7 +9,7 @@ from report.runs import rewrite, write_run
 
 from r3l.config import EnvConfig, load, names, resolve
 from r3l.config.taught import start_model_warning
-from r3l.core.files.json_files import read_json
+from r3l.files.json_files import read_json
 from r3l.report import records, tables
 from r3l.report.html import page
 from r3l.workflow import plan

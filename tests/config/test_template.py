@@ -8,7 +8,7 @@ import sys
 import pytest
 from program import run
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 FILES = {"method": "R3L_METHODS", "env": "R3L_ENVS"}
 

@@ -6,12 +6,12 @@ from importlib.metadata import requires
 import pytest
 from packaging.requirements import Requirement
 from program import run
+from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.config import EnvConfig, load
 from r3l.core import extras
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import ROOT
-from r3l.envs.registry import ENVIRONMENTS, find_environment
+from r3l.files.paths import ROOT
 from r3l.workflow import doctor
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_trajectory
+from r3l.baselines.grpo import GRPO
 
 from r3l.algorithm import R3L
-from r3l.baselines.grpo import GRPO
 from r3l.core import losses
 from r3l.core.batching import collate, microbatches, packed, rows_of
 from r3l.core.message import Message

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from r3l.envs.registry import find_environment
 from scripted import TASK, Scripted, rollout_context, say
 
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.feedback import ParsedReflection
 from r3l.core.oracle import count_retry, grade_reflection
 from r3l.core.rollout import play
-from r3l.envs.registry import find_environment
+from r3l.processes.pool import EnvironmentPool
 from r3l.runs.metrics import rates
 
 CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``

@@ -8,15 +8,15 @@ import time
 
 import pytest
 from conftest import make_trajectory
+from r3l.envs.registry import find_environment
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
-from r3l.core.concurrency.gather import together
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Observation, Parsed
 from r3l.core.errors import EngineError
 from r3l.core.message import Message
 from r3l.core.rollout import Prompt, play
-from r3l.envs.registry import find_environment
+from r3l.processes.gather import together
+from r3l.processes.pool import EnvironmentPool
 from r3l.retry import Restart, RetrySettings, retry, with_guidance
 
 
@@ -271,9 +271,9 @@ def test_a_worker_that_dies_at_every_start_is_started_three_times_in_all(monkeyp
     async def die():
         await together(lambda env: env.reset(TASK), [pool.open() for _ in range(16)])
 
-    monkeypatch.setattr("r3l.core.concurrency.pool.work", work)
+    monkeypatch.setattr("r3l.processes.pool.work", work)
     fork = multiprocessing.get_context("fork")  # which takes the patched function along
-    monkeypatch.setattr("r3l.core.concurrency.pool.multiprocessing.get_context", lambda _: fork)
+    monkeypatch.setattr("r3l.processes.pool.multiprocessing.get_context", lambda _: fork)
     pool = EnvironmentPool(find_environment("alfworld"), 1)
     died = r"worker 0 of 'alfworld' ended 3 times in a row before it answered anything \(exit code 7\); .* bench env"
     with pytest.raises(EngineError, match=died):

@@ -12,7 +12,7 @@ import yaml
 from docs.pages import DOCS, PAGES, prose, text
 
 from r3l.config import Run, build_method, names, resolve
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 AUDIT = DOCS / "audit.md"
 CITING = ("r3l", "baselines", "envs", "configs", "examples", "tests", "docs")
@@ -44,7 +44,7 @@ def files() -> Iterator[Path]:
         ROOT / "README.md",
         ROOT / "CHANGELOG.md",
         *(ROOT / "workflow").rglob("*.smk"),
-        ROOT / "workflow" / "Snakefile",
+        ROOT / "Snakefile",
     )
 
 

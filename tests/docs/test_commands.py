@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from r3l import cli
 from r3l.config import resolve
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.report.figures import FIGURES
 from r3l.workflow import plan
 

@@ -8,7 +8,7 @@ import tomllib
 
 import yaml
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DATA = ("envs/*/data", "envs/*/task_sets", "envs/*/*.json", "results/stored/*/*", "tests/**/data")

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from docs.pages import PAGES, blocks, inline_code
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 _PATH = re.compile(
     r"(?<![\w/.@-])(?:r3l|baselines|envs|configs|tests|docs|examples|workflow|results/stored)/[\w./*{},+-]*[\w/*}]"

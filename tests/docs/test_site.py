@@ -11,7 +11,7 @@ import pytest
 import yaml
 from docs.pages import DOCS, PAGES, prose, text
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 _ITEM = re.compile(r"^ {0,3}([-*]|\d+\.) ")
 _TAG = re.compile(r"<[A-Za-z/][^>\n]*>")

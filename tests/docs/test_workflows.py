@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -6,20 +6,20 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.registry import find_environment
+from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
+from r3l.envs.single_answer.engine import WRONG, AnswerEngine, AnswerGrade
+from r3l.envs.single_answer.options import AnswerOptions
 from scripted import Scripted
 
-from r3l.core.concurrency.gather import together
-from r3l.core.concurrency.pool import EnvironmentPool
-from r3l.core.concurrency.worker import RecordedEnvironment
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
-from r3l.envs.registry import find_environment
-from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
-from r3l.envs.single_answer.engine import WRONG, AnswerEngine, AnswerGrade
-from r3l.envs.single_answer.options import AnswerOptions
+from r3l.processes.gather import together
+from r3l.processes.pool import EnvironmentPool
+from r3l.processes.worker import RecordedEnvironment
 from r3l.retry import Restart, RetrySettings, retry
 
 TASK = Task("t", "math", "test", "", {"problem": "What is 2 + 3 + 4?", "answer": "9"})

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from r3l.envs.base.package import BenchmarkOptions, EnvironmentPackage
+from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.config import EnvConfig, environment_of, load, names
 from r3l.core.errors import ConfigError
-from r3l.envs.base.package import BenchmarkOptions, EnvironmentPackage
-from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

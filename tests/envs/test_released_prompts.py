@@ -4,14 +4,14 @@ import asyncio
 import json
 
 import pytest
+from r3l.envs.registry import find_environment
+from r3l.envs.webshop.engine import SEARCH_ACTION
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Observation, StopReason
 from r3l.core.errors import ConfigError
-from r3l.envs.registry import find_environment
-from r3l.envs.webshop.engine import SEARCH_ACTION
+from r3l.processes.pool import EnvironmentPool
 
 LOOK, NOW = Observation("A room.\n\nYour task is to: cool it.", ("look", "go")), Observation("At b 1.", ("look",))
 

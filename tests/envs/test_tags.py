@@ -4,7 +4,6 @@ import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from r3l.envs.single_answer.extraction import boxed
 from r3l.envs.tagged_text.released import action_in
 from r3l.envs.tagged_text.responses import first_pair, one_pair

@@ -5,11 +5,11 @@ import json
 import shutil
 
 import pytest
-from program import run
-
 import r3l.envs.base.task_sets
-from r3l.core.errors import ConfigError, DataError
+from program import run
 from r3l.envs.registry import find_environment
+
+from r3l.core.errors import ConfigError, DataError
 
 
 @pytest.fixture(params=["alfworld", "scienceworld", "webshop", "math"])

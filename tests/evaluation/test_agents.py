@@ -11,8 +11,8 @@ from nano_server import NanoServer
 from program import run
 from start_models import START_MODEL, cell, start_model
 
-from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.evaluation.agents import model_named
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.report import records
 from r3l.runs.places import find_runs
 

@@ -8,11 +8,11 @@ import yaml
 from program import run
 from transformers import AutoModelForCausalLM
 
-from r3l.core.files.digests import sha256_of, write_digests
-from r3l.core.files.json_files import read_json
-from r3l.core.files.paths import STORED, STORED_MODELS
-from r3l.core.files.writing import write_json_atomic
 from r3l.evaluation.model_card import model_card
+from r3l.files.digests import sha256_of, write_digests
+from r3l.files.json_files import read_json
+from r3l.files.paths import STORED, STORED_MODELS
+from r3l.files.writing import write_json_atomic
 from r3l.runs.places import find_runs
 
 STORED_RUN = next(path.parent for path in find_runs(STORED) if path.parent.parent.name == "r3l")

@@ -7,13 +7,13 @@ import subprocess
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.core.files.columns import columns_path
-from r3l.core.files.digests import SUMS
-from r3l.core.files.json_files import read_jsonl, rewrite_jsonl
-from r3l.core.files.paths import ROOT, STORED
 from r3l.evaluation import stored
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify
+from r3l.files.columns import columns_path
+from r3l.files.digests import SUMS
+from r3l.files.json_files import read_jsonl, rewrite_jsonl
+from r3l.files.paths import ROOT, STORED
 from r3l.report import records
 from r3l.runs import trajectory_log
 from r3l.runs.places import find_runs

@@ -12,12 +12,12 @@ from r3l.config import resolve, tuning, variant
 from r3l.config.tier import TuningConfig
 from r3l.core import extras
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.paths import STORED
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.stored import store_tunings
 from r3l.evaluation.tuning import choose
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import STORED
 from r3l.local.engine import train
 from r3l.report.comparison.tuning import tuning_table
 from r3l.report.figures.tuning import draw_tunings

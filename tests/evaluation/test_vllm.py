@@ -12,7 +12,7 @@ from ports import free_port
 from start_models import START_MODEL
 from vllm_server import INSTALLED, vllm
 
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 
 pytestmark = [pytest.mark.slow, INSTALLED]
 

@@ -4,7 +4,7 @@ import nbformat
 from nbclient import NotebookClient
 from start_models import cell
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 
 NOTEBOOK = ROOT / "examples" / "first_run.ipynb"
 

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError
-from r3l.core.files.digests import SUMS, altered, write_digests
-from r3l.core.files.paths import STORED_MODELS
+from r3l.files.digests import SUMS, altered, write_digests
+from r3l.files.paths import STORED_MODELS
 from r3l.local.checkpoint import last_good, load_model
 from r3l.local.engine import train
 from r3l.sft.nano_model import build_model, build_tokenizer

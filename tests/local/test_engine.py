@@ -12,13 +12,13 @@ import pytest
 from program import Program
 
 from r3l.config import resolve
-from r3l.core.concurrency.pool import WorkerProcess
 from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
-from r3l.core.files.digests import write_digests
-from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import verify, verify_further
+from r3l.files.digests import write_digests
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.local.engine import train
+from r3l.processes.pool import WorkerProcess
 from r3l.runs import trajectory_log
 from r3l.runs.metrics import base_success
 from r3l.runs.places import run_dir_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numba import njit
 
-from r3l.core.files.json_files import read_jsonl
+from r3l.files.json_files import read_jsonl
 from r3l.local import kernels
 from r3l.local.fused_tree import FusedTree
 from r3l.local.prefix_tree import PrefixTree

@@ -5,15 +5,15 @@ import copy
 import pytest
 import torch
 from conftest import make_trajectory
+from r3l.baselines.grpo import GRPO
 from safetensors.torch import load_file
 
-from r3l.baselines.grpo import GRPO
 from r3l.config import TrainConfig, resolve
 from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.files.json_files import read_jsonl
 from r3l.core.method import Batch
 from r3l.core.trajectory import Group
+from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint, precision
 from r3l.local.engine import train
 from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained

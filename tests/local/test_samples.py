@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_trajectory
-
-from r3l.algorithm import R3L
 from r3l.baselines.gigpo import GiGPO
 from r3l.baselines.gspo import GSPO
+
+from r3l.algorithm import R3L
 from r3l.core.batching import collate, rows_of
 from r3l.core.environment import StopReason
 from r3l.core.message import Message

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 from conftest import make_trajectory
-
 from r3l.baselines.grpo import GRPO
+
 from r3l.config import TrainConfig
 from r3l.core.batching import rows_of
 from r3l.core.errors import RunDirectoryError

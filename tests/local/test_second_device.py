@@ -7,8 +7,8 @@ import torch
 from conftest import make_trajectory
 from local.second_device import DEVICE, There, second_device
 from local.test_policy import talk
-
 from r3l.baselines.grpo import GRPO
+
 from r3l.config import TrainConfig
 from r3l.core.batching import rows_of
 from r3l.core.trajectory import Group

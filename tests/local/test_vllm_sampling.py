@@ -12,7 +12,7 @@ from vllm_server import INSTALLED, PYTHON
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.local.engine import train
 from r3l.local.vllm_sampling import NUMBAS, unseen
 

@@ -11,7 +11,7 @@ from program import ready, run
 from prove import small_parts as parts
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.local.engine import train
 from r3l.prove.forms import DRY
 from r3l.prove.kit import PAGE, REPORT, Kit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from program import run
 
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.writing import write_json_atomic
 from r3l.prove import join, pack
 
 

@@ -6,14 +6,14 @@ import asyncio
 import json
 
 import pytest
+from r3l.envs.registry import find_environment
+from r3l.envs.scripted.expert import first_action
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.algorithm import R3LSettings
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Observation, StopReason
 from r3l.core.rollout import play
-from r3l.envs.registry import find_environment
-from r3l.envs.scripted.expert import first_action
+from r3l.processes.pool import EnvironmentPool
 from r3l.regime.play import stands_in, study
 from r3l.regime.records import Try
 

@@ -1,6 +1,6 @@
 """Checks on a made-up release of one file: its ``grade`` rounds where ours does not, and fails on a negative mark."""
 
-from r3l.core.release.clones import Release
+from r3l.original.clones import Release
 from r3l.released.check import Check, Code
 
 SOURCE = """

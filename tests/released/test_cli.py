@@ -7,7 +7,7 @@ import pytest
 from program import run
 
 from r3l.core.errors import ConfigError
-from r3l.core.release.clones import Release, check_commit
+from r3l.original.clones import Release, check_commit
 from r3l.released.checks import SUBJECTS
 from tests.released import made_up
 

@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.released import compare, report
 from r3l.released.check import agree
 from r3l.released.checks import SUBJECTS

@@ -6,7 +6,7 @@ from docs.pages import DOCS, text
 from docs.test_audit import _HEADING as HEADING
 from docs.test_audit import AUDIT, cited
 
-from r3l.core.files.json_files import read_json
+from r3l.files.json_files import read_json
 from r3l.released import report
 from r3l.released.checks import SUBJECTS
 from r3l.released.compare import checks_of

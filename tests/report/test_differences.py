@@ -4,7 +4,7 @@ import json
 
 from program import run
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.report import differences
 
 

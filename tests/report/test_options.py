@@ -6,7 +6,7 @@ import pytest
 
 from r3l.config import names
 from r3l.config.options import method_options
-from r3l.core.files.paths import CONFIGS, ROOT
+from r3l.files.paths import CONFIGS, ROOT
 from r3l.report import options
 
 DOCS = (ROOT / "docs" / "methods.md").read_text()

@@ -3,7 +3,7 @@
 import pytest
 from report.runs import write_run
 
-from r3l.core.files.paths import STORED
+from r3l.files.paths import STORED
 from r3l.report import records
 from r3l.report.pages import NOTHING, PAGES, TABLES, filled
 from r3l.runs.places import find_runs

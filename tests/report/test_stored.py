@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from r3l.core.files.json_files import read_json, read_jsonl
-from r3l.core.files.paths import ROOT
 from r3l.evaluation.power import StoppingRule
+from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.paths import ROOT
 from r3l.report import records, tables
 from r3l.report.comparison.registered import load_registered
 from r3l.report.tables import budget

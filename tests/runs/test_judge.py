@@ -11,11 +11,11 @@ from tenacity import wait_none
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.core.files.json_files import read_json, read_jsonl
 from r3l.core.message import Message
 from r3l.core.policy import FinishReason, JudgePrompts, Sampling
 from r3l.endpoint.client import Endpoint, EndpointOptions, ServerError, Settable
 from r3l.endpoint.judge import EndpointJudge
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.local.engine import train
 from r3l.runs.judge import judge_options
 from r3l.runs.metrics import declared

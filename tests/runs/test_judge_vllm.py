@@ -13,7 +13,7 @@ from ports import free_port
 from start_models import START_MODEL
 from vllm_server import INSTALLED, counted, vllm
 
-from r3l.core.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl
 
 pytestmark = [pytest.mark.slow, INSTALLED]
 SETTINGS = ["judge.prompts=as_policy", "train.tasks_per_step=4", "train.save_every=1"]

@@ -10,9 +10,9 @@ import pytest
 from program import Program
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.json_files import append_jsonl, read_json, read_jsonl
-from r3l.core.files.paths import STORED
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.json_files import append_jsonl, read_json, read_jsonl
+from r3l.files.paths import STORED
+from r3l.files.writing import write_json_atomic
 from r3l.runs import loggers
 from r3l.runs.places import find_runs
 

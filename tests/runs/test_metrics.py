@@ -6,9 +6,9 @@ from fnmatch import fnmatch
 import pytest
 
 from r3l.config import resolve
-from r3l.core.files.columns import read_columns
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.paths import ROOT, STORED
+from r3l.files.columns import read_columns
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import ROOT, STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals, with_rounded_times
 

@@ -12,8 +12,8 @@ import pytest
 from program import Program
 
 from r3l.config import resolve
-from r3l.core.files.json_files import read_jsonl
 from r3l.evaluation.evaluate import PLAYED, evaluate_run
+from r3l.files.json_files import read_jsonl
 from r3l.local.engine import train
 from r3l.runs.preemption import EXIT_CODE, Preempted, stop_signals
 

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from r3l import cli
 from r3l.config import resolve
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.paths import ROOT, STORED
 from r3l.evaluation import provenance as of_runs
 from r3l.evaluation import stored
 from r3l.evaluation.verification import sign
+from r3l.files.paths import ROOT, STORED
 from r3l.runs import provenance
 from r3l.runs.manifest import manifest
 from r3l.runs.places import find_runs

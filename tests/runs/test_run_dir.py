@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from r3l.core.errors import RunDirectoryError
-from r3l.core.files.json_files import append_jsonl
+from r3l.files.json_files import append_jsonl
 from r3l.runs.run_dir import locked, move_aside
 
 

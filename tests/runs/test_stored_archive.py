@@ -10,7 +10,7 @@ import pytest
 from program import run
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files.paths import ROOT, STORED
+from r3l.files.paths import ROOT, STORED
 from r3l.runs import stored_archive
 
 

@@ -5,12 +5,12 @@ import json
 
 import numpy as np
 from conftest import make_trajectory
+from r3l.envs.registry import find_environment
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.trajectory import Group, Objective
-from r3l.envs.registry import find_environment
+from r3l.processes.pool import EnvironmentPool
 from r3l.runs import trajectory_log
 
 WIN = [say(action) for action in WALKTHROUGH]

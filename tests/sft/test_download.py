@@ -10,8 +10,8 @@ import pytest
 
 from r3l.config import find_model, locate, names, weights_of
 from r3l.core.errors import CheckpointError, ConfigError, DataError
-from r3l.core.files.digests import sha256_of
-from r3l.core.files.writing import write_json_atomic
+from r3l.files.digests import sha256_of
+from r3l.files.writing import write_json_atomic
 from r3l.sft import download as models
 
 NAME = "smollm2-135m"

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from r3l.envs.registry import find_environment
 from safetensors.torch import load_file
 from scripted import Scripted, rollout_context
 
 from r3l import config
 from r3l.algorithm import R3L
 from r3l.config import OptimizerConfig, resolve
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.files import paths
-from r3l.core.files.digests import write_digests
-from r3l.core.files.paths import STORED_MODELS
-from r3l.envs.registry import find_environment
+from r3l.files import paths
+from r3l.files.digests import write_digests
+from r3l.files.paths import STORED_MODELS
 from r3l.local.trainer import Trainer
+from r3l.processes.pool import EnvironmentPool
 from r3l.reflection import reflection_text
 from r3l.sft import recipe as recipes
 from r3l.sft.examples import ExampleKind, SFTExample, documents_of

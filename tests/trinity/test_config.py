@@ -13,7 +13,7 @@ from start_models import START_FOLDER
 
 from r3l.config import build_method, names, resolve
 from r3l.core.errors import ConfigError
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.trinity.config import Place, algorithm_name, trinity_config
 from r3l.trinity.keys import SOURCES
 from r3l.trinity.sizes import experiences_per_step

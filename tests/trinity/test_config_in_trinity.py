@@ -10,7 +10,7 @@ import pytest
 
 from r3l.config import build_method, find_model, names, resolve, trains
 from r3l.config import gpu_memory as memory
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.trinity.config import Place, as_yaml, trinity_config
 from r3l.trinity.sizes import planned_models
 from r3l.workflow import plan

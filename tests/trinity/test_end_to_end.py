@@ -14,8 +14,8 @@ from chat_server import serving
 from nano_server import NanoServer
 from start_models import START_MODEL
 
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.paths import ROOT
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import ROOT
 from r3l.runs.preemption import EXIT_CODE
 from r3l.trinity.processes import Environment
 

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import psutil
 import pytest
+from r3l.envs.registry import find_environment
 from start_models import cell
 from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.config import resolve
-from r3l.core.concurrency.parent import kill
 from r3l.core.errors import CheckpointError, ConfigError
-from r3l.core.files.digests import write_digests
-from r3l.core.files.json_files import append_jsonl, read_jsonl
-from r3l.core.files.paths import ROOT
 from r3l.core.task import tasks_of_step
-from r3l.envs.registry import find_environment
+from r3l.files.digests import write_digests
+from r3l.files.json_files import append_jsonl, read_jsonl
+from r3l.files.paths import ROOT
+from r3l.processes.parent import kill
 from r3l.trinity import job, processes
 from r3l.trinity.engine import make_whole, metrics_of, train
 from r3l.trinity.job import reported, set_back

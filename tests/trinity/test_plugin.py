@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.trinity.processes import STUB
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"

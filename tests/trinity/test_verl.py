@@ -12,9 +12,9 @@ import pytest
 
 from r3l.config import ClusterConfig, resolve
 from r3l.core.errors import CheckpointError, ConfigError, EngineError
-from r3l.core.files.digests import sha256_of
-from r3l.core.files.json_files import read_jsonl
 from r3l.evaluation.evaluate import evaluate_run
+from r3l.files.digests import sha256_of
+from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint
 from r3l.runs.gpu_locks import VISIBLE
 from r3l.trinity import slurm

@@ -12,7 +12,7 @@ import pytest
 from start_models import START_FOLDER
 
 from r3l.config import ClusterConfig
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.trinity import slurm
 from r3l.trinity.processes import Environment
 

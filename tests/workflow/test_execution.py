@@ -12,8 +12,8 @@ from start_models import cell
 
 from r3l.cli.workflow import jobs_of
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.paths import STORED
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import STORED
 
 SMALL = ("train.steps=12", "train.tasks_per_step=2", "method_settings.group_size=4", "threads=1", "workers=1")
 GRPO = f"results/{cell('math', 'grpo')}"

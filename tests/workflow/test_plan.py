@@ -14,15 +14,15 @@ from program import Program, run
 from start_models import START_MODEL, cell, start_model
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.json_files import read_json
-from r3l.core.files.paths import ROOT
+from r3l.files.json_files import read_json
+from r3l.files.paths import ROOT
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
 
 def snakemake(directory, *arguments, how=("-n",)):
     """A dry run, in an empty folder so that nothing counts as done."""
-    fixed = ("--quiet", "rules", "--snakefile", ROOT / "workflow" / "Snakefile", "--workflow-profile", "none")
+    fixed = ("--quiet", "rules", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none")
     code, stdout, stderr = Program("snakemake", *how, *fixed, *arguments, folder=directory).wait()
     return code, stdout + stderr
 

@@ -16,6 +16,8 @@ rule table:
         md="results/{table}.md",
     log:
         "results/logs/table/{table}.log",
+    conda:
+        "../envs/r3l.yaml"
     params:
         seeds=len(JOBS.config.seeds),
         methods=lambda wildcards: JOBS.rows(wildcards.table),
@@ -34,6 +36,8 @@ rule budget:
         md="results/budget.md",
     log:
         "results/logs/table/budget.log",
+    conda:
+        "../envs/r3l.yaml"
     shell:
         "r3l table budget {input} --out {output.csv} > {log} 2>&1"
 
@@ -51,6 +55,8 @@ rule figure:
         ),
     log:
         "results/logs/figure/{figure}.log",
+    conda:
+        "../envs/r3l.yaml"
     shell:
         "r3l figure {wildcards.figure} {input} --out results/figures > {log} 2>&1"
 
@@ -78,6 +84,8 @@ rule html_report:
         ),
     log:
         "results/logs/report.log",
+    conda:
+        "../envs/r3l.yaml"
     params:
         seeds=len(JOBS.config.seeds),
     shell:

@@ -9,6 +9,8 @@ rule task_set:
         "results/task_sets/{tier}/{env}.json",
     log:
         "results/logs/task_set/{tier}/{env}.log",
+    conda:
+        "../envs/r3l.yaml"
     shell:
         "r3l task-set check --tier {wildcards.tier} --env {wildcards.env} --out {output} > {log} 2>&1"
 
@@ -19,6 +21,8 @@ rule sft:
         directory("results/models/{name}"),
     log:
         "results/logs/sft/{name}.log",
+    conda:
+        "../envs/r3l.yaml"
     threads: 2
     shell:
         "r3l sft {wildcards.name} --out {output} --workers {threads} > {log} 2>&1"
@@ -34,6 +38,8 @@ rule train:
     log:
         jobs.log("train"),
     priority: JOBS.priority
+    conda:
+        "../envs/r3l.yaml"
     threads: JOBS.threads("train")
     resources:
         **JOBS.requests("train"),
@@ -59,6 +65,8 @@ rule evaluate:
         ),
     log:
         jobs.log("evaluate"),
+    conda:
+        "../envs/r3l.yaml"
     threads: JOBS.threads("evaluate")
     resources:
         **JOBS.requests("evaluate"),
@@ -76,6 +84,8 @@ rule evaluate_further:
         f"{jobs.STATE}/{jobs.FURTHER}",
     log:
         jobs.log("evaluate_further", "{set}_{split}"),
+    conda:
+        "../envs/r3l.yaml"
     threads: JOBS.threads("evaluate")
     resources:
         **JOBS.requests("evaluate"),
@@ -94,6 +104,8 @@ rule tune:
         "results/tuning/{tier}/{env}/{method}.json",
     log:
         "results/logs/tune/{tier}/{env}/{method}.log",
+    conda:
+        "../envs/r3l.yaml"
     shell:
         "r3l tune {wildcards.method:q} --tier {wildcards.tier} --env {wildcards.env} --offline > {log} 2>&1"
 

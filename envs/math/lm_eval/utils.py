@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from r3l.core.benchmark import BenchmarkItem, Reply
 from r3l.envs.math import datasets
 from r3l.envs.math.benchmarks import MathBenchmark
+
+from r3l.core.benchmark import BenchmarkItem, Reply
 
 
 def load(set_name: str, **_: Any) -> dict[str, Any]:

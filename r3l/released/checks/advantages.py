@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 
-from r3l.core.release.clones import R3L
 from r3l.core.seeds import generator
+from r3l.original.clones import R3L
 from r3l.released.check import Case, Check, Code, Namespace, Value
 from r3l.released.ours import group_of, method_of
 

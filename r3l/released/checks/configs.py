@@ -15,9 +15,9 @@ from typing import Any
 
 from r3l.config import Run, load, names, resolve
 from r3l.config.model import ModelConfig
-from r3l.core.files.paths import STORED
-from r3l.core.files.yaml_files import read_yaml
-from r3l.core.release.clones import R3L
+from r3l.files.paths import STORED
+from r3l.files.yaml_files import read_yaml
+from r3l.original.clones import R3L
 from r3l.released.check import Case, Reading, Value
 from r3l.released.ours import PROFILE
 from r3l.released.run_files import FOLDER, RunFile, leaves, run_files

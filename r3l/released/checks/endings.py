@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from r3l.core.concurrency.gather import together
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.environment import Environment
 from r3l.core.policy import Sampling
-from r3l.core.release.clones import R3L
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.envs.registry import find_environment
 from r3l.envs.tagged_text.responses import write_response
+from r3l.original.clones import R3L
+from r3l.processes.gather import together
+from r3l.processes.pool import EnvironmentPool
 from r3l.released.check import Case, Check, Code, Namespace, Value
 from r3l.released.ours import dialogue_of, method_of, run_of
 from r3l.released.script import Script

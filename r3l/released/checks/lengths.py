@@ -7,7 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 from r3l.baselines.dapo import DAPO
-from r3l.core.release.clones import R3L
+from r3l.original.clones import R3L
 from r3l.released.check import Case, Check, Code, Namespace, Value
 from r3l.released.ours import method_of
 

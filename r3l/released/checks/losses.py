@@ -13,9 +13,9 @@ import torch
 from r3l.core.batching import collate, microbatches, rows_of
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason
-from r3l.core.release.clones import R3L
 from r3l.core.seeds import generator
 from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind, Turn
+from r3l.original.clones import R3L
 from r3l.released.check import Case, Check, Code, Explain, Namespace, Value, unexplained
 from r3l.released.ours import TASK, method_of
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cache, partial
 from types import SimpleNamespace
 
-from r3l.core.release.clones import R3L, RLTF
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.envs.puzzles import task_sets
@@ -20,6 +19,7 @@ from r3l.envs.puzzles.knights_knaves import render, solve
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.released import answer_in
 from r3l.envs.puzzles.shortest_path import search
+from r3l.original.clones import R3L, RLTF
 from r3l.released.check import Case, Check, Code, Namespace, Value, pick
 from r3l.released.checks import puzzle_answers as answers
 

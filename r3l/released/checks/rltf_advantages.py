@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 from r3l.baselines.critique import SecondTry
 from r3l.baselines.rltf import RLTF
-from r3l.core.release.clones import RLTF as RELEASE
 from r3l.core.seeds import generator
 from r3l.core.trajectory import Trajectory, TrajectoryKind
+from r3l.original.clones import RLTF as RELEASE
 from r3l.released.check import Case, Check, Code, Namespace, Value
 from r3l.released.ours import TASK, method_of
 from r3l.retry import Retry

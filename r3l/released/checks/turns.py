@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from r3l.core.release.clones import R3L
 from r3l.core.seeds import generator
+from r3l.original.clones import R3L
 from r3l.released.check import Case, Check, Code, Namespace, Value
 
 PATH = "trinity/common/workflows/envs/R3L/alfworld/step_R3L_workflow.py"

@@ -13,8 +13,8 @@ from r3l.config import hashed, variant
 from r3l.config.corrections import MEANINGS
 from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json
 from r3l.evaluation import statistics
+from r3l.files.json_files import read_json
 from r3l.report.comparison import shown
 from r3l.report.feedback import is_taught
 from r3l.report.labels import method_label

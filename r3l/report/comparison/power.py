@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from r3l.core.files.json_files import read_json
 from r3l.evaluation.power import Goal, StoppingRule, seeds_needed, smallest_difference, uncertainty
+from r3l.files.json_files import read_json
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record
 from r3l.report.rendering import Cell, Column, Row, Table

@@ -11,10 +11,10 @@ from pydantic import Field
 from scipy import stats
 
 from r3l.config import Strict, resolve, validate
-from r3l.core.files.paths import CONFIGS
-from r3l.core.files.yaml_files import read_yaml
 from r3l.evaluation.power import Goal, StoppingRule, smallest_difference
 from r3l.evaluation.statistics import holm
+from r3l.files.paths import CONFIGS
+from r3l.files.yaml_files import read_yaml
 from r3l.report.comparison.compare import compare
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record

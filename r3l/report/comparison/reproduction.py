@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.core.files.json_files import read_json
 from r3l.evaluation.statistics import wilson_interval
+from r3l.files.json_files import read_json
 from r3l.report.records import Record, load
 from r3l.runs.places import EVALUATION, find_runs
 

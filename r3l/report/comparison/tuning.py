@@ -8,7 +8,7 @@ from typing import Any
 
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json
+from r3l.files.json_files import read_json
 from r3l.report.labels import env_label, method_label
 from r3l.report.rendering import Cell, Column, Row, Table
 from r3l.report.rendering.model import table

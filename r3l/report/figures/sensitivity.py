@@ -9,8 +9,8 @@ import numpy as np
 
 from r3l.config import variant
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json
 from r3l.evaluation.statistics import t_interval, wilson_interval
+from r3l.files.json_files import read_json
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.palette import look

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.writing import writable
+from r3l.files.writing import writable
 from r3l.report.figures.data import Shown
 from r3l.report.figures.palette import ABLATIONS, METHODS, look
 from r3l.report.labels import ranges

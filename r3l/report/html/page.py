@@ -13,7 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import kept_as, read_json
+from r3l.files.json_files import kept_as, read_json
 from r3l.report import selection, tables, trajectories
 from r3l.report.comparison import shown
 from r3l.report.html import tables as html_tables

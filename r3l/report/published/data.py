@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from r3l.config import Strict, model_label, variant
 from r3l.core.errors import DataError, check_known
-from r3l.core.files.paths import PUBLISHED
+from r3l.files.paths import PUBLISHED
 
 SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in [0, 1] with partial credit
 Quantity = tuple[str, str, str, str, str]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import read_json
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
+from r3l.files.json_files import read_json
 from r3l.report.published import Reference, verdict
 from r3l.report.rendering import Cell, Column, Row, Table
 from r3l.report.rendering.model import table

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from r3l.core.errors import check_known
-from r3l.core.files.json_files import read_json
 from r3l.evaluation import statistics
+from r3l.files.json_files import read_json
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label

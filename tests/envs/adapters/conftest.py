@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from r3l.config import environment_of
-from r3l.core.concurrency.worker import RecordedEnvironment
+from r3l.processes.worker import RecordedEnvironment
 
 ADAPTERS = {
     "gymnasium": "r3l.envs.adapters.gymnasium:Gymnasium",

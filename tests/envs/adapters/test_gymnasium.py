@@ -9,8 +9,8 @@ import r3l
 from r3l.config import EnvConfig, environment_of, load
 from r3l.config.own_code import own_code
 from r3l.core.environment import StopReason
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.paths import ROOT
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import ROOT
 
 LAKE = {"make": {"id": "FrozenLake-v1", "render_mode": "ansi", "is_slippery": False}}
 NAMES = ["left", "down", "right", "up"]

@@ -16,9 +16,9 @@ from program import run as program
 import r3l
 from r3l.config import environment_of
 from r3l.core import extras
-from r3l.core.concurrency.pool import EnvironmentPool
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.files.json_files import read_jsonl
+from r3l.files.json_files import read_jsonl
+from r3l.processes.pool import EnvironmentPool
 
 needs_openenv = pytest.mark.skipif(
     importlib.util.find_spec("openenv") is None,

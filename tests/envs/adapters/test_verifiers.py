@@ -10,7 +10,7 @@ from r3l.config import environment_of
 from r3l.config.own_code import own_code
 from r3l.core import extras
 from r3l.core.errors import ConfigError, DataError, EngineError
-from r3l.core.files.json_files import read_jsonl
+from r3l.files.json_files import read_jsonl
 
 MISSING = importlib.util.find_spec("verifiers") is None
 needs_verifiers = pytest.mark.skipif(
@@ -90,9 +90,8 @@ def test_limits_and_stops_end_an_episode_that_is_scored(write, begin, replies, r
 @needs_verifiers
 def test_a_trace_is_what_the_library_makes_of_the_same_messages(write, begin):
     import verifiers.v1 as vf
-    from verifiers.v1.graph import prepare_turn
-
     from r3l.envs.adapters.verifiers_engine import Conversation
+    from verifiers.v1.graph import prepare_turn
 
     class Policy:
         replies = ["yeah", "yes"]

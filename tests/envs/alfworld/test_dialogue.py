@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from r3l.core.environment import Observation, Parsed, Transcript
-from r3l.core.errors import ConfigError
 from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.dialogue import AlfworldDialogue, task_sentence
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
+
+from r3l.core.environment import Observation, Parsed, Transcript
+from r3l.core.errors import ConfigError
 
 FIRST = Observation(
     "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. You see a desk 1.\n\n"

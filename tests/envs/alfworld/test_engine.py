@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from r3l.bench.alfworld import bench
-from r3l.core.environment import Observation
-from r3l.core.errors import DataError, EngineError
-from r3l.core.task import Task
 from r3l.envs.alfworld import translate
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.games import load_packed
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.official import OfficialEnvironment
 from r3l.envs.alfworld.rooms import House
+
+from r3l.bench.alfworld import bench
+from r3l.core.environment import Observation
+from r3l.core.errors import DataError, EngineError
+from r3l.core.task import Task
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "data" / "alfworld"

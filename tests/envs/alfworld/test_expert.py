@@ -3,9 +3,6 @@
 import re
 
 import pytest
-
-from r3l.core.concurrency.worker import RecordedEnvironment
-from r3l.core.environment import StopReason, Transcript
 from r3l.envs.alfworld.demonstrations import demonstrator_of
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.engine import AlfworldEngine
@@ -15,6 +12,9 @@ from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import first_action
+
+from r3l.core.environment import StopReason, Transcript
+from r3l.processes.worker import RecordedEnvironment
 
 ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.6, invalid=0.3)
 NAME = re.compile(r"\b[a-z]+ \d+\b")

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from r3l.core.errors import DataError, EngineError
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.expressions import Entity, evaluate, parse_expression
 from r3l.envs.alfworld.games import game_texts
@@ -15,6 +13,8 @@ from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.official import OfficialEnvironment
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.alfworld.textgen import Text, parse_nodes
+
+from r3l.core.errors import DataError, EngineError
 
 HOUSE = generate(House("look_at_obj_in_light", seed=2))
 ENTITIES = {"o": Entity("apple_1", "object", "apple 1"), "r": Entity("table_1", "receptacle", "", indefinite="an")}

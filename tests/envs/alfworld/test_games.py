@@ -8,15 +8,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from r3l.core.environment import Observation
-from r3l.core.errors import DataError
-from r3l.core.task import Task
 from r3l.envs.alfworld import games
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.official import official_game
 from r3l.envs.alfworld.rooms import House
+
+from r3l.core.environment import Observation
+from r3l.core.errors import DataError
+from r3l.core.task import Task
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "alfworld"
 PACKED = Path(os.environ.get("R3L_ALFWORLD_PACKED", SHARED / "packed_valid.jsonl.xz"))

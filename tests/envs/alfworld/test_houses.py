@@ -9,13 +9,13 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from r3l.core.errors import ConfigError, DataError
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES, Goal, parse_goal
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import _OBJECTS, _ROOMS, House, holds
 from r3l.envs.alfworld.validate import validate
+
+from r3l.core.errors import ConfigError, DataError
 
 SENTENCES = {
     "put a mug in desk": Goal("pick_and_place_simple", "mug", destination="desk"),

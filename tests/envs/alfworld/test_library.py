@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from fast_downward import interface
-
 from r3l.envs.alfworld import library
 
 DOWNWARD = Path(interface.DOWNWARD_LIB_PATH)

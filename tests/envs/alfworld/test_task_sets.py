@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-
 import r3l.envs.base.task_sets
-from r3l.core.errors import ConfigError, DataError
 from r3l.envs.alfworld import task_sets
 from r3l.envs.alfworld.games import ids_sha256
 from r3l.envs.base.task_sets import definition_path
+
+from r3l.core.errors import ConfigError, DataError
 
 LISTS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "alfworld"
 

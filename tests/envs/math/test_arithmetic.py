@@ -5,10 +5,6 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from r3l.core.errors import DataError
-from r3l.core.seeds import generator
-from r3l.core.task import Task
 from r3l.envs.math import Math
 from r3l.envs.math.arithmetic import (
     BUCKETS,
@@ -23,6 +19,10 @@ from r3l.envs.math.arithmetic import (
 )
 from r3l.envs.math.validate import validate
 from r3l.envs.scripted.expert import ErrorModel
+
+from r3l.core.errors import DataError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
 
 CAREFUL = ErrorModel(0.0, 0.0, overlooks=False)
 ANN = Task(

@@ -5,11 +5,11 @@ import json
 import pytest
 from chat_server import completion, serving
 from program import run
+from r3l.envs.math.benchmarks import MathBenchmark
+from r3l.envs.math.datasets import load
 
 from r3l.core.benchmark import BenchmarkItem, Reply
 from r3l.core.errors import ConfigError
-from r3l.envs.math.benchmarks import MathBenchmark
-from r3l.envs.math.datasets import load
 
 QUESTION = BenchmarkItem("gsm8k/x", "gsm8k", "How many?", "34", "0")
 IN_TAGS = "<think>17 * 2</think><answer>{}</answer>"

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-
-from r3l.core.errors import ConfigError, DataError
 from r3l.envs.math import datasets
 from r3l.envs.math.cleaning import clean, key_of, normalise
 from r3l.envs.math.datasets import contaminated, load, read_file
 from r3l.envs.math.published import ORIGINS
+
+from r3l.core.errors import ConfigError, DataError
 
 # Rows as published: GSM8K (MIT), MATH (MIT), OlympiadBench (MIT); the others are made up in their layout.
 GSM8K = {"question": "A robe takes 2 bolts ...", "answer": "It takes 2/2=<<2/2=1>>1 bolt\n#### 1,003"}

@@ -5,11 +5,11 @@ import json
 import pyarrow
 import pytest
 from pyarrow import parquet
+from r3l.envs.math import Math, datasets, task_sets
+from r3l.envs.math.cleaning import key_of
 
 from r3l.config import resolve
 from r3l.core.errors import DataError
-from r3l.envs.math import Math, datasets, task_sets
-from r3l.envs.math.cleaning import key_of
 
 TEST_ROWS = {  # one problem of each test set that is not packaged, in the layout of its file
     "minerva_math_test.jsonl": {"idx": 0, "problem": "Minerva?", "solution": r"\boxed{1}"},

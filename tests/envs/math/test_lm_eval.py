@@ -6,9 +6,9 @@ from statistics import mean
 from lm_eval import simple_evaluate
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
+from r3l.envs.math.benchmarks import MathBenchmark
 
 from r3l.core.benchmark import Reply
-from r3l.envs.math.benchmarks import MathBenchmark
 
 FOLDER = Path(__file__).resolve().parents[3] / "envs" / "math" / "lm_eval"
 ITEMS = 24

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-
-from r3l.config import resolve
 from r3l.envs.math import Math, datasets
 from r3l.envs.math.arithmetic import problem
 from r3l.envs.math.templated import TEMPLATED, Templated, rows
+
+from r3l.config import resolve
 
 
 @pytest.mark.parametrize("name", TEMPLATED)

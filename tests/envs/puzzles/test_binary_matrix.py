@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
-
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.binary_matrix import distances
 from r3l.envs.puzzles.registry import PUZZLES

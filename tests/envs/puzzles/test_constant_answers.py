@@ -3,14 +3,14 @@
 from collections import Counter
 
 import pytest
-from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
-
-from r3l.core.task import Task
 from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import committed
 from r3l.envs.puzzles import task_sets
 from r3l.envs.puzzles.constant_answers import constant_answers, scores_of
 from r3l.envs.puzzles.registry import PUZZLES
+from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
+
+from r3l.core.task import Task
 
 
 def path_task(grid):

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
-
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.expressions import MAX_TOKENS, numbers, parse, worth
 from r3l.envs.puzzles.registry import PUZZLES

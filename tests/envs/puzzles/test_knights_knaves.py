@@ -5,11 +5,10 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
-from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
-
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.knights_knaves import holds, render, solve
 from r3l.envs.puzzles.registry import PUZZLES
+from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
 KIND = PUZZLES["knights_knaves"]
 # Zoey: "Riley is a sinner." Riley: "Zoey is a saint and I am a saint." If Zoey lies, Riley is a saint, so Zoey is one:

@@ -3,12 +3,12 @@
 import time
 
 import pytest
-
-from r3l.config import resolve
-from r3l.core.task import Task
 from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.released import answer_in, cells, moves, solves
+
+from r3l.config import resolve
+from r3l.core.task import Task
 
 RIGHT = ["0", "1", "1", "0"]
 

@@ -1,5 +1,4 @@
 import pytest
-
 from r3l.envs.scienceworld import engine
 
 

@@ -3,13 +3,13 @@
 import random
 
 import pytest
+from r3l.envs.scienceworld import task_sets
+from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
 
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
-from r3l.envs.scienceworld import task_sets
-from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
 
 
 class Counting:

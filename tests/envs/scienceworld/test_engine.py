@@ -16,18 +16,18 @@ from pathlib import Path
 import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
-from scienceworld.constants import JAR_PATH
-
-from r3l.core.concurrency.worker import RecordedEnvironment
-from r3l.core.environment import Observation
-from r3l.core.errors import ConfigError, DataError, EngineError
-from r3l.core.seeds import generator
-from r3l.core.task import Task
 from r3l.envs.scienceworld import ScienceWorld, java, jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.official import OfficialEnvironment
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 from r3l.envs.scienceworld.selection import VARIATIONS, official_variations, problem
+from scienceworld.constants import JAR_PATH
+
+from r3l.core.environment import Observation
+from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+from r3l.processes.worker import RecordedEnvironment
 
 ROOT = Path(__file__).resolve().parents[3]
 # power-component 3 is one whose score, not only whose texts, depended on chance without -XX:hashCode=2.

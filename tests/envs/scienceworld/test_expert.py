@@ -2,10 +2,6 @@
 
 import pytest
 from dove_egg import SOLUTION
-
-from r3l.core.concurrency.worker import RecordedEnvironment
-from r3l.core.environment import Critique, Outcome, Transcript
-from r3l.core.task import Task
 from r3l.envs.scienceworld import ScienceWorld, task_sets
 from r3l.envs.scienceworld.demonstrations import DEMONSTRATOR
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
@@ -13,6 +9,10 @@ from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.expert import ScienceWorldExpert, plan
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import criticise
+
+from r3l.core.environment import Critique, Outcome, Transcript
+from r3l.core.task import Task
+from r3l.processes.worker import RecordedEnvironment
 from r3l.reflection import reflection_text
 from r3l.sft.nano_model import build_tokenizer
 

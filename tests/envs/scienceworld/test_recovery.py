@@ -12,14 +12,14 @@ import pytest
 from dove_egg import FIND, SOLUTION
 from py4j.java_gateway import GatewayClient, GatewayParameters
 from py4j.protocol import ERROR
-
-from r3l.core.concurrency.pool import EnvironmentPool
-from r3l.core.errors import EngineError
 from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld import jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
 from r3l.envs.scienceworld.java import find_java
 from r3l.envs.scienceworld.selection import problem
+
+from r3l.core.errors import EngineError
+from r3l.processes.pool import EnvironmentPool
 
 OTHER = problem("find-living-thing", 1, "test")
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-
-from r3l.core.task import Task
 from r3l.envs.webshop.catalogue import Catalogue, build
 from r3l.envs.webshop.synthetic import records, sources
+
+from r3l.core.task import Task
 
 
 @pytest.fixture(scope="session")

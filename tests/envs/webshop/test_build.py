@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from program import run
-
-from r3l.core.errors import DataError
 from r3l.envs.webshop.build import locate, make
 from r3l.envs.webshop.catalogue import Catalogue, read_meta
 from r3l.envs.webshop.synthetic import records, sources
+
+from r3l.core.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[3]
 

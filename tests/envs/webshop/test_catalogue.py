@@ -6,13 +6,13 @@ import sqlite3
 from collections import Counter
 
 import pytest
-
-from r3l.core.errors import ConfigError, DataError
-from r3l.core.seeds import seed_of
 from r3l.envs.webshop.catalogue import Catalogue, build, original_files, read_meta
 from r3l.envs.webshop.goals import NO_LIMIT, price_limit, synthetic_goals
 from r3l.envs.webshop.products import Product, product_of, read_items
 from r3l.envs.webshop.synthetic import read_wish, sources
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.seeds import seed_of
 
 RECORD = {
     "asin": "B000000001", "name": "Red Tea Pot", "full_description": "Holds tea.", "small_description": "one line",

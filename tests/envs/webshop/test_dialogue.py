@@ -5,12 +5,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from r3l.core.environment import Observation, Parsed
-from r3l.core.errors import ConfigError
 from r3l.envs.webshop.dialogue import WebshopDialogue, compact
 from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.pages import instruction
+
+from r3l.core.environment import Observation, Parsed
+from r3l.core.errors import ConfigError
 
 FULL, COMPACT = WebshopDialogue("full", 15), WebshopDialogue("compact", 10)
 ANYWHERE = Observation("", ())

@@ -8,12 +8,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-
-from r3l.bench.webshop import bench, memory_of, random_action
-from r3l.core.concurrency.pool import EnvironmentPool
-from r3l.core.concurrency.worker import RecordedEnvironment
-from r3l.core.errors import ConfigError, DataError, EngineError
-from r3l.core.task import Task
 from r3l.envs.base.options import Options, read_options
 from r3l.envs.registry import find_environment
 from r3l.envs.webshop import WebShop
@@ -22,6 +16,12 @@ from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from r3l.envs.webshop.goals import human_goals
 from r3l.envs.webshop.options import WebshopOptions
 from r3l.envs.webshop.products import product_of
+
+from r3l.bench.webshop import bench, memory_of, random_action
+from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.task import Task
+from r3l.processes.pool import EnvironmentPool
+from r3l.processes.worker import RecordedEnvironment
 
 TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
 

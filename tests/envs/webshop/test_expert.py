@@ -1,13 +1,13 @@
 """The scripted customer of WebShop on the real engine (what holds everywhere: ../test_demonstrations.py)."""
 
 import pytest
-
-from r3l.core.environment import Transcript
 from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.scripted.expert import criticise, having_read
 from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.demonstrations import DEMONSTRATOR
 from r3l.envs.webshop.expert import WebshopExpert, is_right, plan
+
+from r3l.core.environment import Transcript
 from r3l.sft.examples import documents_of
 from r3l.sft.nano_model import build_tokenizer
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from r3l.core.errors import DataError
 from r3l.envs.webshop.analysis import terms
 from r3l.envs.webshop.index import Index, IndexWriter, length_byte, length_of
+
+from r3l.core.errors import DataError
 
 LUCENE = json.loads((Path(__file__).parent / "data" / "lucene.json").read_text(encoding="utf-8"))
 

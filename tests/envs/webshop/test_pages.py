@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.goals import Goal
 from r3l.envs.webshop.pages import Page, String, text_rich

@@ -4,11 +4,11 @@ import asyncio
 import json
 
 import pytest
+from r3l.envs.registry import find_environment
 from scripted import Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
-from r3l.core.concurrency.pool import EnvironmentPool
-from r3l.envs.registry import find_environment
+from r3l.processes.pool import EnvironmentPool
 
 REPORT = {
     "trajectory_summary": "s",

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from r3l.envs.webshop.goals import Goal
 from r3l.envs.webshop.nouns import VERSION, model_version, nouns
 from r3l.envs.webshop.products import Product

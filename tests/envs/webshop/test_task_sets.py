@@ -1,12 +1,12 @@
 """TaskSets: committed, hashed, disjoint, solvable, and loud when they differ."""
 
 import pytest
-
-from r3l.core.errors import ConfigError, DataError
 from r3l.envs.webshop import WebShop, task_sets
 from r3l.envs.webshop.build import synthetic
 from r3l.envs.webshop.catalogue import build
 from r3l.envs.webshop.synthetic import sources
+
+from r3l.core.errors import ConfigError, DataError
 
 
 def test_sizes_groups_and_disjointness():

@@ -8,9 +8,9 @@ from report.runs import write_run
 from start_models import cell
 
 from r3l.cli import app
-from r3l.core.files.json_files import read_json, read_jsonl, rewrite_jsonl
-from r3l.core.files.writing import write_json_atomic
 from r3l.evaluation.verification import sign
+from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
+from r3l.files.writing import write_json_atomic
 from r3l.report.comparison.reproduction import equal_episodes, lines, reproduction, sentence
 
 RUN = f"{cell('alfworld', 'grpo')}/seed0"

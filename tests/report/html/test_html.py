@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.core.files.json_files import read_jsonl
-from r3l.core.files.paths import ROOT
 from r3l.evaluation.verification import sign
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import ROOT
 from r3l.report import records
 from r3l.report.figures import draw
 from r3l.report.html import page as report

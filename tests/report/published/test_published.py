@@ -10,10 +10,10 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.math.benchmarks import Prompt
 
 from r3l.config import variant
 from r3l.core.errors import ConfigError, DataError
-from r3l.envs.math.benchmarks import Prompt
 from r3l.report import published
 from r3l.report.labels import method_label
 from r3l.report.published import checks

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from report.runs import write_run
 
-from r3l.core.files.paths import STORED
+from r3l.files.paths import STORED
 from r3l.report import records, selection, tables
 from r3l.report.rendering import Cell, Column, Section, Table
 from r3l.report.rendering.latex import SIZES, to_latex

@@ -9,7 +9,7 @@ import pytest
 from report.runs import best, write_run
 from rich.console import Console
 
-from r3l.core.files.paths import ROOT
+from r3l.files.paths import ROOT
 from r3l.report import records, tables
 from r3l.report.rendering.latex import to_latex
 from r3l.report.rendering.terminal import to_terminal

@@ -22,8 +22,8 @@ from trinity.trainer.tinker.utils import to_tinker_input
 from r3l.config import build_method, names, resolve
 from r3l.core.batching import collate, microbatches, rows_of, trainable_rows
 from r3l.core.errors import ConfigError, NonFiniteError
-from r3l.core.files.json_files import read_jsonl
 from r3l.core.trajectory import Objective
+from r3l.files.json_files import read_jsonl
 from r3l.local.logprobs import token_logprobs
 from r3l.local.session import open_session
 from r3l.runs.refusal import BATCH

@@ -4,7 +4,6 @@ import re
 from types import SimpleNamespace
 
 import gymnasium
-
 from r3l.envs.adapters.gymnasium import TextGames
 
 

@@ -8,7 +8,7 @@ import tempfile
 import pytest
 from filelock import FileLock
 
-from r3l.core.files.leftovers import LOCK, temporary_folder
+from r3l.files.leftovers import LOCK, temporary_folder
 from r3l.runs.run_dir import locked
 
 
@@ -48,7 +48,7 @@ def test_temporary_folders_of_killed_processes_are_removed_and_those_in_use_are_
 
 def test_a_process_that_is_killed_holds_its_folder_no_longer(tmp_path, monkeypatch):
     code = (
-        "import os, signal\nfrom r3l.core.files.leftovers import temporary_folder\n"
+        "import os, signal\nfrom r3l.files.leftovers import temporary_folder\n"
         "with temporary_folder('r3l-y-'):\n    os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False)

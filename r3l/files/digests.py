@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from r3l.core.files.writing import write_text_atomic
+from r3l.files.writing import write_text_atomic
 
 SUMS = "SHA256SUMS"  # in a folder
 BLOCK = 1 << 22  # bytes that are hashed at once; our choice

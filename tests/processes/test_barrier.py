@@ -9,8 +9,8 @@ import pytest
 
 from r3l.config import EnvConfig, environment_of, names, resolve
 from r3l.config.files import load
-from r3l.core.concurrency.barrier import Barrier
 from r3l.core.policy import Phase
+from r3l.processes.barrier import Barrier
 
 
 def run(delays):

@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from r3l.core.concurrency.gather import Item, T, together
 from r3l.core.policy import Phase
 from r3l.core.seeds import Address
+from r3l.processes.gather import Item, T, together
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -52,7 +52,7 @@ class Barrier(Generic[P, R]):
         return await answer
 
     async def gather(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
-        """:func:`r3l.core.concurrency.gather.together`, known to the barrier."""
+        """:func:`r3l.processes.gather.together`, known to the barrier."""
         items = list(items)
         running = len(items)
         if not running:

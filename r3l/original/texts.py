@@ -17,8 +17,8 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
 from r3l.core.errors import ConfigError
-from r3l.core.release.clones import R3L, blobs_of, folder_of
-from r3l.core.release.digests import DIGESTS
+from r3l.original.clones import R3L, blobs_of, folder_of
+from r3l.original.digests import DIGESTS
 
 Part = tuple[bool, str]  # whether it is an expression, and its text
 

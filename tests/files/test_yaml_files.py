@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.yaml_files import read_yaml
+from r3l.files.yaml_files import read_yaml
 
 
 def test_data_is_read(tmp_path):

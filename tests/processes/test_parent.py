@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-IMPORTS = "import time; from r3l.core.concurrency.parent import end_with_workflow; "
+IMPORTS = "import time; from r3l.processes.parent import end_with_workflow; "
 
 
 @pytest.mark.parametrize("late", ["", "print(0); time.sleep(1); "])

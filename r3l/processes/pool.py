@@ -13,11 +13,11 @@ from typing import Any
 
 import psutil
 
-from r3l.core.concurrency.parent import kill
-from r3l.core.concurrency.worker import EnvironmentHost, Verb, WorkerLost, work
 from r3l.core.environment import EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, ReplayMismatch
 from r3l.core.task import Task
+from r3l.processes.parent import kill
+from r3l.processes.worker import EnvironmentHost, Verb, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
 START = 120.0  # further seconds for the first answer of a process, which imports its packages; our choice

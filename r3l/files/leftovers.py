@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 LOCK = ".r3l.lock"  # held for as long as its folder is in use
 YOUNG = 60.0  # seconds in which whoever has made a folder has locked it; our choice
-_UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # as core.files.writing names them: name, process[, thread]
+_UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # as r3l.files.writing names them: name, process[, thread]
 
 
 def remove_unfinished(*folders: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
-from r3l.core.files.unpacking import most, unpacked
-from r3l.core.files.writing import write_atomic
+from r3l.files.unpacking import most, unpacked
+from r3l.files.writing import write_atomic
 
 SUFFIX = ".json.xz"
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME, "pb": 0}]  # pb: text is not aligned

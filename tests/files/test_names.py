@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.core.errors import ConfigError
-from r3l.core.files.names import folder_name, is_folder_name, path_name
+from r3l.files.names import folder_name, is_folder_name, path_name
 
 NONE = ("", " ", ".", "..", "a/b", "/", "../x", " a", "a\n", "a\0b", "\x1b[31m", "a\u202eb", "x" * 201, "é" * 101)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
-from r3l.core.files.columns import SUFFIX, columns_path, read_columns
-from r3l.core.files.unpacking import most, unpacked
-from r3l.core.files.writing import write_atomic
+from r3l.files.columns import SUFFIX, columns_path, read_columns
+from r3l.files.unpacking import most, unpacked
+from r3l.files.writing import write_atomic
 
 log = logging.getLogger(__name__)
 

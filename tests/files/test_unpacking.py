@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.core.files.unpacking import FLOOR, RATIO, bounded_lines, most, unpacked
+from r3l.files.unpacking import FLOOR, RATIO, bounded_lines, most, unpacked
 
 
 def test_what_unpacks_to_the_limit_is_read():

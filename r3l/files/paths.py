@@ -1,7 +1,7 @@
 """Where the package's data lies.
 
-In a checkout at its top, in a wheel below ``r3l/data`` and ``r3l/envs`` (setup.py). Of the stored results a wheel has no
-runs: those come as an archive (r3l.runs.stored_archive).
+In a checkout at its top, in a wheel below ``r3l/data`` and ``r3l/envs`` (setup.py). Of the stored results a wheel has
+no runs: those come as an archive (r3l.runs.stored_archive).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from r3l.core.errors import ConfigError
 
-PACKAGE = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent  # the top of a checkout, or what a wheel was installed into
 _CHECKOUT = (ROOT / "pyproject.toml").is_file() and (ROOT / "Snakefile").is_file()
 _DATA = ROOT if _CHECKOUT else PACKAGE / "data"

@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.core.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
-from r3l.core.files.unpacking import most
+from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.files.unpacking import most
 
 ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
 

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from r3l.core.concurrency.barrier import Barrier
+from r3l.processes.barrier import Barrier
 
 
 @pytest.mark.parametrize("rounds", [0, 1])  # the event loop's, until the stop comes: none plays before the second

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r3l.core.message import Message
-from r3l.core.release.digests import FOLDER
-from r3l.core.release.texts import Text, render, texts
+from r3l.original.digests import FOLDER
+from r3l.original.texts import Text, render, texts
 
 Prompts = Sequence[Sequence[Message]]  # what was shown before each response
 
