@@ -31,7 +31,7 @@ def regime(
     from r3l.regime import page
     from r3l.regime.card import table_of
     from r3l.regime.measure import Sample, measure_regime
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     content = measure_regime(env, model, seed, Sample(task_set, tasks, attempts), out)
     if out is None and is_checkout():

@@ -18,8 +18,7 @@ from r3l.files.yaml_files import read_yaml
 from r3l.regime.measures import Measure, measures
 from r3l.regime.records import Regime
 from r3l.report import published
-from r3l.report.rendering import Cell, Column
-from r3l.report.rendering.model import Section, Table
+from r3l.report.table import Cell, Column, Section, Table
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 
