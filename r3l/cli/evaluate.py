@@ -207,7 +207,7 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
     from r3l.evaluation import benchmarks
     from r3l.evaluation.models import local_model, served_model
     from r3l.local.checkpoint import find
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.tables.benchmarks import scores_table
 
     env = questions.env
