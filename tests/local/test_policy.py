@@ -6,8 +6,8 @@ import shutil
 import pytest
 import torch
 
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
+from r3l.core.text import Message
 from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
 
