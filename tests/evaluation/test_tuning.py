@@ -10,6 +10,7 @@ from r3l import cli
 from r3l.cli import workflow
 from r3l.config import resolve, tuning, variant
 from r3l.config.tier import TuningConfig
+from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run

@@ -8,6 +8,7 @@ from program import run as program
 import r3l
 from r3l.config import environment_of
 from r3l.config.own_code import own_code
+from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.files.json_files import read_jsonl
 
