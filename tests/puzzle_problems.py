@@ -3,8 +3,8 @@
 import json
 from functools import lru_cache
 
-from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.puzzles.task_sets import definition
+from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.tasks import definition
 
 SIZES = ("nano", "rltf")
 

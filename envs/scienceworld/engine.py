@@ -9,11 +9,9 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
-from r3l.envs.scienceworld.disk_cache import open_disk_cache
-from r3l.envs.scienceworld.java import find_java
-from r3l.envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
-from r3l.envs.scienceworld.options import ScienceWorldOptions
+from r3l.envs.scienceworld import ScienceWorldOptions
+from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache, open_disk_cache
+from r3l.envs.scienceworld.jvm import Jvm, Simulator, find_java, shared_jvm
 
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError, EngineLost

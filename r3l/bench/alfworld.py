@@ -23,7 +23,7 @@ from r3l.core.task import Task
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.games import ids_sha256, load_packed
 from r3l.envs.alfworld.official import OfficialEnvironment
-from r3l.envs.alfworld.task_sets import tasks as tasks_of
+from r3l.envs.alfworld.tasks import tasks as tasks_of
 from r3l.envs.alfworld.translate import installed_versions
 
 TARGETS = {"start": 30.0, "step": 50.0, "restore": 100.0}  # how many times faster we mean to be

@@ -6,10 +6,10 @@ from typing import Any
 
 from r3l.bench.engines import Played, Script, alone, machine, play, spread
 from r3l.core.task import Task
+from r3l.envs.math import MathOptions
 from r3l.envs.math.arithmetic import solution
 from r3l.envs.math.engine import create
-from r3l.envs.math.options import MathOptions
-from r3l.envs.math.task_sets import tasks as tasks_of
+from r3l.envs.math.tasks import tasks as tasks_of
 
 
 def run(task_set: str, *, tasks: int = 0, seed: int = 0) -> dict[str, Any]:

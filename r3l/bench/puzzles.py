@@ -9,8 +9,8 @@ import psutil
 from r3l.bench.engines import headline, machine, timed
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import generator
-from r3l.envs.puzzles.registry import puzzle
-from r3l.envs.puzzles.task_sets import definition
+from r3l.envs.puzzles.engine import puzzle
+from r3l.envs.puzzles.tasks import definition
 
 DEFAULT = 200  # problems, each with a right and a wrong answer
 

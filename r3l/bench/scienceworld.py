@@ -17,9 +17,9 @@ from r3l.bench.engines import Played, Script, alone, machine, play, spread
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.scienceworld.java import find_java
-from r3l.envs.scienceworld.task_sets import sha256_of
-from r3l.envs.scienceworld.task_sets import tasks as tasks_of
+from r3l.envs.scienceworld.jvm import find_java
+from r3l.envs.scienceworld.tasks import sha256_of
+from r3l.envs.scienceworld.tasks import tasks as tasks_of
 
 TARGETS = {"memory": 10.0, "throughput": 2.0}
 

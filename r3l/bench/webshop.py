@@ -35,7 +35,7 @@ from r3l.envs.webshop.catalogue import read_meta, size_on_disk
 from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from r3l.envs.webshop.pages import instruction
 from r3l.envs.webshop.synthetic import records, sources
-from r3l.envs.webshop.task_sets import tasks as tasks_of
+from r3l.envs.webshop.tasks import tasks as tasks_of
 
 LIMIT_BYTES = 2 * 10**9  # what all processes together may keep resident (our target)
 _GOAL_PRODUCTS = 4029  # with three goals each: 12,087, as many as the original's

@@ -1,7 +1,7 @@
 """The bench of puzzles: the words of every bench, and rates by name."""
 
 import pytest
-from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.engine import PUZZLES
 
 from r3l.bench.engines import HEADLINE
 from r3l.bench.puzzles import run

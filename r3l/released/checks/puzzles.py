@@ -11,12 +11,11 @@ from types import SimpleNamespace
 
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.puzzles import task_sets
+from r3l.envs.puzzles import PuzzleOptions, task_sets
 from r3l.envs.puzzles.base import Data
 from r3l.envs.puzzles.countdown import Countdown
 from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.knights_knaves import render, solve
-from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.released import answer_in
 from r3l.envs.puzzles.shortest_path import search
 from r3l.original.clones import R3L, RLTF
