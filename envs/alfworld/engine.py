@@ -1,7 +1,9 @@
 """ALFWorld's own text engine at full speed: the packages' C library and grammar without their waiting.
 
 Texts, admissible commands, rewards and endings are those of ``textworld``'s PddlEnv under ``alfworld``'s
-AlfredDemangler (``r3l.envs.alfworld.official``), byte for byte; ``r3l.bench.alfworld`` measures and proves it.
+AlfredDemangler, byte for byte: tests/envs/alfworld plays both. Own code because of its speed: on the 274 published
+evaluation games (7,354 equal observations) a start takes 6 ms instead of 1,794, a step 0.37 ms instead of 54, and
+coming back to step 20 takes 16 microseconds instead of 2.2 s (results/stored/bench_env_alfworld.json).
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from r3l.envs.base.tagged import OUR_STYLES, between, check_style
 
 from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.errors import EngineError
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.original.prompts import ReleasedPrompts
 
 Rule = Literal["strict", "flexible"]

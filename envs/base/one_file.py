@@ -17,9 +17,9 @@ from r3l.envs.base.tagged import TaggedDialogue, each_tag_once, repeats
 from r3l.envs.base.task_sets import DrawnTaskSets
 
 from r3l.core.environment import Critique, Dialogue, Observation, Parsed, StopReason, Style, Transcript
-from r3l.core.message import Message
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 FORMAT = "Answer with <think>...</think> and one <action>...</action>."
 Player = Callable[[str, Answers], list[str]]  # see OneFileEnvironment.good_actions

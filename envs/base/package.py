@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
-from r3l.core import extras
+from r3l.core import requirements
 from r3l.core.benchmark import Benchmark
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
-from r3l.core.finding import Finding
 from r3l.core.option import OptionModel
+from r3l.core.requirements import Finding
 from r3l.core.task import Task
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def check_installed(self) -> None:
         """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""
         if self.extra:
-            extras.require(self.extra, f"environment {self.name!r}")
+            requirements.require(self.extra, f"environment {self.name!r}")
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise ConfigError, naming key, value and what is allowed, where ``options`` are wrong."""

@@ -17,9 +17,9 @@ from r3l.envs.base.package import Options
 
 from r3l.core.environment import Observation, Stop, StopReason, Style
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.original.prompts import ReleasedPrompts
 
 REPEATS = 3  # identical actions in a row that end an episode (audit 3.1)

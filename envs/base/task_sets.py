@@ -20,12 +20,12 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.progress import tracked
 from r3l.core.task import Task
 from r3l.files.names import is_folder_name
 from r3l.files.paths import CONFIGS, ENVS
 from r3l.files.writing import write_text_atomic
 from r3l.files.yaml_files import read_yaml
+from r3l.processes.progress import tracked
 
 DEFINITIONS = CONFIGS / "task_sets"
 

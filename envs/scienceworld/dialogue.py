@@ -17,8 +17,8 @@ from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PLACES, PUT, TAKE, ScienceWorldExpert
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _VERB = re.compile(r"(?:teleport to|go to|focus on|pick up|put down|look around|look at|look in|\w+) ?")
 

@@ -1,6 +1,8 @@
 """ScienceWorld's own simulator, called directly: the shipped class asks it for every valid action at each step.
 
-Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (proved by tests); a step costs a tenth.
+Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (tests/envs/scienceworld plays both). With 8
+environments on 2 cores, 82 steps a second instead of 20, in 0.35 GB instead of 4.4
+(results/stored/bench_env_scienceworld.json).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.base.tagged import TaggedOptions
 
 from r3l.core.environment import Dialogue, Environment, Style
-from r3l.core.finding import Finding, guarded
 from r3l.core.option import option
+from r3l.core.requirements import Finding, guarded
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import ScriptedDemonstrator

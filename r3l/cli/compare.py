@@ -51,7 +51,7 @@ def compare(
     from r3l.files.writing import writable, write_json_atomic
     from r3l.report import records
     from r3l.report.comparison import compare as comparison
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import first_found, runs_of
     from r3l.runs.stored_archive import stored_runs

@@ -37,7 +37,7 @@ def cost(
     Example: `r3l cost --model qwen2.5-1.5b --env alfworld --method grpo,r3l --seeds 0 --set train.steps=400`
     """
     from r3l.report.published import expected_cost
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.workflow import plan
 
     known = plan.tables()

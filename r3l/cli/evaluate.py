@@ -111,7 +111,8 @@ class _Asked:
 
     def agent(self, tokenizer: str | None = None) -> ServedAgent:
         """The model at the server; without a name the only one there. ``tokenizer``: where none is given."""
-        from r3l.endpoint.client import EndpointOptions, only_model
+        from r3l.endpoint.client import only_model
+        from r3l.endpoint.options import EndpointOptions
         from r3l.evaluation.agents import Dialog, ServedAgent
 
         check_known("dialog", self.dialog, set(Dialog))
@@ -206,7 +207,7 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
     from r3l.evaluation import benchmarks
     from r3l.evaluation.models import local_model, served_model
     from r3l.local.checkpoint import find
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.tables.benchmarks import scores_table
 
     env = questions.env

@@ -16,7 +16,7 @@ def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
     Example: `r3l methods --json`
     """
     from r3l.report import options
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     rows = options.methods(tier)
     print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
@@ -51,7 +51,7 @@ def list_options(
 def _differences(tier: str, env: str | None, count: bool, as_json: bool) -> None:
     """Of the methods of Table 1."""
     from r3l.report import differences
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.workflow import plan
 
     config = configured(tier=tier, envs=listed(env, "--env"))

@@ -44,7 +44,7 @@ def power(
     from r3l.report.comparison import power as planning
     from r3l.report.comparison.compare import compare
     from r3l.report.figures.power import draw_power
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
 

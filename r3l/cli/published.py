@@ -32,7 +32,7 @@ def published(
 
     from r3l.report.published import checks
     from r3l.report.published import ordering as orders
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.rows import write_csv
 
     if ordering and (table or benchmark):

@@ -16,7 +16,7 @@ def registered(
     """
     from r3l.report import records
     from r3l.report.comparison.registered import load_registered, of_start_models, registered_rows, registered_table
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
 

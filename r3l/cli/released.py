@@ -38,7 +38,7 @@ def released(
     from r3l.files.writing import writable, write_json_atomic
     from r3l.released import clones, compare, report
     from r3l.released.checks import SUBJECTS
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     for subject in subjects or ():
         check_known("subject", subject, SUBJECTS)

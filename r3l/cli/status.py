@@ -30,7 +30,7 @@ def status(
     """
     from r3l.config import TierConfig, load
     from r3l.report.published import expected_cost
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.status import status_table
     from r3l.runs import stored_archive
     from r3l.runs.places import find_runs

@@ -54,7 +54,7 @@ def table(
     Example: `r3l table table1 --tier paper`
     """
     from r3l.report import records, selection, tables
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.selection import Asked
     from r3l.report.tables import budget
     from r3l.runs.places import find_benchmark_runs

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
+from grader_agreement import VARIANTS
+
 from r3l.core.seeds import generator
 from r3l.envs.math.datasets import load
 from r3l.envs.math.engine import answer_in, check, check_in_actor
 from r3l.envs.math.grader import grade
 from r3l.original.clones import R3L, RLTF
 from r3l.released.check import Case, Check, Code, Namespace, Value, pick
-from tests.envs.math.agreement import VARIANTS
 
 RESPONSES = 6000  # our choice, as of what follows
 IN_THREAD, IN_MAIN_THREAD, BY_RLTF = 4000, 1500, 1500  # pairs of gold and answer; a text is compared in no time

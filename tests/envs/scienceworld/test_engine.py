@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
+from official_scienceworld import OfficialEnvironment
 from r3l.envs.scienceworld import ScienceWorld, ScienceWorldOptions, java, jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.official import OfficialEnvironment
 from r3l.envs.scienceworld.tasks import VARIATIONS, official_variations, problem
 from scienceworld.constants import JAR_PATH
 

@@ -1,0 +1,39 @@
+"""The verb that measures a start model: `r3l probe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.arguments import AsJson, Model, Seed, output
+from r3l.cli.printing import print_shown
+
+
+def probe(
+    env: Annotated[str, typer.Argument(help="Environment: a file of configs/envs/.")],
+    model: Model = None,
+    tasks: Annotated[int | None, typer.Option(min=2, help="Only so many tasks, of each group in turn.")] = None,
+    attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
+    task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, output("Default: results/stored/probe/ENV.json, and docs/regime.md.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a start model without training: how it fails, and whether reflections, pivots and hints help it.
+
+    Example: `r3l probe alfworld`
+
+    Example: `r3l probe webshop --model results/models/candidate --attempts 4 --out candidate.json`
+    """
+    from r3l.files.paths import is_checkout
+    from r3l.probe import page
+    from r3l.probe.card import table_of
+    from r3l.probe.measure import Sample, measure_regime
+    from r3l.report.render import to_terminal
+
+    content = measure_regime(env, model, seed, Sample(task_set, tasks, attempts), out)
+    if out is None and is_checkout():
+        page.write()
+    print_shown(content, as_json, to_terminal(table_of(content)))

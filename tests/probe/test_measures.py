@@ -1,0 +1,169 @@
+"""Measures of hand-made attempts, counted out; intervals over tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from r3l.core.audits import Agreement
+from r3l.core.environment import StopReason
+from r3l.probe.card import judged, targets
+from r3l.probe.measures import difference, mean, measures, ratio, share
+from r3l.probe.records import Attempt, CriticReflection, OwnReflection, Regime, Try
+
+
+def attempt(task, member, success=False, stop=None, **more):
+    stop = stop or (StopReason.SUCCESS if success else StopReason.MAX_TURNS)
+    values = {"group": task[0], "reward": float(success), "turns": 4, "tokens": 40, "actions": 4, "shown": 4}
+    return Attempt(task=task, member=member, success=success, stop=stop, **(values | more))
+
+
+def tried(success, tokens, followed=None, unusable=False):
+    return Try(success, success, tokens, followed, unusable)
+
+
+def own(near, guided, unguided, from_start=False, unusable=False):
+    agrees = Agreement(exact=near, near=near, same_cause=near)
+    tries = (tried(guided, 50, True, unusable), tried(unguided, 40), tried(from_start, 80))
+    return OwnReflection(None, agrees, *tries)
+
+
+def critic(cause, guided, unguided, followed):
+    return CriticReflection(cause, tried(guided, 20, followed), tried(unguided, 20))
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """Two easy tasks (e1, e2) and two hard ones, two attempts at each: two successes, both easy."""
+    attempts = [
+        attempt("e1", 0, success=True, tokens=20),
+        attempt("e1", 1, own=own(True, True, False), critic=critic("lost", True, False, True)),
+        attempt("e2", 0, success=True, tokens=20),
+        attempt(
+            "e2", 1, stop=StopReason.FORMAT, own=OwnReflection("no_json"), critic=critic("lost", True, True, False)
+        ),
+        attempt("h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, unusable=True)),
+        attempt("h1", 1, own=own(True, False, False), critic=critic(None, False, False, None)),
+        attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
+        attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection()),
+    ]
+    return measures(Regime(attempts, {"e1": True, "e2": True, "h1": True, "h2": False}, has_actions=True))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "n"),
+    [
+        ("success", 2 / 8, 8),
+        ("success_easy", 2 / 4, 4),
+        ("success_hard", 0, 4),
+        ("easy_minus_hard", 2 / 4, 4),
+        ("reward", 2.5 / 8, 8),
+        ("unusable", 2 / 8, 8),  # format and inadmissible; a repetition holds an action
+        ("stop_max_turns", 3 / 8, 8),
+        ("stop_repetition", 1 / 8, 8),
+        ("turns", 4, 8),
+        ("tokens", (2 * 20 + 6 * 40) / 8, 8),
+        ("expert_success", 3 / 4, 4),
+        ("critic_names", 3 / 6, 6),  # of six failures one has no critique, one nothing wrong, one no critique
+        ("reflections_valid", 5 / 6, 6),
+        ("oracle_exact", 2 / 4, 4),
+        ("oracle_near", 2 / 4, 4),
+        ("diagnosis_accurate", 2 / 4, 4),
+        ("diagnosis_wrong", 2 / 4, 4),
+        ("retry_success", 2 / 4, 4),
+        ("retry_improved", 2 / 4, 4),
+        ("retry_right", 1 / 2, 2),
+        ("retry_wrong", 1 / 2, 2),
+        ("right_over_wrong", 1, 2),
+        ("retry_unusable", 1 / 4, 4),
+        ("unguided_success", 0, 4),
+        ("guided_minus_unguided", 2 / 4, 4),
+        ("from_start_success", 0, 4),
+        ("fresh_success", 1 / 4, 4),  # after e1's failure comes its first attempt again, a success
+        ("guided_minus_fresh", 1 / 4, 4),  # e1: 1 - 1; h1: 0, 0; h2: 1 - 0
+        ("guided_per_1000", 1000 * 2 / 200, 4),
+        ("fresh_per_1000", 1000 * 1 / (20 + 40 + 40 + 40), 4),
+        ("critic_guided", 2 / 4, 4),
+        ("critic_unguided", 1 / 4, 4),
+        ("critic_guided_minus_unguided", 1 / 4, 4),
+        ("hint_followed", 2 / 3, 3),  # of four one hints at no possible action
+        ("own_hint_followed", 1, 4),
+        ("names_shown", 31 / 32, 32),
+    ],
+)
+def test_measures_are_those_counted_by_hand(counted, key, value, n):
+    assert counted[key].value == pytest.approx(value) and counted[key].n == n
+
+
+def test_every_target_is_of_a_measure_and_judged_by_its_interval(counted):
+    assert set(targets()) <= set(counted)
+    met = {key: judged(key, measure)["met"] for key, measure in counted.items() if key in targets()}
+    assert met["success"] and met["oracle_near"] and met["success_easy"]
+    assert not met["success_hard"] and not met["unusable"] and not met["expert_success"]
+    assert met["right_over_wrong"] is False  # 1.0, wanted: 1.5
+    assert judged("turns", counted["turns"])["met"] is None
+
+
+def test_where_responses_are_answers_nothing_is_said_of_actions():
+    found = measures(Regime([attempt("e1", 0), attempt("h1", 0, success=True)], None, has_actions=False))
+    for key in ("hint_followed", "names_shown", "own_hint_followed", "expert_success"):
+        assert found[key].value is None and found[key].n == 0
+        assert judged(key, found[key])["met"] is None
+
+
+def tasks_with(rates, attempts=10):
+    """Attempts at one task for each rate, that share of them successful."""
+    return [attempt(f"e{k}", m, success=m < rate * attempts) for k, rate in enumerate(rates) for m in range(attempts)]
+
+
+def success(one):
+    return float(one.success)
+
+
+def test_the_interval_is_over_tasks_not_over_attempts():
+    """Tasks always or never solved: n attempts are worth n / 10. A binomial of 400 would give +-0.049."""
+    measure = share(tasks_with([1.0, 0.0] * 20), success)
+    half = 1.96 * np.sqrt(0.25 / 40)  # of 40 tasks: 0.155
+    assert measure.value == 0.5 and (measure.n, measure.tasks) == (400, 40)
+    assert measure.low == pytest.approx(0.5 - half, abs=0.03) and measure.high == pytest.approx(0.5 + half, abs=0.03)
+
+
+def test_a_share_without_spread_has_wilsons_interval_and_a_difference_none():
+    attempts = tasks_with([0.0] * 20)
+    measure = share(attempts, success)
+    assert (measure.low, measure.interval) == (0, "Wilson over tasks")
+    assert measure.high == pytest.approx(0.161, abs=0.001)  # 20 tasks without a success
+    assert (mean(attempts, success).low, mean(attempts, success).high) == (0, 0)
+
+
+def test_a_ratio_over_a_rate_that_may_be_zero_has_no_upper_bound():
+    attempts = tasks_with([0.5, 0.5, 0.5, 0.5])
+    zero = ratio(attempts, success, lambda a: 0.0)
+    assert zero.value is None and zero.high is None
+    rare = ratio(attempts, success, lambda a: float(a.task == "e0"))
+    assert rare.value == pytest.approx(2) and rare.low == pytest.approx(0.5 / 0.75) and rare.high is None  # e0 thrice
+
+
+def test_ratio_and_difference_are_of_separate_attempts():
+    attempts = tasks_with([0.6, 0.6, 0.2, 0.2])
+
+    def of(tasks):
+        return lambda one: success(one) if one.task in tasks else None
+
+    assert ratio(attempts, of({"e0", "e1"}), of({"e2", "e3"})).value == pytest.approx(3)
+    apart = difference(attempts, of({"e0", "e1"}), of({"e2", "e3"}))
+    assert apart.value == pytest.approx(0.4) and apart.low == pytest.approx(0.4) == apart.high
+
+
+def test_the_interval_covers_what_it_claims():
+    """200 samples of 60 tasks with rates of their own: 0.95 +- 3 binomial errors of the intervals hold the truth."""
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        rates = rng.beta(1, 2, size=60)
+        attempts = [
+            attempt(f"e{k}", m, success=bool(rng.random() < rate)) for k, rate in enumerate(rates) for m in range(4)
+        ]
+        measure = share(attempts, success)
+        held += measure.low <= 1 / 3 <= measure.high
+    assert 0.90 <= held / 200 <= 0.995

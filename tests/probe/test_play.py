@@ -1,0 +1,182 @@
+"""What is played around a failed attempt: hand-made transcripts on the real engine of ALFWorld."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from r3l.envs.base.experts import first_action
+from r3l.envs.registry import find_environment
+from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+
+from r3l.algorithm import R3LSettings
+from r3l.core.environment import Observation, StopReason
+from r3l.core.rollout import play
+from r3l.probe.play import stands_in, study
+from r3l.probe.records import Try
+from r3l.processes.pool import EnvironmentPool
+
+SETTINGS = R3LSettings(guidance="suggestion", kl="none")
+
+
+def reflection(pivot, suggestion, outcome="failure"):
+    return json.dumps(
+        {
+            "trajectory_summary": "s",
+            "root_cause_analysis": "not possible there",
+            "trajectory_outcome": outcome,
+            "improvement_suggestion": suggestion,
+            "retry_from_step": pivot,
+        }
+    )
+
+
+@pytest.fixture
+def pool():
+    pool = EnvironmentPool(find_environment("alfworld"), 0)
+    yield pool
+    pool.close()
+
+
+def studied(pool, responses):
+    policy = Scripted(responses)
+    ctx = rollout_context(policy, pool)
+
+    async def played():
+        return await study(ctx, SETTINGS, await play(ctx, TASK, 0))
+
+    return asyncio.run(played()), policy
+
+
+def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
+    """`fly` at turn 2 ends the attempt. Following the hint there wins, the other retries fail."""
+    win, fly = [say(action) for action in WALKTHROUGH], say("fly")
+    attempt, policy = studied(
+        pool,
+        {
+            "rollout": [say("look"), say("look"), say("fly")],
+            "reflection": [reflection(2, f"{WALKTHROUGH[0]}, then {WALKTHROUGH[1]}")],
+            "retry": [*win, fly, say("look"), fly, fly],  # the hint; none; from the start; the critic's hint
+        },
+    )
+    assert (attempt.success, attempt.stop, attempt.turns, attempt.tokens) == (False, StopReason.INADMISSIBLE, 3, 6)
+    assert attempt.unusable and (attempt.actions, attempt.shown) == (3, 3)
+    own, critic = attempt.own, attempt.critic
+    assert own.invalid is None and own.agrees.exact and own.agrees.grade == "accurate"
+    # two tokens a response; the two of the reflection are in each
+    assert own.guided == Try(True, True, 2 * len(win) + 2, followed=True)
+    assert own.unguided == Try(False, False, 2 + 2, unusable=True)
+    assert own.from_start == Try(False, False, 4 + 2, followed=False, unusable=True)
+    assert critic.cause == "not possible there" and critic.guided.tokens == 2
+    assert critic.unguided == Try(
+        False, False, 2, unusable=True
+    )  # the same retry as the model's, and no token of a reflection
+    assert next(policy.responses["retry"], None) is None
+    asked = {address[1]: None for address, _ in policy.asked}
+    assert list(asked) == ["rollout", "reflection", "retry"]
+
+
+def test_retries_share_their_draws(pool):
+    """Guided and unguided ones from the same pivot have the same addresses, so the difference is the hint's."""
+    fly = [say("fly")] * 9
+    _, policy = studied(
+        pool,
+        {"rollout": [say("look"), say("fly")], "reflection": [reflection(1, WALKTHROUGH[0])], "retry": fly},
+    )
+    addresses = [address for address, _ in policy.asked if address[1] == "retry"]
+    assert addresses == [("t", "retry", TASK.id, 0, turn) for turn in (1, 1, 0, 1)]
+    hints = ["Hint" in messages[-1].content for address, messages in policy.asked if address[1] == "retry"]
+    assert hints == [True, False, True, True]
+
+
+def test_a_hint_that_names_nothing_possible_is_not_counted(pool):
+    fly = [say("fly")] * 9
+    attempt, _ = studied(
+        pool,
+        {"rollout": [say("look"), say("fly")], "reflection": [reflection(1, "open the sky")], "retry": fly},
+    )
+    assert attempt.own.guided.followed is None and attempt.critic.guided.followed is False
+
+
+@pytest.mark.parametrize(
+    ("written", "invalid"), [("no report", "no_json"), (reflection(7, "go on"), "pivot_out_of_range")]
+)
+def test_an_invalid_reflection_leads_to_no_retry_of_its_own(pool, written, invalid):
+    rollout, retries = [say("look"), say("fly")], [say("fly")] * 2
+    attempt, _ = studied(pool, {"rollout": rollout, "reflection": [written], "retry": retries})
+    assert attempt.own.invalid == invalid and attempt.own.guided is None and attempt.own.agrees is None
+    assert attempt.critic is not None
+
+
+def test_a_reflection_that_finds_nothing_to_do_is_valid_and_leads_to_no_retry(pool):
+    rollout, retries = [say("look"), say("fly")], [say("fly")] * 2
+    attempt, _ = studied(pool, {"rollout": rollout, "reflection": [reflection(0, "", "success")], "retry": retries})
+    assert attempt.own.invalid is None and attempt.own.guided is None
+
+
+def test_a_success_is_left_alone(pool):
+    attempt, policy = studied(pool, [say(action) for action in WALKTHROUGH])
+    assert attempt.success and attempt.own is None and attempt.critic is None
+    assert (attempt.actions, attempt.shown) == (len(WALKTHROUGH), len(WALKTHROUGH))
+    assert len(policy.asked) == len(WALKTHROUGH)
+
+
+def test_an_action_that_names_what_nobody_showed_is_counted(pool):
+    rollout, retries = [say("look"), say("take unicorn 3 from desk 1")], [say("fly")] * 9
+    attempt, _ = studied(pool, {"rollout": rollout, "reflection": ["-"], "retry": retries})
+    assert (attempt.actions, attempt.shown) == (2, 1)
+
+
+def test_a_response_without_an_action_names_nothing(pool):
+    rollout, retries = [say("look"), "well"], [say("fly")] * 9
+    attempt, _ = studied(pool, {"rollout": rollout, "reflection": ["-"], "retry": retries})
+    assert attempt.stop is StopReason.FORMAT and attempt.actions == 1
+
+
+def test_names_stand_in_a_text_as_whole_words():
+    assert stands_in("mug 1", "on the desk 2, you see a mug 1, and a pen 4.")
+    assert not stands_in("mug 1", "a mug 12") and not stands_in("mug 1", "smug 1") and stands_in("B04", "b04 shoe")
+
+
+@pytest.mark.parametrize(
+    ("env", "action", "names"),
+    [
+        ("alfworld", "go to dresser 1", ["dresser 1"]),
+        ("alfworld", "move mug 2 to sinkbasin 1", ["mug 2", "sinkbasin 1"]),
+        ("alfworld", "look", []),
+        ("webshop", "click[b0419]", ["b0419"]),
+        ("webshop", "click[navy blue]", ["navy blue"]),
+        ("webshop", "click[buy now]", []),
+        ("webshop", "click[< prev]", []),
+        ("webshop", "search[red wool scarf]", ["red", "wool", "scarf"]),
+        ("scienceworld", "focus on dove egg", ["dove egg"]),
+        ("scienceworld", "move flower pot 8 to green box", ["flower pot 8", "green box"]),
+        ("scienceworld", "teleport to kitchen", []),
+        ("scienceworld", "look around", []),
+    ],
+)
+def test_the_names_in_an_action_are_what_must_be_copied(env, action, names):
+    assert find_environment(env).dialogue("compact", 10).names(action) == names
+
+
+@pytest.mark.parametrize(
+    ("env", "action", "admissible", "possible"),
+    [
+        ("alfworld", "go to desk 1", ("go to desk 1",), True),
+        ("alfworld", "go to desk 2", ("go to desk 1",), False),
+        ("webshop", "search[red scarf]", ("search[keywords]",), True),
+        ("webshop", "search[red scarf]", ("click[b1]",), False),
+        ("webshop", "click[b1]", ("click[b1]",), True),
+        ("scienceworld", "focus on dove egg", (), True),
+        ("scienceworld", "look elsewhere", (), False),
+    ],
+)
+def test_what_is_possible_is_what_the_environment_says(env, action, admissible, possible):
+    dialogue = find_environment(env).dialogue("compact", 10)
+    assert dialogue.possible(action, Observation("", admissible)) is possible
+
+
+def test_a_suggestion_begins_with_its_first_action():
+    assert first_action("go to desk 1, then take mug 1 from desk 1") == "go to desk 1"
+    assert first_action("look elsewhere") == "look elsewhere"

@@ -1,0 +1,89 @@
+"""The table model and its renderers, on a table of two sections made by hand."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from rich.console import Console
+
+from r3l.report.html.rendering import to_html
+from r3l.report.render import to_csv, to_latex, to_markdown, to_terminal
+from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, table
+
+
+def row(name: str, score: float | None, cost: float) -> Row:
+    return {"method": Cell(name), "score": Cell(str(score or "none"), score), "cost": Cell(str(cost), cost)}
+
+
+@pytest.fixture
+def two() -> Table:
+    sections = [Section("A & B", [row("x", 0.5, 3), row("y", 0.7, 2)]), Section("C", [row("z", None, 1)])]
+    for section in sections:
+        mark_best(section.rows, {"score": 1, "cost": -1})
+    return Table("T", [Column("method"), Column("score", right=True), Column("cost")], sections, ["a <note>"])
+
+
+def text(shown: Table, width: int = 60) -> str:
+    console = Console(width=width, record=True)
+    console.print(to_terminal(shown))
+    return console.export_text()
+
+
+def test_the_best_is_marked_where_two_are_compared(two):
+    rows = two.section("A & B")
+    assert [rows[name][column].bold for name in "xy" for column in ("score", "cost")] == [False, False, True, True]
+    assert not any(cell.bold for cell in two.section("C")["z"].values())
+
+
+def test_sections_stand_above_their_rows_in_a_terminal(two):
+    lines = [line.strip() for line in text(two).splitlines()]
+    assert lines.index("A & B") < lines.index("C") and "a <note>" in lines
+    assert "    x" not in text(two) and "  x" in text(two)
+
+
+def test_a_table_of_one_section_has_its_notes_as_caption_and_a_missing_cell_is_empty():
+    columns = [Column("a"), Column("b", footer="sum")]
+    shown = text(table("T", columns, [{"a": Cell("[0.1, 0.2]")}], "note", "", "another"))
+    assert "[0.1, 0.2]" in shown and "sum" in shown
+    assert {"note", "another"} <= {line.strip() for line in shown.splitlines()}  # each begins a line
+
+
+def test_markdown_and_latex_escape_and_mark(two):
+    markdown, latex = to_markdown(two), to_latex(two)
+    assert "| A & B   | x        |" in markdown and "|         | y        | **0.7** |  **2** |" in markdown
+    assert "- a &lt;note>" in markdown
+    assert r"\textbf{0.7}" in latex and r"a \textless{}note\textgreater{}" in latex
+    assert latex.index(r"\midrule") < latex.index(r"\multicolumn{3}{l}{\textit{A \& B}}") < latex.index("x & 0.5 & 3")
+    assert latex.count(r"\midrule") == 2 and r"\begin{tabular}{lrl}" in latex
+
+
+def test_html_escapes_sorts_by_value_and_names_its_filters():
+    cells = [{"env": Cell("<b>", title="why"), "n": Cell("1,000", 1000.0)}]
+    page = to_html(table("T", [Column("env", filter=""), Column("n")], cells))
+    assert '<td title="why">&lt;b&gt;</td><td class="number" data-value="1000.0">1,000</td>' in page
+    assert 'data-filters="{&#34;env&#34;: &#34;&#34;}"' in page
+
+
+def test_csv_writes_numbers_as_python_does_and_nothing_for_none():
+    assert to_csv([{"a": 1, "b": 0.1, "c": None}, {"a": None, "b": 2, "c": "x,y"}]) == 'a,b,c\n1,0.1,\n,2,"x,y"\n'
+
+
+def test_a_column_formats_what_it_takes_from_a_row():
+    columns = [Column("name"), Column("p", lambda row: row["p_value"], ".3f"), Column("n", form=",")]
+    rows = [{"name": "a", "p_value": 0.01234, "n": 1000}, {"name": None, "p_value": None, "n": 2}]
+    made = table("T", columns, rows, by=lambda row: str(row["n"]))
+    assert [[cell.text for cell in cells] for cells in made.cells()] == [["a", "0.012", "1,000"], ["", "", "2"]]
+    assert len(made.sections) == 2 and [column.side for column in columns] == ["left", "right", "right"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX (apt-get install texlive-latex-extra)")
+def test_a_wide_and_long_table_fits_a_page(tmp_path):
+    columns = [Column("method"), *(Column(f"column {k}", right=True) for k in range(14))]
+    rows = [{column.name: Cell("0.123 ± 0.456") for column in columns} for _ in range(90)]
+    document = "\\documentclass{article}\\usepackage{booktabs,adjustbox}\\begin{document}\n%s\\end{document}"
+    (tmp_path / "t.tex").write_text(document % to_latex(table("Wide", columns, rows, "note")))
+    done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0 and b"Overfull" not in done.stdout and b"too large" not in done.stdout
