@@ -9,13 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
 from r3l.core import requirements
-from r3l.core.benchmark import Benchmark
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
@@ -58,16 +56,6 @@ class ConstantAnswer:
     success: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class BenchmarkOptions:
-    """How questions are put and graded. ``data``: folder of the question sets."""
-
-    protocol: str = "standard"
-    prompt: str = "boxed"
-    oracle: str = "ours"
-    data: Path | None = None
-
-
 class EnvironmentPackage(ABC, Generic[OptionsT]):
     """An environment: engine, text side, task sets, and what else it has. Stateless; pickles into worker processes.
 
@@ -102,10 +90,6 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def warning(self, task_set: str) -> str:
         """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
         return ""
-
-    def benchmark(self, options: BenchmarkOptions) -> Benchmark:
-        """Question sets with known answers. Raises ConfigError where there are none."""
-        raise ConfigError(f"environment {self.name!r} has no question sets; math has")
 
     def checks(self) -> list[Finding]:
         """What `r3l doctor` checks beside the packages and the start of the engine."""
