@@ -49,8 +49,8 @@ def compare(
     Example: `r3l compare raft --env alfworld --seeds 0,1,2`
     """
     from r3l.files.writing import writable, write_json_atomic
+    from r3l.report import compare as comparison
     from r3l.report import records
-    from r3l.report.comparison import compare as comparison
     from r3l.report.render import to_terminal
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import first_found, runs_of
@@ -78,11 +78,11 @@ def compare(
     rows = comparison.compare(records.load([*own, *first_found(found)]), method, opponents, group)
     if out:
         with writable(out):
-            write_json_atomic(out, rows)
-    print_shown({"rows": rows}, as_json, to_terminal(comparison.comparison_table(rows)))
+            write_json_atomic(out, [row.flat() for row in rows])
+    print_shown({"rows": [row.flat() for row in rows]}, as_json, to_terminal(comparison.comparison_table(rows)))
     for row in [] if as_json else rows:
-        for warning in row["warnings"]:
-            print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
+        for warning in row.warnings:
+            print(f"warning: {row.env}, {method} against {row.against}: {warning}")
 
 
 def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -36,7 +37,7 @@ def cost(
 
     Example: `r3l cost --model qwen2.5-1.5b --env alfworld --method grpo,r3l --seeds 0 --set train.steps=400`
     """
-    from r3l.report.published import expected_cost
+    from r3l.report import gpu_hours
     from r3l.report.render import to_terminal
     from r3l.workflow import plan
 
@@ -50,12 +51,12 @@ def cost(
         "set": overrides,
     }
     config = configured(tier=tier, **options)
-    costs = expected_cost.costs(plan.runs(config, known[table]).values())
+    costs = gpu_hours.costs(plan.runs(config, known[table]).values())
     if not costs:
         about = "models as they are" if known[table].kind == "benchmarks" else "environments and models of other tiers"
         why = f"Nothing to train at tier {tier}: table {table} is about {about}."
         print_shown({"rows": [], "summary": why}, as_json, why)
         return
     count = len(config.seeds)
-    content = {"rows": expected_cost.cost_rows(costs, count), "summary": expected_cost.summary(costs, count)}
-    print_shown(content, as_json, to_terminal(expected_cost.cost_table(costs, count, known[table].title)))
+    content = {"rows": [asdict(cost) for cost in dict.fromkeys(costs)], "summary": gpu_hours.summary(costs, count)}
+    print_shown(content, as_json, to_terminal(gpu_hours.cost_table(costs, count, known[table].title)))

@@ -15,7 +15,7 @@ def registered(
     Example: `r3l registered`
     """
     from r3l.report import records
-    from r3l.report.comparison.registered import load_registered, of_start_models, registered_rows, registered_table
+    from r3l.report.registered import load_registered, of_start_models, registered_rows, registered_table
     from r3l.report.render import to_terminal
     from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
@@ -23,4 +23,4 @@ def registered(
     plan = load_registered()
     paths = runs_of(results or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
     rows = registered_rows(of_start_models(records.load(paths), plan), plan)
-    print_shown({"rows": rows}, as_json, to_terminal(registered_table(rows, plan)))
+    print_shown({"rows": [row.flat() for row in rows]}, as_json, to_terminal(registered_table(rows, plan)))

@@ -15,7 +15,7 @@ def reproduced(
 
     Example: `r3l reproduced`
     """
-    from r3l.report.comparison.reproduction import lines, reproduction
+    from r3l.report.reproduction import lines, reproduction
     from r3l.runs.stored_archive import stored_runs
 
     rows = reproduction(results, stored or stored_runs())

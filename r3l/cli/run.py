@@ -125,7 +125,7 @@ def _made(files: Sequence[str]) -> list[str]:
 
 def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
     """How many runs are what, beside the stored ones."""
-    from r3l.report.comparison.reproduction import reproduction
+    from r3l.report.reproduction import reproduction
     from r3l.runs import stored_archive
     from r3l.runs.places import EVALUATION
 

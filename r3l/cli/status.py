@@ -29,7 +29,7 @@ def status(
     Example: `r3l status --grid full --seeds 0,1,2,3,4`
     """
     from r3l.config import TierConfig, load
-    from r3l.report.published import expected_cost
+    from r3l.report import gpu_hours
     from r3l.report.render import to_terminal
     from r3l.report.status import status_table
     from r3l.runs import stored_archive
@@ -47,4 +47,4 @@ def status(
     print_shown(content, as_json, to_terminal(status_table(statuses)))
     if load("tiers", config.tier, TierConfig).engine == "trinity" and not as_json:
         left = [status.run for status in statuses if status.state != "done"]
-        print(f"Left: {expected_cost.summary(expected_cost.costs(left), len(config.seeds))}")
+        print(f"Left: {gpu_hours.summary(gpu_hours.costs(left), len(config.seeds))}")

@@ -54,9 +54,10 @@ def table(
     Example: `r3l table table1 --tier paper`
     """
     from r3l.report import records, selection, tables
+    from r3l.report import rows as long_rows
+    from r3l.report.budget import budget_rows, budget_table
     from r3l.report.render import to_terminal
     from r3l.report.selection import Asked
-    from r3l.report.tables import budget
     from r3l.runs.places import find_benchmark_runs
     from r3l.workflow import plan
 
@@ -65,11 +66,11 @@ def table(
     named = named_runs(runs)
     asked = Asked(environments_named(env), rows_named(rows), named)
     if name == "budget":
-        spent = budget.budget_rows(asked.narrowed(records.load(found(named, results))))
-        printed = budget.table(spent)
+        spent = budget_rows(asked.narrowed(records.load(found(named, results))))
+        printed, flat = budget_table(spent), [row.flat() for row in spent]
         if out:
-            tables.write(spent, printed, out)
-        print_shown({"rows": spent}, as_json, to_terminal(printed))
+            long_rows.write(flat, printed, out)
+        print_shown({"rows": flat}, as_json, to_terminal(printed))
         return
     config, spec = plan.load(plan.workflow_content(tier)), specs[name]
     benchmark_runs: list[Path] = []
@@ -90,7 +91,7 @@ def table(
     built = replace(built, empty=empty or tier is not None)
     if out:
         built.write(out)
-    print_shown({"rows": built.rows}, as_json, built.to_terminal())
+    print_shown({"rows": built.flat()}, as_json, built.to_terminal())
 
 
 def _belonging(
@@ -105,7 +106,7 @@ def _belonging(
     if table.question_sets:
         known = {*paths}
         paths += [further for path in paths for further in find_further(path.parent) if further not in known]
-    runs = [record for record in records.load(paths) if tier in (None, record["tier"])]
+    runs = [record for record in records.load(paths) if tier in (None, record.tier)]
     shown = selection.selected(runs, table, config, asked)
     if not shown and not may_be_none:
         where = " or ".join(map(str, results or ([] if asked.runs else [RESULTS])))

@@ -24,8 +24,9 @@ EMPTY = Cell("")
 
 @dataclass(frozen=True)
 class Column:
-    """``of`` gives a row's value here, by default ``row[name]``: None is an empty cell, a text and a Cell stand as they
-    are, a number is written by ``form``, a format specification, which also aligns the column to the right.
+    """``of`` gives a row's value here, by default what it calls ``name``: None is an empty cell, a text and a Cell
+    stand as they are, a number is written by ``form``, a format specification, which also aligns the column to the
+    right.
 
     ``filter``: a reader of the HTML may narrow the column to one value, this one at first ("": all); None: no filter.
     """
@@ -45,7 +46,7 @@ class Column:
 
     def cell(self, row: Any) -> Cell:
         """The cell of ``row``."""
-        value = self.of(row) if self.of else row.get(self.name)
+        value = self.of(row) if self.of else row.get(self.name) if isinstance(row, Mapping) else getattr(row, self.name)
         if isinstance(value, Cell):
             return value
         if value is None or isinstance(value, str):

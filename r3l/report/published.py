@@ -1,4 +1,4 @@
-"""Published results as data: results/stored/published/*.csv, one file a family of tables, typed row by row.
+"""Published results as data (results/stored/published/*.csv, one file a family of tables), and ours beside them.
 
 A quantity is what a number measures: (backbone, benchmark, method, setting, metric). ``setting`` is empty for the
 paper's default (alpha 3, N = 8, S = 1, one retry, answers in <answer> tags); where it changes one of our settings it
@@ -10,15 +10,17 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from r3l.config import Strict, model_label, variant
 from r3l.core.errors import DataError, check_known
+from r3l.evaluation.statistics import Interval
 from r3l.files.paths import PUBLISHED
 
 SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in [0, 1] with partial credit
@@ -143,3 +145,48 @@ class Reference:
     def get(self, model: str, benchmark: str, label: str, metric: str) -> Published | None:
         """The published number of ``metric``, or None."""
         return self._by_label.get((model_label(model), benchmark, label, metric))
+
+
+@dataclass(frozen=True)
+class Against:
+    """Ours against a published number: ``value``, in ``metric``; ``difference``: ours minus it."""
+
+    COLUMNS: ClassVar = ("paper", "paper_metric", "paper_difference", "verdict", "verdict_reason")
+
+    value: float | None
+    metric: str | None
+    difference: float | None
+    verdict: Literal["within interval", "outside", "not comparable", "incomplete"]
+    reason: str
+
+    def columns(self) -> dict[str, Any]:
+        """By column of a table."""
+        return dict(zip(self.COLUMNS, vars(self).values(), strict=True))
+
+
+def not_comparable(reason: str) -> Against:
+    """Nothing was published that ours could be compared with."""
+    return Against(None, None, None, "not comparable", reason)
+
+
+def incomplete(number: Published | None, reason: str) -> Against:
+    """The published number, with too little of ours to judge."""
+    if number is None:
+        return Against(None, None, None, "incomplete", reason)
+    return Against(float(number.value), number.metric, None, "incomplete", reason)
+
+
+def against(number: Published, measured: Interval, done: int, planned: int) -> Against:
+    """Whether the published number lies within our interval, which ``measured`` has in its metric."""
+    difference = measured.mean - float(number.value)
+    if done < planned or measured.low is None or measured.high is None:
+        reason = f"{done} of {planned} seeds" if done < planned else "one seed has no interval"
+        return replace(incomplete(number, reason), difference=difference)
+    inside = measured.low <= float(number.value) <= measured.high
+    verdict: Any = "within interval" if inside else "outside"
+    return replace(incomplete(number, measured.kind), difference=difference, verdict=verdict)
+
+
+def other_tier(tier: str) -> str | None:
+    """Why runs of ``tier`` cannot be compared with the paper, or None."""
+    return None if tier == "paper" else f"{tier} tier: neither the paper's models nor its games"

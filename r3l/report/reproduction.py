@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from r3l.evaluation.statistics import wilson_interval
-from r3l.files.json_files import read_json
 from r3l.report.records import Record, load
 from r3l.runs.places import EVALUATION, find_runs
 
@@ -20,9 +19,9 @@ def reproduction(results: Path, stored: Path, evaluations: Iterable[Path] | None
 
 
 def _row(fresh: Record, stored: Path) -> Row:
-    run = f"{fresh['cell']}/seed{fresh['seed']}"
+    run = f"{fresh.evaluation['cell']}/seed{fresh.seed}"
     twin = stored / run / EVALUATION
-    row: Row = {"run": run, "episodes": len(fresh.episodes), "success": fresh["groups"]["all"]["success"]}
+    row: Row = {"run": run, "episodes": len(fresh.episodes), "success": fresh.groups["all"]["success"]}
     if not twin.is_file():
         return row | {"verdict": "not stored"}
     (old,) = load([twin])
@@ -42,14 +41,14 @@ def beside(fresh: Record, old: Record) -> Row:
     another configuration; identical; within or outside what a second sample of the stored run's episodes would give
     (Wilson's 95 % interval). ``differs``: what may explain it: engine, versions, hardware.
     """
-    row: Row = {"stored_success": old["groups"]["all"]["success"]}
-    if fresh["fingerprint"] != old["fingerprint"]:
+    row: Row = {"stored_success": old.groups["all"]["success"]}
+    if fresh.fingerprint != old.fingerprint:
         return row | {"verdict": "another configuration"}
     row["equal"] = equal_episodes(fresh.episodes, old.episodes)
     if row["equal"] == len(old.episodes) == len(fresh.episodes):
         return row | {"verdict": "identical"}
     interval = wilson_interval(old.successes("all"))
-    inside = interval.low <= fresh["groups"]["all"]["success"] <= interval.high
+    inside = interval.low <= fresh.groups["all"]["success"] <= interval.high
     return row | {
         "interval": [interval.low, interval.high],
         "verdict": "within the interval" if inside else "outside the interval",
@@ -86,7 +85,7 @@ def _sentence(row: Row) -> str:
 
 
 def _circumstances(fresh: Record, old: Record) -> list[str]:
-    ours, theirs = (read_json(record.path.parent / "manifest.json") for record in (fresh, old))
+    ours, theirs = fresh.manifest, old.manifest
     forward = [manifest["run"].get("forward", "transformers") for manifest in (ours, theirs)]
     differences = [f"forward {forward[0]}, stored {forward[1]}"] if forward[0] != forward[1] else []
     for name in sorted({*ours["versions"], *theirs["versions"]}):

@@ -11,15 +11,14 @@ The paper states seconds of a step for four methods, two models and two training
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from r3l.config import Run, build_method, environment_of, find_model, load_method, model_label, resolve, variant
 from r3l.core.errors import ConfigError
 from r3l.report import published
 from r3l.report.labels import env_label
 from r3l.report.published import Reference
-from r3l.report.table import Cell, Column, Table, table
+from r3l.report.table import Column, Table, table
 
 GPUS = 16  # "two servers with 8 H20 each" (note of the published table)
 MODEL, METHOD = "qwen2.5-1.5b", "grpo"  # what is scaled where a number is missing
@@ -105,32 +104,22 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
     return (MODEL, scale), f"{base.label} x {scale:.1f} by parameters"
 
 
-def cost_rows(run_costs: Sequence[Cost], seeds: int) -> list[dict[str, Any]]:
-    """A row a cell, for JSON: one seed, and all of them."""
-    cells = dict.fromkeys(run_costs)
-    return [asdict(cell) | {"seeds": seeds, "gpu_hours_all_seeds": cell.gpu_hours * seeds} for cell in cells]
-
-
 def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
     """GPU-hours of one seed: a line a model and method, a column an environment; totals below."""
-    envs = list(dict.fromkeys(cost.env for cost in run_costs))
-    totals = {env: sum(cost.gpu_hours for cost in run_costs if cost.env == env) for env in envs}
     cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
-    return table(
-        f"{title}: H20-hours of one seed",
-        [Column("model"), Column("method", footer="all seeds of all")]
-        + [Column(env_label(env), right=True, footer=f"{total:,.0f}") for env, total in totals.items()],
-        [
-            {"model": Cell(model), "method": Cell(method)}
-            | {env_label(env): Cell(_text(cells[model, method, env])) for env in envs}
-            for model, method in dict.fromkeys((cost.model, cost.method) for cost in run_costs)
-        ],
-        summary(run_costs, seeds),
-    )
+
+    def hours(env: str) -> Column:
+        total = sum(cost.gpu_hours for cost in run_costs if cost.env == env)
+        return Column(env_label(env), lambda row: _text(cells.get((*row, env))), right=True, footer=f"{total:,.0f}")
+
+    columns = [Column("model", lambda row: row[0]), Column("method", lambda row: row[1], footer="all seeds of all")]
+    columns += [hours(env) for env in dict.fromkeys(cost.env for cost in run_costs)]
+    rows = list(dict.fromkeys((cost.model, cost.method) for cost in run_costs))
+    return table(f"{title}: H20-hours of one seed", columns, rows, summary(run_costs, seeds))
 
 
-def _text(cost: Cost) -> str:
-    return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}"
+def _text(cost: Cost | None) -> str:
+    return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}" if cost else ""
 
 
 def summary(run_costs: Sequence[Cost], seeds: int) -> str:
@@ -140,5 +129,5 @@ def summary(run_costs: Sequence[Cost], seeds: int) -> str:
     return (
         f"{len(run_costs)} runs ({seeds} seeds a cell): {total:,.0f} H20-hours, {total / 8 / 24:,.0f} days of 8 such "
         f"GPUs, by the paper's seconds a step; {own:,.0f} of them as published, the rest (~) estimated from the "
-        "nearest published number (docs/paper_tier.md)"
+        "nearest published number"
     )

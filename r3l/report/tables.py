@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 
-from r3l.report import published
+from r3l.report import layout, measures, published, question_sets, scores
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, renamed
-from r3l.report.render import to_latex, to_markdown, to_terminal
-from r3l.report.rows import LongRow, write_csv, write_text
+from r3l.report.render import to_terminal
+from r3l.report.rows import Row, write
 from r3l.report.table import Table
-from r3l.report.tables import benchmarks, measures, printed, score_details, scores
 from r3l.workflow.plan import TableConfig
 
 
@@ -27,31 +27,28 @@ class ReportTable:
     """
 
     config: TableConfig
-    rows: list[LongRow]
+    rows: list[Row]
     beside: list[Published]
     empty: bool = False
 
     @cached_property
     def printed(self) -> Table:
         """As papers print it."""
-        return printed.table(self.config.title, self.rows, self.beside, self.config.measures, self.empty)
+        return layout.printed(self.config.title, self.rows, self.beside, self.config.measures, self.empty)
 
     def to_terminal(self) -> RenderableType:
         """The printed table, and for scores every row, if there is a run."""
         shown = to_terminal(self.printed)
-        detailed = self.config.kind == "scores" and any(row["seeds_done"] for row in self.rows)
-        return Group(shown, "", to_terminal(score_details.table(self.rows))) if detailed else shown
+        detailed = self.config.kind == "scores" and any(row.seeds_done for row in self.rows)
+        return Group(shown, "", to_terminal(layout.details(self.rows))) if detailed else shown
+
+    def flat(self) -> list[dict[str, Any]]:
+        """The long rows, one number a column."""
+        return [row.flat() for row in self.rows]
 
     def write(self, out: Path) -> None:
-        """``out`` in its three forms (see :func:`write`)."""
-        write(self.rows, self.printed, out)
-
-
-def write(rows: Sequence[LongRow], table: Table, out: Path) -> None:
-    """``out`` as CSV (the long form), and beside it .tex and .md (the printed table)."""
-    write_csv(rows, out)
-    write_text(to_latex(table), out.with_suffix(".tex"))
-    write_text(to_markdown(table), out.with_suffix(".md"))
+        """``out`` as CSV, and beside it .tex and .md."""
+        write(self.flat(), self.printed, out)
 
 
 def build(
@@ -75,7 +72,7 @@ def build(
         rows = measures.measure_rows(records, methods, config.measures, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in config.measures]
     elif config.kind == "benchmarks":
-        rows = benchmarks.benchmark_rows(evaluations, reference, config.sets, tier, config.title, config.reason)
+        rows = question_sets.benchmark_rows(evaluations, reference, config.sets, tier, config.title, config.reason)
     elif config.kind == "published":
         rows = scores.published_rows(records, reference, tier, seeds_planned, config.title, config.reason)
     else:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from r3l.core.errors import check_known
 from r3l.evaluation import statistics
-from r3l.files.json_files import read_json
-from r3l.report.feedback import COLUMN as FEEDBACK
+from r3l.report import published
 from r3l.report.feedback import planned
-from r3l.report.labels import env_label, method_label
-from r3l.report.published import Reference, verdict
+from r3l.report.labels import env_label
+from r3l.report.published import Reference
 from r3l.report.records import Bench, Record, by_method, feedback, outdated
-from r3l.report.rows import INTERVAL, LongRow, interval_columns
-from r3l.report.tables.scores import nowhere
+from r3l.report.rows import Row
+from r3l.report.scores import missing, nowhere
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 
 Unit = Literal["share", "turns", "tokens", "s"]
@@ -54,8 +53,8 @@ def _per_task(key: str) -> Callable[[Record], float | None]:
 
 def _tasks(record: Record) -> float:
     """Rounds of sampling times tasks a round; an extra round of DAPO fills up the batch only, so this is its bound."""
-    run = read_json(record.path.parent / "manifest.json")["run"]
-    return float(record.result["budget"].get("sampling_rounds", 0)) * int(run["train"]["tasks_per_step"])
+    tasks = int(record.manifest["run"]["train"]["tasks_per_step"])
+    return float(record.result["budget"].get("sampling_rounds", 0)) * tasks
 
 
 def _seconds_per_step(key: str) -> Callable[[Record], float | None]:
@@ -96,10 +95,6 @@ MEASURES = {
     "rollout_seconds": Measure("rollout s a step", "s", "low", _seconds_per_step(COLLECT_SECONDS), OUR_MACHINE),
     "train_seconds": Measure("training s a step", "s", "low", _seconds_per_step(TRAIN_SECONDS), OUR_MACHINE),
 }
-COLUMNS = (
-    *("table", "tier", "tier_label", "env", "model", "method", "label", FEEDBACK, "provenance", "measure", "unit"),
-    *(*INTERVAL, "seeds_done", "seeds_planned", *verdict.COLUMNS, "outdated"),
-)
 
 
 def measure_rows(
@@ -110,7 +105,7 @@ def measure_rows(
     title: str,
     reference: Reference,
     benches: Sequence[Bench] = (),
-) -> list[LongRow]:
+) -> list[Row]:
     """A row for every (tier, env, model), method and measure: mean over training seeds, with its t-interval.
 
     ``benches``: what is planned beside the records. Raises ConfigError for a measure that is none.
@@ -120,37 +115,30 @@ def measure_rows(
     rows = []
     for bench in sorted({*benches, *(record.bench for record in records)}):
         of_bench = [record for record in records if record.bench == bench]
+        place = nowhere(bench) | ({"tier_label": of_bench[0].tier_label} if of_bench else {})
         for method, seeds in by_method(of_bench, methods).items():
-            place = {key: value for key, value in nowhere(bench).items() if key in COLUMNS}
-            place |= {"tier_label": of_bench[0]["label"]} if of_bench else {}
-            common = {"table": title, **place, "method": method, "label": "", "provenance": "ours"}
-            common["label"] = seeds[0]["method_label"] if seeds else method_label(method)
-            teacher = feedback(seeds) if seeds else {FEEDBACK: planned(method, bench[0])}
-            counts = {"seeds_done": len(seeds), "seeds_planned": seeds_planned}
             for name in names:
-                row = _row(seeds, name, seeds_planned, reference)
-                rows.append(dict.fromkeys(COLUMNS) | common | teacher | {"measure": name} | counts | row)
+                row = missing(method, seeds_planned, "no run", measure=name, unit=MEASURES[name].unit, **place)
+                teacher = feedback(seeds) if seeds else planned(method, bench[0])
+                row = replace(row, table=title, feedback=teacher)
+                rows.append(_measured(row, seeds, reference) if seeds else row)
     return rows
 
 
-def _row(seeds: Sequence[Record], name: str, planned: int, reference: Reference) -> LongRow:
-    measure = MEASURES[name]
-    unit = {"unit": measure.unit}
-    if not seeds:
-        return unit | verdict.incomplete(None, "no run")
+def _measured(row: Row, seeds: Sequence[Record], reference: Reference) -> Row:
+    measure, first = MEASURES[row.measure], seeds[0]
+    row = replace(row, label=first.method_label, seeds_done=len(seeds))
     values = [value for record in seeds if (value := measure.of(record)) is not None]
     if not values:
-        return unit | verdict.not_comparable("none")
+        return replace(row, paper=published.not_comparable("none"))
     interval = statistics.t_interval(values)
-    first = seeds[0]
-    label = reference.label(first["method"], first["method_label"])
-    beside = reference.get(first["model"], env_label(first["env"]), label, name)
-    if reason := verdict.other_tier(first["tier"]):
-        judged = verdict.not_comparable(reason)
-    elif beside is None:
-        judged = verdict.not_comparable("the paper has no such number")
+    number = reference.get(row.model, env_label(row.env), reference.label(row.method, row.label), row.measure)
+    if reason := published.other_tier(row.tier):
+        against = published.not_comparable(reason)
+    elif number is None:
+        against = published.not_comparable("the paper has no such number")
     elif measure.caveat:
-        judged = verdict.incomplete(beside, measure.caveat) | {"verdict": "not comparable"}
+        against = replace(published.incomplete(number, measure.caveat), verdict="not comparable")
     else:
-        judged = verdict.compare(beside, interval, len(values), planned)
-    return unit | interval_columns(interval) | {"seeds_done": len(values)} | judged | outdated(seeds)
+        against = published.against(number, interval, len(values), row.seeds_planned)
+    return replace(row, score=interval, seeds_done=len(values), paper=against, outdated=outdated(seeds))

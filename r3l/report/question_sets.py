@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from r3l.core.errors import DataError
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.files.json_files import read_json
-from r3l.report.published import Reference, verdict
-from r3l.report.rows import LongRow, interval_columns, rounded
-from r3l.report.table import Cell, Column, Row, Table, table
-from r3l.report.tables.scores import COLUMNS, missing
+from r3l.report import published
+from r3l.report.published import Published, Reference
+from r3l.report.rows import Row
+from r3l.report.scores import missing
+from r3l.report.table import Cell, Column, Table, table
 
 PROTOCOL, RULE = "standard", "strict"  # one attempt; the answer in the form that was asked for
 Key = tuple[str, str, str]  # model, set, prompt
@@ -57,7 +58,7 @@ def load(paths: Iterable[Path]) -> dict[Key, list[BenchmarkRun]]:
 
 def benchmark_rows(
     paths: Iterable[Path], reference: Reference, sets: Mapping[str, str], tier: str, title: str, reason: str
-) -> list[LongRow]:
+) -> list[Row]:
     """A row a published number and a row what we evaluated besides.
 
     ``sets``: our name of a set -> its name in print; sets without one stay out. What a prompt (boxed, tags) is called
@@ -71,39 +72,34 @@ def benchmark_rows(
     }
     rows = []
     for number in reference.rows:
-        place = {"tier": tier, "env": number.benchmark, "model": number.backbone, "group": "all"}
         if (number.backbone, number.benchmark, number.label) not in ours:
-            rows.append(missing(place, number.method, number.label, 1, reason, number))
+            place = {"tier": tier, "env": number.benchmark, "model": number.backbone, "label": number.label}
+            rows.append(missing(number.method, 1, reason, number, **place))
     for (model, benchmark, label), runs in ours.items():
-        rows.append(_row(model, benchmark, label, runs, reference))
-    return [row | {"table": title} for row in rows]
+        place = {"tier": tier, "env": benchmark, "model": model, "label": label}
+        rows.append(_row(place, runs, reference.score(model, benchmark, label)))
+    return [replace(row, table=title) for row in rows]
 
 
-def _row(model: str, benchmark: str, label: str, runs: Sequence[BenchmarkRun], reference: Reference) -> LongRow:
+def _row(place: dict[str, str], runs: Sequence[BenchmarkRun], number: Published | None) -> Row:
     measured, first = _interval(runs), runs[0].score
-    number = reference.score(model, benchmark, label)
     if not all(run.whole for run in runs):
-        judged = verdict.not_comparable(f"{first['items']} of {first['of']} questions")
+        against = published.not_comparable(f"{first['items']} of {first['of']} questions")
     elif number is None:
-        judged = verdict.not_comparable("the paper has no such number")
+        against = published.not_comparable("the paper has no such number")
     else:
-        judged = verdict.compare(number, measured, len(runs), len(runs))
-    return dict.fromkeys(COLUMNS) | {
-        "env": benchmark,
-        "model": model,
-        "group": "all",
-        "method": label,
-        "label": label,
-        "provenance": "ours",
-        "measure": "success",
-        **interval_columns(measured),
-        "seeds_done": len(runs),
-        "seeds_planned": len(runs),
-        "episodes": sum(run.score["items"] for run in runs),
-        "parse_failure_rate": rounded(_mean([run.grade["parse_failures"] for run in runs])),
-        "truncation_rate": rounded(_mean([run.score["truncated"] for run in runs])),
-        **judged,
-    }
+        against = published.against(number, measured, len(runs), len(runs))
+    return Row(
+        **place,
+        method=place["label"],
+        score=measured,
+        seeds_done=len(runs),
+        seeds_planned=len(runs),
+        episodes=sum(run.score["items"] for run in runs),
+        parse_failure_rate=_mean([run.grade["parse_failures"] for run in runs]),
+        truncation_rate=_mean([run.score["truncated"] for run in runs]),
+        paper=against,
+    )
 
 
 def _interval(runs: Sequence[BenchmarkRun]) -> Interval:

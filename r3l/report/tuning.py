@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
 from r3l.report.labels import env_label, method_label
-from r3l.report.table import Cell, Column, Row, Table, table
+from r3l.report.table import Cell, Column, Table, table
 
 Tuning = dict[str, Any]
 
@@ -26,27 +26,33 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
 
 def tuning_table(tunings: Sequence[Tuning]) -> Table:
     """A line a method and environment; the columns are its lowest, usual and highest rate."""
-    cells = [_cells(tuning) for tuning in tunings]
+    sets = {f"{t['env']} {t['task_set']['name']} ({t['task_set']['sha256'][:12]})" for t in tunings}
+
+    def rate(place: int, name: str) -> Column:
+        return Column(name, lambda tuning: _rate(tuning, tuning["rates"][place]), right=True)
+
+    def total(name: str, key: str) -> Column:
+        return Column(name, lambda t: sum(run[key] for rate in t["rates"] for run in rate["runs"]), ",.0f")
+
+    columns = [
+        Column("env", lambda tuning: env_label(tuning["env"])),
+        Column("method", lambda tuning: method_label(tuning["method"])),
+        *(rate(place, name) for place, name in enumerate(("low", "usual", "high"))),
+        Column("chosen", form="g"),
+        Column("error", lambda tuning: tuning["standard_error"], ".3f"),
+        total("rollouts", "rollouts"),
+        total("tokens", "generated"),
+        total("seconds", "seconds"),
+    ]
     return table(
         f"Learning rates tuned on validation, tier {tunings[0]['tier']}",
-        [Column(name, right=name not in ("env", "method")) for name in cells[0]],
-        cells,
+        columns,
+        tunings,
         f"rule: {tunings[0]['rule']}. Bold: chosen; in brackets the seeds; rollouts, tokens, core-seconds: of all runs "
-        "of a tuning; validation task sets: "
-        + ", ".join(sorted({f"{t['env']} {t['task_set']['name']} ({t['task_set']['sha256'][:12]})" for t in tunings})),
+        f"of a tuning; validation task sets: {', '.join(sorted(sets))}",
     )
 
 
-def _cells(tuning: Tuning) -> Row:
-    runs = [run for rate in tuning["rates"] for run in rate["runs"]]
-    row = {"env": Cell(env_label(tuning["env"])), "method": Cell(method_label(tuning["method"]))}
-    for name, rate in zip(("low", "usual", "high"), tuning["rates"], strict=True):
-        seeds = ", ".join(f"{run['success']:.3f}" for run in rate["runs"])
-        row[name] = Cell(f"{rate['lr']:g}: {rate['success']:.3f} ({seeds})", bold=rate["lr"] == tuning["chosen"])
-    return row | {
-        "chosen": Cell(f"{tuning['chosen']:g}"),
-        "error": Cell(f"{tuning['standard_error']:.3f}"),
-        "rollouts": Cell(f"{sum(run['rollouts'] for run in runs):,.0f}"),
-        "tokens": Cell(f"{sum(run['generated'] for run in runs):,.0f}"),
-        "seconds": Cell(f"{sum(run['seconds'] for run in runs):,.0f}"),
-    }
+def _rate(tuning: Tuning, rate: Mapping[str, Any]) -> Cell:
+    seeds = ", ".join(f"{run['success']:.3f}" for run in rate["runs"])
+    return Cell(f"{rate['lr']:g}: {rate['success']:.3f} ({seeds})", bold=rate["lr"] == tuning["chosen"])
