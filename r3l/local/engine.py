@@ -21,6 +21,7 @@ from r3l.core.method import Method
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step
 from r3l.core.trajectory import Group
+from r3l.endpoint.judge import judging
 from r3l.files.json_files import append_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
@@ -30,7 +31,6 @@ from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import step_metrics, trajectory_log
 from r3l.runs.context import progress
-from r3l.runs.judge import judging
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.recorder import recording

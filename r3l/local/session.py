@@ -18,13 +18,13 @@ from r3l.config import Forward, Run, environment_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.endpoint.judge import judge_options
 from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
 from r3l.local.heap import keep_freed_memory
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.local.products import use_onednn
-from r3l.runs.judge import judge_options
 from r3l.runs.session import PlaySession, open_play_session
 
 
