@@ -8,7 +8,7 @@ from typing import Any
 
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE as FEEDBACK_NOTE
-from r3l.report.labels import env_label
+from r3l.report.labels import bench_label
 from r3l.report.layout import outdated_notes
 from r3l.report.records import Bench, Record, by_method, feedback, outdated
 from r3l.report.table import Cell, Column, Table, table
@@ -108,13 +108,12 @@ def budget_table(rows: Sequence[Spent], columns: Sequence[str] = tuple(COLUMNS.v
     names = {key: name for name, key in COLUMNS.items()}
 
     def number(key: str) -> Column:
-        return Column(names.get(key, key.replace("_", " ")), lambda row: row.flat()[key], form=",")
+        return Column(names.get(key, key.replace("_", " ")), lambda row: row.flat()[key], form=",", no_wrap=True)
 
     return table(
         "Budget parity",
         [
-            Column("environment", lambda row: Cell(env_label(row.bench[1]), title=row.bench[2]), filter=""),
-            Column("method", lambda row: Cell(row.label, title=row.method), no_wrap=True),
+            Column("method", lambda row: Cell(row.label, title=row.method)),
             Column(FEEDBACK),
             *map(number, columns),
         ],
@@ -122,7 +121,7 @@ def budget_table(rows: Sequence[Spent], columns: Sequence[str] = tuple(COLUMNS.v
         NOTE,
         FEEDBACK_NOTE,
         *outdated_notes((row.outdated, row.label, row.bench[1]) for row in rows),
-        by=lambda row: "/".join(row.bench),
+        by=lambda row: bench_label(row.bench, [other.bench for other in rows]),
     )
 
 

@@ -54,8 +54,8 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """See r3l.report.paired; empty without common seeds."""
-        return verdict(self.difference) if self.difference else ""
+        """See r3l.report.paired."""
+        return verdict(self.difference)
 
     def flat(self) -> dict[str, Any]:
         """One value a column."""

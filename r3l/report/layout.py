@@ -19,7 +19,7 @@ from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES
 from r3l.report.paired import ASKED, MDE, MDE_NOTE, Difference, mde, mde_range
 from r3l.report.published import SCORES, Published
-from r3l.report.rows import CONSTANT_ANSWER_LABEL, Row
+from r3l.report.rows import CONSTANT_ANSWER_LABEL, Row, rounded
 from r3l.report.table import Cell, Column, Section, Table
 
 DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}
@@ -162,7 +162,7 @@ def _ours(row: Row) -> Cell:
         return Cell(text)
     if row.seeds_done < row.seeds_planned:
         return Cell(f"{text} ({row.seeds_done}/{row.seeds_planned})")
-    return Cell(text, row.score.mean)
+    return Cell(text, rounded(row.score.mean))
 
 
 def _letters(published: Sequence[Published]) -> dict[str, str]:
@@ -247,21 +247,18 @@ def details(rows: Sequence[Row]) -> Table:
     shown = [row for row in rows if row.score is not None] or list(rows)
     absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in rows if row.score is None)
     columns = [
-        Column("environment", lambda row: env_label(row.env), filter=""),
         Column("tasks", lambda row: row.group, filter="all"),
         Column(METHOD, lambda row: Cell(row.label, title=row.method)),
         Column(FEEDBACK),
         Column("success", lambda row: _bounds(row.score, row.unit) or "no run", right=True, no_wrap=True),
         Column("seeds", lambda row: "" if row.constant else Cell(_seeds(row), row.seeds_done), right=True),
         Column("episodes", lambda row: None if row.constant else row.episodes, ","),
-        Column("difference", lambda row: row.difference and _bounds(row.difference.interval, sign="+"), right=True),
-        Column("p (Holm)", lambda row: row.difference and row.difference.p_holm, ".3f"),
-        Column(MDE, lambda row: mde(row.difference), right=True),
+        Column("difference", _difference, right=True, no_wrap=True),
+        Column("p", lambda row: row.difference and row.difference.p_holm, ".3f"),
+        Column(MDE, lambda row: mde(row.difference), right=True, no_wrap=True),
         Column("invalid", lambda row: row.parse_failure_rate, ".1%"),
         Column("truncated", lambda row: row.truncation_rate, ".1%"),
-        Column("rollouts", lambda row: _short(row.rollouts), right=True),
         Column("tokens", lambda row: _short(row.generated_tokens), right=True),
-        Column("trained", lambda row: _short(row.trained_tokens), right=True),
         Column("paper", lambda row: row.paper.value, ".3f"),
         Column("verdict", lambda row: Cell(row.paper.verdict, title=row.paper.reason)),
     ]
@@ -278,15 +275,19 @@ def details(rows: Sequence[Row]) -> Table:
         columns,
         shown,
         f"Success of the last checkpoint on {', '.join(_task_set_names(rows))}; ± is the 95 % interval over training "
-        f"seeds; difference: to {_baseline(rows)}, paired by task and seed; {MDE_NOTE}; invalid: episodes ended by a "
-        "response without a usable action; rollouts and tokens (generated, trained) are means of the training runs.",
+        f"seeds; difference: to {_baseline(rows)}, paired by task and seed; p: Holm-corrected; {MDE_NOTE}; invalid: "
+        "episodes ended by a response without a usable action; tokens: generated in training, means of the runs.",
         incomparable,
         f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(rows) else "",
         *sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant}),
         *sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning}),
         *notes_of_runs(rows),
-        by=lambda row: f"{row.env} {row.group}",
+        by=lambda row: env_label(row.env),
     )
+
+
+def _difference(row: Row) -> Cell | None:
+    return _bounds(row.difference.interval, sign="+") if row.difference else None
 
 
 def _bounds(interval: Interval | None, unit: str | None = None, sign: str = "") -> Cell | None:
@@ -298,11 +299,11 @@ def _bounds(interval: Interval | None, unit: str | None = None, sign: str = "") 
 
 def plus_minus(interval: Interval, unit: str | None = None, sign: str = "") -> str:
     """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; the mean alone without them."""
-    mean, low, high = interval.mean, interval.low, interval.high
+    mean, low, high = map(rounded, (interval.mean, interval.low, interval.high))  # as CSV files hold them
     form = f",.{DIGITS[unit or 'share']}f"
     if low is None or high is None:
         return f"{mean:{sign}{form}}"
-    if abs((high - mean) - (mean - low)) < 1e-4:
+    if abs((high - mean) - (mean - low)) < 2e-4:
         return f"{mean:{sign}{form}} ± {high - mean:{form}}"
     return f"{mean:{sign}{form}} [{low:{form}}, {high:{form}}]"
 

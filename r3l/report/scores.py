@@ -95,8 +95,8 @@ def published_rows(
 
 def missing(method: str, planned: int, reason: str, beside: Published | None = None, **known: Any) -> Row:
     """What nobody has run: nothing is blank that is known, nothing is invented."""
-    against = published.incomplete(beside, reason)
-    return Row(**{"method": method, "label": method_label(method)} | known, seeds_planned=planned, paper=against)
+    label = known.pop("label", None) or method_label(method)
+    return Row(method=method, label=label, **known, seeds_planned=planned, paper=published.incomplete(beside, reason))
 
 
 def _constant_answer(record: Record, group: str) -> Row:

@@ -22,7 +22,7 @@ from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
 from r3l.report.records import Record
 from r3l.report.rows import Row, write_text
-from r3l.report.table import Table
+from r3l.report.table import Cell, Table
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
 
@@ -32,10 +32,16 @@ BASELINE = "zero_shot"  # of runs that no table is about
 
 
 def to_html(table: Table) -> Markup:
-    """A figure with the title, the notes and the rows."""
+    """A figure with the title, the notes and the rows, the titles of sections in a column that can be filtered."""
     filters = {column.name: column.filter for column in table.columns if column.filter is not None}
-    template = TEMPLATES.get_template("table.html.jinja")
-    return Markup(template.render(table=table, rows=list(table.cells()), filters=filters))
+    names, rows = table.names, list(table.cells())
+    if table.titled:
+        titles = [section.title for section in table.sections for _ in section.rows]
+        names, rows = [table.by, *names], [[Cell(title), *cells] for title, cells in zip(titles, rows, strict=True)]
+        filters = {table.by: ""} | filters
+    return Markup(
+        TEMPLATES.get_template("table.html.jinja").render(table=table, names=names, rows=rows, filters=filters)
+    )
 
 
 TEMPLATES = Environment(

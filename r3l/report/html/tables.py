@@ -14,8 +14,6 @@ from r3l.report.records import Record, by_method
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import members
 
-ENVIRONMENT = Column("environment", lambda row: env_label(row[0].env), filter="")
-
 
 def endings(records: Sequence[Record]) -> list[Table]:
     """How episodes ended, which reflections were of no use, and what was dropped: counts by reason."""
@@ -128,12 +126,11 @@ def _counts(
         together.update(total)
     reasons = [reason for reason, number in together.most_common() if number]
     columns = [
-        ENVIRONMENT,
         Column("method", lambda row: Cell(row[0].method_label, title=row[0].method)),
         Column("seeds", lambda row: row[1], "d"),
         *(Column(name, lambda row, name=name: _count(row[2][name], row[2].total(), shares)) for name in reasons),
     ]
-    return table(title, columns, [row for row in rows if row[2].total()], note)
+    return table(title, columns, [row for row in rows if row[2].total()], note, by=lambda row: env_label(row[0].env))
 
 
 def _count(number: float, total: float, shares: bool) -> Cell:
