@@ -68,16 +68,18 @@ def paired(ours_S_T: NDArray[Any], theirs_S_T: NDArray[Any]) -> Difference:
 
 def corrected(differences: Iterable[Difference | None]) -> list[Difference | None]:
     """With Holm's correction over all that were tested."""
-    all_of_them = list(differences)
-    tested = [k for k, one in enumerate(all_of_them) if one is not None and one.p_value is not None]
-    goal = Goal(comparisons=len(tested))
-    adjusted = statistics.holm([all_of_them[k].p_value for k in tested])  # type: ignore[union-attr]
-    for k, p_holm in zip(tested, adjusted, strict=True):
-        one = all_of_them[k]
-        assert one is not None
+    given = list(differences)
+    p_values = {k: one.p_value for k, one in enumerate(given) if one is not None and one.p_value is not None}
+    goal = Goal(comparisons=len(p_values))
+    p_holm = dict(zip(p_values, statistics.holm(list(p_values.values())), strict=True))
+
+    def one_of(k: int, one: Difference | None) -> Difference | None:
+        if one is None or k not in p_holm:
+            return one
         mde = None if one.spread is None else smallest_difference(one.spread, one.pairs, goal)
-        all_of_them[k] = replace(one, p_holm=p_holm, smallest_difference_holm=mde)
-    return all_of_them
+        return replace(one, p_holm=p_holm[k], smallest_difference_holm=mde)
+
+    return [one_of(k, one) for k, one in enumerate(given)]
 
 
 def verdict(difference: Difference | None) -> str:

@@ -15,7 +15,7 @@ from r3l.report import published
 from r3l.report.published import Published, Reference
 from r3l.report.rows import Row
 from r3l.report.scores import missing
-from r3l.report.table import Cell, Column, Table, table
+from r3l.report.table import Column, Table, table
 
 PROTOCOL, RULE = "standard", "strict"  # one attempt; the answer in the form that was asked for
 Key = tuple[str, str, str]  # model, set, prompt
@@ -76,12 +76,12 @@ def benchmark_rows(
             place = {"tier": tier, "env": number.benchmark, "model": number.backbone, "label": number.label}
             rows.append(missing(number.method, 1, reason, number, **place))
     for (model, benchmark, label), runs in ours.items():
-        place = {"tier": tier, "env": benchmark, "model": model, "label": label}
+        place: dict[str, Any] = {"tier": tier, "env": benchmark, "model": model, "label": label}
         rows.append(_row(place, runs, reference.score(model, benchmark, label)))
     return [replace(row, table=title) for row in rows]
 
 
-def _row(place: dict[str, str], runs: Sequence[BenchmarkRun], number: Published | None) -> Row:
+def _row(place: dict[str, Any], runs: Sequence[BenchmarkRun], number: Published | None) -> Row:
     measured, first = _interval(runs), runs[0].score
     if not all(run.whole for run in runs):
         against = published.not_comparable(f"{first['items']} of {first['of']} questions")
@@ -118,30 +118,28 @@ def scores_table(evaluation: Mapping[str, Any]) -> Table:
     settings = evaluation["settings"]
     title = f"{settings['model']}: " + ", ".join(f"{k} {v}" for k, v in settings.items() if k != "model")
     rows = [row for name, score in evaluation["sets"].items() for row in _set_rows(name, score)]
-    columns = ("set", "items", "rule", "accuracy", "95 %", *LOST, "attempts")
-    return table(title, list(map(Column, columns)), rows)
+    columns = [
+        Column("set"),
+        Column("items", form="d"),
+        Column("rule"),
+        Column("accuracy", form=".3f"),
+        Column("95 %", lambda row: f"{row['low']:.3f} to {row['high']:.3f}" if "low" in row else None),
+        Column("no answer read", lambda row: row.get("parse_failures"), ".3f"),
+        Column("cut off", lambda row: row.get("truncated"), ".3f"),
+        Column("grader timeouts", lambda row: row.get("grader_timeouts"), ".3f"),
+        Column("attempts", form=".2f"),
+    ]
+    return table(title, columns, rows)
 
 
-LOST = ("no answer read", "cut off", "grader timeouts")
-
-
-def _set_rows(name: str, score: Mapping[str, Any]) -> list[Row]:
-    rows = []
-    for rule, grade in score["rules"].items():
-        lost = zip(LOST, (grade["parse_failures"], score["truncated"], grade["grader_timeouts"]), strict=True)
-        shares = {column: Cell(f"{share:.3f}") for column, share in lost}
-        rows.append(_accuracy(name, score["items"], rule, grade) | shares)
-        rows[-1]["attempts"] = Cell(f"{score['attempts']:.2f}")
+def _set_rows(name: str, score: Mapping[str, Any]) -> list[dict[str, Any]]:
+    graded = {"set": name, **{key: score[key] for key in ("items", "truncated", "attempts")}}
+    rows = [graded | {"rule": rule} | grade for rule, grade in score["rules"].items()]
     constant = score["constant_answer_baseline"]
-    rows.append(_accuracy(name, score["items"], f"always {constant['answer']}", constant))
+    rows.append({"set": name, "items": score["items"], "rule": f"always {constant['answer']}"} | constant)
     if "without_overlap" in score:
         rest = score["without_overlap"]
-        label = f"{name}, {len(rest['dropped'])} in known training data left out"
-        rows += [_accuracy(label, rest["items"], rule, grade) for rule, grade in rest["rules"].items()]
+        label = {"set": f"{name}, {len(rest['dropped'])} in known training data left out", "items": rest["items"]}
+        kept = ("accuracy", "low", "high")
+        rows += [label | {"rule": rule} | {k: grade[k] for k in kept} for rule, grade in rest["rules"].items()]
     return rows
-
-
-def _accuracy(name: str, items: int, rule: str, grade: Mapping[str, Any]) -> Row:
-    interval = f"{grade['low']:.3f} to {grade['high']:.3f}" if "low" in grade else ""
-    texts = {"set": name, "items": str(items), "rule": rule, "accuracy": f"{grade['accuracy']:.3f}", "95 %": interval}
-    return {column: Cell(text) for column, text in texts.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.evaluation.statistics import wilson_interval
+from r3l.evaluation.statistics import wilson_bounds
 from r3l.report.records import Record, load
 from r3l.runs.places import EVALUATION, find_runs
 
@@ -47,10 +47,11 @@ def beside(fresh: Record, old: Record) -> Row:
     row["equal"] = equal_episodes(fresh.episodes, old.episodes)
     if row["equal"] == len(old.episodes) == len(fresh.episodes):
         return row | {"verdict": "identical"}
-    interval = wilson_interval(old.successes("all"))
-    inside = interval.low <= fresh.groups["all"]["success"] <= interval.high
+    solved = old.successes("all")
+    low, high = wilson_bounds(sum(solved) / len(solved), len(solved))
+    inside = low <= fresh.groups["all"]["success"] <= high
     return row | {
-        "interval": [interval.low, interval.high],
+        "interval": [low, high],
         "verdict": "within the interval" if inside else "outside the interval",
         "differs": _circumstances(fresh, old),
     }

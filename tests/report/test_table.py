@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from r3l.report.html.rendering import to_html
+from r3l.report.html.page import to_html
 from r3l.report.render import to_csv, to_latex, to_markdown, to_terminal
 from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, table
 

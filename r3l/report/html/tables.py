@@ -82,11 +82,17 @@ def settings(records: Sequence[Record]) -> Table:
         keys = [line.partition(":")[0] for line in text.splitlines()]
         return Cell(text, title="\n".join(f"{key}: {meanings[key]}" for key in keys if key in meanings))
 
+    def text(name: str, place: int) -> Column:
+        return Column(name, lambda row: row[place])
+
     columns = [
         Column("environment", lambda row: ", ".join(dict.fromkeys(rows[row]))),
-        *(Column(name, lambda row, k=k: row[k]) for k, name in enumerate(("method", "as"))),
+        text("method", 0),
+        text("as", 1),
         Column("but", lambda row: titled(row[2])),
-        *(Column(name, lambda row, k=k: row[k]) for k, name in enumerate(("profile", "learning rate", "engine"), 3)),
+        text("profile", 3),
+        text("learning rate", 4),
+        text("engine", 5),
     ]
     note = "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
     return table("In force", columns, list(rows), note)
@@ -100,10 +106,9 @@ def _lines(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
 
 def all_options() -> Table:
     """Every option of every method."""
-    rows = [vars(option) for option in method_options()]
+    rows = [{name: str(value) for name, value in vars(option).items()} for option in method_options()]
     note = "Letters and numbers are ids of our audit of the release."
-    columns = [Column(name, lambda row, name=name: str(row[name])) for name in rows[0]]
-    return table("Every option", columns, rows, note)
+    return table("Every option", list(map(Column, rows[0])), rows, note)
 
 
 def _counts(
@@ -125,10 +130,14 @@ def _counts(
     for _, _, total in rows:
         together.update(total)
     reasons = [reason for reason, number in together.most_common() if number]
+
+    def reason(name: str) -> Column:
+        return Column(name, lambda row: _count(row[2][name], row[2].total(), shares))
+
     columns = [
         Column("method", lambda row: Cell(row[0].method_label, title=row[0].method)),
         Column("seeds", lambda row: row[1], "d"),
-        *(Column(name, lambda row, name=name: _count(row[2][name], row[2].total(), shares)) for name in reasons),
+        *map(reason, reasons),
     ]
     return table(title, columns, [row for row in rows if row[2].total()], note, by=lambda row: env_label(row[0].env))
 

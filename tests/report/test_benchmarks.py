@@ -13,9 +13,8 @@ from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.text import Message
 from r3l.evaluation.benchmarks import evaluate_sets
 from r3l.evaluation.models import Model
-from r3l.report import tables
-from r3l.report.tables import benchmarks
-from r3l.runs.places import find_benchmark_runs, find_runs
+from r3l.report import question_sets, tables
+from r3l.runs.places import find_benchmark_runs
 from r3l.workflow import plan
 
 TABLE = plan.tables()["zero_shot"]
@@ -69,7 +68,7 @@ def evaluate(root, prompt, right, model="Qwen/Qwen2.5-1.5B-Instruct", seed=0, li
 
 def amc23(root):
     built = replace(tables.build(TABLE, [], [], 3, "nano", find_benchmark_runs(root)), empty=True)
-    rows = {(row["model"], row["label"]): row for row in built.rows if row["env"] == "AMC23"}
+    rows = {(row["model"], row["label"]): row for row in built.flat() if row["env"] == "AMC23"}
     return rows, built.printed
 
 
@@ -115,13 +114,4 @@ def test_several_seeds_are_the_unit(tmp_path):
 def test_a_file_of_another_kind_is_refused(tmp_path):
     (tmp_path / "evaluation.json").write_text(json.dumps({"groups": {}}))
     with pytest.raises(DataError, match=r"evaluation\.json is no evaluation of question sets"):
-        benchmarks.load([tmp_path / "evaluation.json"])
-
-
-def test_they_are_no_runs(tmp_path):
-    """They lie as deep as runs do; `r3l store` and `r3l verify --results` took them for runs."""
-    place = tmp_path / "evaluations" / "amc23" / "m" / "standard-boxed" / "seed0"
-    model = Model("m", {}, Forty("boxed", 1), Sampling(), batch=40)
-    evaluate_sets(Forty("boxed", 1), model, ["amc23"], place, seed=0)
-    assert find_benchmark_runs(tmp_path) == [place / "evaluation.json"]
-    assert find_runs(tmp_path, may_be_none=True) == []
+        question_sets.load([tmp_path / "evaluation.json"])

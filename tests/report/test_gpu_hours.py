@@ -4,12 +4,12 @@ import pytest
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.report.published import expected_cost
+from r3l.report import gpu_hours
 from r3l.workflow import plan
 
 
 def cost(env, method, model="qwen2.5-1.5b", steps=100):
-    (estimate,) = expected_cost.costs([resolve("paper", env, method, 0, model, [f"train.steps={steps}"])])
+    (estimate,) = gpu_hours.costs([resolve("paper", env, method, 0, model, [f"train.steps={steps}"])])
     return estimate
 
 
@@ -49,12 +49,12 @@ def test_a_method_that_trains_nothing_costs_no_training():
 
 def test_a_grid_is_the_sum_of_its_runs():
     config = plan.load(plan.workflow_content("paper") | {"envs": ["alfworld"], "model": "qwen2.5-1.5b", "grid": "core"})
-    costs = expected_cost.costs(plan.runs(config, plan.tables()["table1"]).values())
+    costs = gpu_hours.costs(plan.runs(config, plan.tables()["table1"]).values())
     assert len(costs) == 9  # zero-shot, GRPO, R3L; three seeds
     by_hand = 3 * 740 * 16 / 3600 * (493.8 + 476.2)
     assert sum(one.gpu_hours for one in costs) == pytest.approx(by_hand)
-    assert expected_cost.summary(costs, 3).startswith(f"9 runs (3 seeds a cell): {by_hand:,.0f} H20-hours")
-    rows = expected_cost.cost_rows(costs, 3)
+    assert gpu_hours.summary(costs, 3).startswith(f"9 runs (3 seeds a cell): {by_hand:,.0f} H20-hours")
+    rows = gpu_hours.cost_rows(costs, 3)
     assert [row["method"] for row in rows] == ["zero_shot", "grpo", "r3l"]
     assert rows[1]["gpu_hours_all_seeds"] == pytest.approx(3 * rows[1]["gpu_hours"])
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from r3l.report.figures import series
-from r3l.report.records import Record
 
 T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
 
 
 def record(*rows):
-    return Record(Path("evaluation.json"), {}, {}, [], list(rows), [])
+    return SimpleNamespace(metrics=list(rows))
 
 
 def flat(level, count=2, **more):
@@ -49,20 +48,6 @@ def test_the_band_of_three_seeds_is_a_t_interval_and_two_have_none():
     assert band.low == pytest.approx([0.4 - half] * 2, abs=1e-6)
     assert band.high == pytest.approx([0.4 + half] * 2, abs=1e-6)
     assert series.band(curves[:2]).low is None and series.band(curves[:2]).mean == pytest.approx([0.35, 0.35])
-
-
-def test_one_seed_has_wilsons_interval_over_its_tasks():
-    """Two updates of 8 and 6 tasks, two of them refused: 16 tasks, a success rate of 0.25 in the mean.
-
-    By hand with z = 1.96: (0.25 + z2/32) / (1 + z2/16) = 0.2984; the half width 0.1966.
-    """
-    rows = ({"y": 0.5, "groups/policy": 8}, {"y": 0.0, "groups/policy": 6, "dropped/groups": 2})
-    y = series.mean_of("y")
-    band = series.band([series.curve(record(*rows), y, around=series.over_tasks(y))])
-    assert band.mean.tolist() == [0.5, 0.25]
-    assert (band.low[1], band.high[1]) == pytest.approx((0.1018, 0.4950), abs=1e-4)
-    untold = series.curve(record({"y": 1.0}), y, around=series.over_tasks(y))
-    assert untold.around_2 is None  # tasks were not counted
 
 
 def test_seeds_meet_after_equal_updates_whatever_they_spent():

@@ -24,6 +24,7 @@ from r3l.report import records
 from r3l.report.figures import draw
 from r3l.report.html import page as report
 from r3l.report.html import tables as html_tables
+from r3l.report.layout import details
 from r3l.report.trajectories import pack, unpack
 from r3l.runs.places import find_runs
 from r3l.runs.trajectory_log import FILE
@@ -100,13 +101,13 @@ def test_tables_hold_the_scores_worked_out_by_hand(three_seeds):
     """R3L on easy tasks: 2/4, 3/4, 4/4; mean 0.75, t(2) = 4.303 at 95 %, s = 0.25: 4.303 * 0.25 / sqrt(3) = 0.621."""
     runs = records.load(find_runs(three_seeds))
     (rows,) = report.score_tables(runs, 3)
-    table = html_tables.scores(rows)
-    by_name = {(row[1].text, row[2].title): dict(zip(table.names, row, strict=True)) for row in table.cells()}
+    table = details(rows)
+    by_name = {(row[0].text, row[1].title): dict(zip(table.names, row, strict=True)) for row in table.cells()}
     easy = by_name["easy", "r3l"]
     assert easy["success"].text == "0.750 ± 0.621" and easy["success"].value == 0.75
-    assert easy["minus zero_shot"].text.startswith("+0.500 ±") and easy["seeds"].text == "3/3"
+    assert easy["difference"].text.startswith("+0.500 ±") and easy["seeds"].text == "3/3"
     assert "paper" not in table.names  # nothing of this tier is comparable
-    (facts,) = [report.about(runs, [None] * 9, rows)]
+    (facts,) = [report.about(runs, rows)]
     assert facts["comparable"] == 0 and facts["not_comparable"] == [
         "nano tier: neither the paper's models nor its games"
     ]
@@ -124,11 +125,11 @@ def test_endings_and_reflections_are_counted_once(tmp_path):
     test, training, reflections, answers, dropped = html_tables.endings(records.load([path]))
     shown = dict(zip(reflections.names, next(reflections.cells()), strict=True))
     assert shown["critiques read"].title == "15 of 30" and shown["critiques read"].text == "50.0%"
-    assert shown["critique unusable: length"].title == "3 of 30"
-    assert shown["reflection unusable: no_json"].title == "2 of 30"
+    assert shown["critique invalid: length"].title == "3 of 30"
+    assert shown["reflection invalid: no_json"].title == "2 of 30"
     shown = dict(zip(answers.names, next(answers.cells()), strict=True))
     assert [shown[how].title for how in ("not stated", "told", "quoted")] == ["17 of 20", "2 of 20", "1 of 20"]
-    assert [cell.text for cell in next(dropped.cells())[3:]] == ["4"]
+    assert [cell.text for cell in next(dropped.cells())[2:]] == ["4"]
     assert list(test.cells()) == list(training.cells()) == []  # nothing counted, nothing shown
 
 
@@ -253,7 +254,7 @@ def test_it_reads_on_a_phone_and_on_a_desk(tmp_path):
     assert phone["columns"]["method"][0] >= 0 and phone["columns"]["success"][1] <= 390
     assert phone["text"][1] - phone["text"][0] > 300 and phone["picture"][1] - phone["picture"][0] > 700
     assert desk["environments"] == ["ALFWorld", "WebShop"] and "environment" in desk["columns"]
-    assert desk["columns"]["minus zero_shot"][1] <= 1280 and "[0.125, 0.125]" in phone["told"]
+    assert desk["columns"]["difference"][1] <= 1280 and "[0.125, 0.125]" in phone["told"]
 
 
 @pytest.mark.slow

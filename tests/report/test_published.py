@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import get_args
@@ -14,10 +13,11 @@ from r3l.envs.math.benchmarks import Prompt
 
 from r3l.config import variant
 from r3l.core.errors import ConfigError, DataError
+from r3l.evaluation.statistics import Interval
 from r3l.report import published
+from r3l.report import published_checks as checks
 from r3l.report.labels import method_label
-from r3l.report.published import checks
-from r3l.report.tables.measures import MEASURES
+from r3l.report.measures import MEASURES
 from r3l.workflow import plan
 
 PAPER_TABLE_1 = ("table1", "llama")  # 28 cells a benchmark: four backbones, seven methods
@@ -60,14 +60,16 @@ def test_what_cannot_be_k_of_n_is_what_the_specification_counted(checked):
     """spec/paper_numbers.md: ALFWorld 10 of 28 and 3 of 5 ablations; Math500 3 and 2; Minerva 8; DAPO 6 and 2."""
 
     def impossible(*tables):
-        return Counter(row["benchmark"] for row in checked if row["table"] in tables and row["is_count"] is False)
+        return Counter(row.number.benchmark for row in checked if row.number.table in tables and row.is_count is False)
 
     assert impossible(*PAPER_TABLE_1) == {"ALFWorld": 10, "Math500": 3, "MinervaMath": 8, "DAPO": 6}
     # The specification lists no ablation cells of Minerva; two of them (0.112, 0.105 of 272) are impossible as well.
     assert impossible("table2") == {"ALFWorld": 3, "Math500": 2, "MinervaMath": 2, "DAPO": 2}
     assert impossible("zero_shot") == impossible("alpha") == {}
     named = [
-        r["value"] for r in checked if r["table"] == "table1" and r["benchmark"] == "Math500" and not r["is_count"]
+        str(r.number.value)
+        for r in checked
+        if r.number.table == "table1" and r.number.benchmark == "Math500" and not r.is_count
     ]
     assert named == ["0.663", "0.705", "0.753"]
 
@@ -109,8 +111,8 @@ def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
 def test_a_conflict_is_shown_with_every_value_and_its_tables(rows):
     rebuttal = [row for row in rows if row.table == "rebuttal_december"]
     (row,) = checks.check(rebuttal, rows)
-    assert row["conflict"] == "0.720 (sync_interval, table1, table2); 0.747 (rebuttal_december); 0.780 (group_size)"
-    assert checks.check(rebuttal)[0]["conflict"] is None  # nothing to contradict it among itself
+    assert row.conflict == "0.720 (sync_interval, table1, table2); 0.747 (rebuttal_december); 0.780 (group_size)"
+    assert checks.check(rebuttal)[0].conflict is None  # nothing to contradict it among itself
 
 
 def test_counts_by_hand():
@@ -123,44 +125,6 @@ def test_counts_by_hand():
         and checks.is_count(Decimal("1.000"), 3)
         and checks.is_count(Decimal("0"), 3)
     )
-    assert checks.nearest_count(Decimal("0.720"), 140) == 101  # 100.8
-
-
-def test_what_docs_tables_says_of_the_numbers(rows):
-    def values(table, *metrics):
-        return {r.quantity[:4]: r.value for r in rows if r.table == table and (not metrics or r.metric in metrics)}
-
-    sizes = values("group_size")
-    steps = [sizes[(*key[:3], "group_size=16")] - value for key, value in sizes.items() if not key[3]]
-    assert len(steps) == 20 and (min(steps), max(steps)) == (Decimal("0.004"), Decimal("0.008"))
-
-    start = {(b, bench): value for (b, bench, _, form), value in values("zero_shot").items() if form == "<answer>"}
-    trained = [item for table in PAPER_TABLE_1 for item in values(table).items() if item[0][:2] in start]
-    assert (len(trained), sum(value < start[key[:2]] for key, value in trained)) == (168, 71)
-
-    peaks = {r.benchmark: str(r.value) for r in rows if r.label == "OPMD" and r.note.startswith("collapsed")}
-    assert peaks == {"GSM8K": "0.463", "Math500": "0.292"}
-    assert all(str(values("table1")["Qwen2.5-1.5B-Instruct", b, "OPMD", ""]) == value for b, value in peaks.items())
-
-    parts = Counter()
-    for row in rows:
-        if row.table == "pivot" and row.metric.startswith("diagnosis"):
-            parts[row.backbone, row.benchmark, row.setting] += row.value
-    assert {key: str(total) for key, total in parts.items() if total != 1} == {
-        ("Qwen2.5-1.5B-Instruct", "ALFWorld", "step=400"): "0.99",
-        ("Qwen2.5-7B-Instruct", "WebShop", "step=400"): "1.01",
-    }
-
-
-def test_standard_error_by_hand():
-    assert checks.standard_error(Decimal("0.5"), 100) == 0.05
-    assert checks.standard_error(Decimal("0.928"), 140) == pytest.approx(0.02185, abs=1e-5)
-
-
-def test_rewards_with_partial_credit_are_no_counts_but_have_an_upper_bound(checked):
-    row = next(r for r in checked if r["table"] == "table1" and r["benchmark"] == "WebShop")
-    assert (row["is_count"], row["nearest"]) == (None, None)
-    assert row["standard_error"] == pytest.approx(math.sqrt(0.45 * 0.55 / 100), abs=1e-4)
 
 
 @given(n=st.integers(1, 2000), share=st.floats(0, 1), digits=st.integers(1, 4))
@@ -240,3 +204,33 @@ def test_a_score_is_success_or_reward_whichever_was_published(rows):
         b: reference.score("Qwen3-4B", b, "R3L").metric for b in ("ALFWorld", "WebShop", "ScienceWorld", "GSM8K")
     }
     assert metrics == {"ALFWorld": "success", "WebShop": "reward", "ScienceWorld": "reward", "GSM8K": "success"}
+
+
+@pytest.fixture(scope="module")
+def grpo():
+    rows = [row for row in published.of_table("table1") if row.benchmark == "ALFWorld" and row.label == "GRPO"]
+    return rows[0]  # 0.720
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.70, 0.74, "within interval"), (0.72, 0.72, "within interval"), (0.60, 0.71, "outside"), (0.73, 0.9, "outside")],
+)
+def test_the_published_number_lies_in_our_interval_or_outside(grpo, low, high, expected):
+    row = published.against(grpo, Interval(0.70, low, high, 3, "t, 3 seeds"), 3, 3)
+    assert (row.verdict, row.reason) == (expected, "t, 3 seeds")
+    assert (row.value, row.metric, round(row.difference, 4)) == (0.72, "success", -0.02)
+
+
+def test_too_few_seeds_are_incomplete_but_the_difference_is_shown(grpo):
+    whole, single = Interval(0.75, 0.7, 0.8, 2, "t, 2 seeds"), Interval(0.75, None, None, 1, "n/a (1 seed)")
+    for measured, done, planned, reason in ((whole, 2, 3, "2 of 3 seeds"), (single, 1, 1, "one seed has no interval")):
+        row = published.against(grpo, measured, done, planned)
+        assert (row.verdict, row.reason) == ("incomplete", reason)
+        assert round(row.difference, 4) == 0.03
+
+
+def test_only_the_papers_tier_can_be_compared():
+    assert published.other_tier("paper") is None
+    row = published.not_comparable(published.other_tier("smol") or "")
+    assert row.value is None and row.reason.startswith("smol tier")

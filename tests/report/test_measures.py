@@ -8,8 +8,8 @@ import pytest
 from report.runs import rewrite, write_run
 
 from r3l.core.errors import ConfigError
-from r3l.report import published, records
-from r3l.report.tables import measures
+from r3l.report import measures, published, records
+from r3l.report.budget import budget_rows, budget_table
 from r3l.runs.places import find_runs
 
 NONE = published.Reference()
@@ -34,7 +34,7 @@ def a_run(root, seed, budget, method="r3l", tasks=4, **place):
 def rows(root, names, methods=("r3l",), planned=2, reference=NONE):
     runs = records.load(find_runs(root))
     return {
-        (row["method"], row["measure"]): row
+        (row.method, row.measure): row.flat()
         for row in measures.measure_rows(runs, methods, names, planned, "T", reference)
     }
 
@@ -106,3 +106,24 @@ def test_an_unknown_measure_is_an_error(tmp_path):
     a_run(tmp_path, 0, {})
     with pytest.raises(ConfigError, match="no measure 'speed'; known: .*train_success"):
         rows(tmp_path, ["speed"])
+
+
+def test_budget_by_hand(tmp_path):
+    for method, spent in (
+        ("grpo", {"tokens/generated": 100, "tokens/rollout": 100, "tokens/trained": 80, "rollouts": 8}),
+        ("r3l", {"tokens/generated": 150, "tokens/rollout": 60, "tokens/reflection": 50, "tokens/retry": 40}),
+    ):
+        path = write_run(tmp_path, method, 0, [1], [0])
+        result = path.parent / "result.json"
+        content = json.loads(result.read_text())
+        more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/base_turns": 20, "trained/sft": 10}
+        content["budget"] = spent | (more | {"tokens/trained": 40} if method == "r3l" else {})
+        rewrite(result, json.dumps(content))
+    spent = budget_rows(records.load(find_runs(tmp_path)))
+    rows = {row.method: row.flat() for row in spent}
+    assert (rows["grpo"]["relative_generated"], rows["r3l"]["relative_generated"]) == (1.0, 1.5)
+    assert rows["r3l"]["retry_success"] == 0.25 and rows["r3l"]["pivot_turn"] == 2.0
+    assert rows["r3l"]["pivot_position"] == pytest.approx(0.4) and rows["r3l"]["imitated"] == 0.25
+    assert rows["grpo"]["retry_success"] is None and rows["grpo"]["reflection_tokens"] == 0
+    cells = {row["method"].text: row for row in budget_table(spent).sections[0].rows}["R3L"]
+    assert (cells["reflect"].text, cells["x"].text, cells["imitated"].text) == ("50", "1.5", "0.25")

@@ -11,7 +11,7 @@ from r3l.cli import app
 from r3l.evaluation.verification import sign
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.writing import write_json_atomic
-from r3l.report.comparison.reproduction import equal_episodes, lines, reproduction, sentence
+from r3l.report.reproduction import equal_episodes, lines, reproduction, sentence
 
 RUN = f"{cell('alfworld', 'grpo')}/seed0"
 
