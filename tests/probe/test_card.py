@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from docs.pages import DOCS, text
 from program import run
 from start_models import START_FOLDER, START_MODEL
 
@@ -96,10 +95,6 @@ def test_a_missed_target_without_a_reason_is_still_on_the_page(card):
     measures = {**card["measures"], "hint_followed": {**card["measures"]["hint_followed"], "met": False}}
     lines = page._missed({**card, "env": "no_reasons_yet", "measures": measures}, explained=True)
     assert "  - the critic's hint is the first action: configs/probe_targets.yaml does not say why" in lines
-
-
-def test_the_page_is_that_of_the_stored_cards():
-    assert text(DOCS / "regime.md") == page.page(), "python -m r3l.probe.page"
 
 
 def test_the_papers_numbers_stand_beside_ours():
