@@ -32,8 +32,7 @@ INTERFACES = {
     "What was played": ["r3l.core.task.Task", "r3l.core.trajectory"],
     "Advantages and losses": ["r3l.core.advantages", "r3l.core.losses"],
     "Environments": [
-        "envs.one_file.package.OneFileEnvironment",
-        "envs.one_file.engine.OneFileEngine",
+        "envs.base.one_file",
         "r3l.core.environment",
     ],
 }

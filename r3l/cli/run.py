@@ -36,7 +36,7 @@ def run(
     seeds: Seeds = None,
     grid: Annotated[str | None, typer.Option(help="core or full rows.")] = None,
     overrides: Overrides = None,
-    logger: Annotated[list[str] | None, typer.Option(help="Of every run: tensorboard, wandb or trackio.")] = None,
+    logger: Annotated[list[str] | None, typer.Option(help="Of every run: tensorboard or wandb.")] = None,
     cores: Annotated[str, typer.Option(help="Without --profile: how many may work.")] = "all",
     profile: Annotated[str | None, typer.Option(help="A folder of workflow/profiles/, e.g. slurm.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be started; start nothing.")] = False,
@@ -158,7 +158,7 @@ def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:
 
 def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float, following: Mapping[str, str]) -> str:
     """What was made, whether it is what is stored, what to do next."""
-    from r3l.core.progress import clock
+    from r3l.processes.progress import clock
 
     held = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
     held = held.replace("another", "of another")
