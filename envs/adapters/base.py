@@ -17,9 +17,9 @@ from r3l.envs.tagged_text.dialogue import TaggedDialogue
 
 from r3l.core.environment import Critique, Dialogue, Observation, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 
 class AdapterArguments(Options):

@@ -19,9 +19,9 @@ from r3l.envs.tagged_text.responses import each_tag_once
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style
 from r3l.core.errors import ConfigError, R3LError
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _COLOURED = re.compile("\x1b\\[[0-9;]*m(.*?)\x1b\\[0m", re.DOTALL)  # how gymnasium's texts mark where the player is
 

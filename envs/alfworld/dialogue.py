@@ -19,8 +19,8 @@ from r3l.envs.tagged_text.responses import each_tag_once, one_pair, repeats
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
 from r3l.core.errors import DataError
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"

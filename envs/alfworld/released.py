@@ -10,7 +10,7 @@ from r3l.envs.tagged_text.released import ReleasedWords, action_in
 from r3l.envs.tagged_text.tags import between
 
 from r3l.core.environment import Observation, StopReason
-from r3l.core.message import Message
+from r3l.core.text import Message
 
 RECENT = 4  # actions shown in a later turn (audit 3.2)
 

@@ -13,8 +13,8 @@ from r3l.envs.base.task_sets import commit
 
 from r3l.core.environment import Environment
 from r3l.core.errors import DataError
-from r3l.core.progress import tracked
 from r3l.core.task import Task
+from r3l.processes.progress import tracked
 
 
 def build(name: str, engine: Environment | None = None) -> Path:

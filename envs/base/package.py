@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from r3l.envs.base.options import OptionsT, read_options
 
-from r3l.core import extras
+from r3l.core import requirements
 from r3l.core.benchmark import Benchmark
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
-from r3l.core.finding import Finding
+from r3l.core.requirements import Finding
 from r3l.core.task import Task
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def check_installed(self) -> None:
         """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""
         if self.extra:
-            extras.require(self.extra, f"environment {self.name!r}")
+            requirements.require(self.extra, f"environment {self.name!r}")
 
     def checks(self) -> list[Finding]:
         """What `r3l doctor` checks beside the packages and the start of the engine."""

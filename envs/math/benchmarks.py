@@ -20,7 +20,7 @@ from r3l.envs.single_answer.extraction import boxed, extract
 
 from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
+from r3l.core.text import Message
 
 ProtocolName = Literal["standard", "r3l_released"]
 Prompt = Literal["boxed", "tags"]

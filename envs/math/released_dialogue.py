@@ -10,8 +10,8 @@ from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject
 
 from r3l.core.environment import Observation, StopReason, Style
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.original.prompts import ReleasedPrompts
 from r3l.original.texts import Text, texts
 

@@ -14,8 +14,8 @@ from r3l.envs.math.task_sets import generated
 from r3l.envs.math.templated import TEMPLATED
 
 from r3l.core.errors import DataError
-from r3l.core.progress import tracked
 from r3l.core.task import Task
+from r3l.processes.progress import tracked
 
 
 def build(name: str) -> Path:

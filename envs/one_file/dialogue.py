@@ -10,8 +10,8 @@ from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import each_tag_once, repeats
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 FORMAT = "Answer with <think>...</think> and one <action>...</action>."
 

@@ -13,9 +13,9 @@ from r3l.envs.puzzles.registry import puzzle
 from r3l.envs.puzzles.task_sets import ENV, definition, regenerate
 
 from r3l.core.errors import DataError
-from r3l.core.progress import tracked
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.processes.progress import tracked
 
 _LISTED = 1000  # ids of larger splits are not written out: they are numbered without choice
 

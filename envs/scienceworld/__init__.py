@@ -8,7 +8,7 @@ from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.scienceworld.options import ScienceWorldOptions
 
 from r3l.core.environment import Dialogue, Environment, Style
-from r3l.core.finding import Finding, guarded
+from r3l.core.requirements import Finding, guarded
 
 
 class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):

@@ -16,8 +16,8 @@ from r3l.envs.tagged_text.dialogue import TaggedDialogue
 from r3l.envs.tagged_text.responses import each_tag_once, first_pair, not_empty, repeats
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _VERB = re.compile(r"(?:teleport to|go to|focus on|pick up|put down|look around|look at|look in|\w+) ?")
 

@@ -8,7 +8,7 @@ from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.tagged_text.released import ReleasedWords
 
 from r3l.core.environment import Observation
-from r3l.core.message import Message
+from r3l.core.text import Message
 
 
 class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):

@@ -12,8 +12,8 @@ from r3l.envs.scienceworld.selection import SPLITS
 from r3l.envs.scienceworld.task_sets import ENV, definition, regenerate, sha256_of
 
 from r3l.core.errors import DataError
-from r3l.core.progress import tracked
 from r3l.core.task import Task
+from r3l.processes.progress import tracked
 
 
 def build(name: str) -> Path:

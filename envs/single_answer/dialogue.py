@@ -9,8 +9,8 @@ from r3l.envs.single_answer.options import AnswerOptions
 from r3l.envs.tagged_text.dialogue import OUR_STYLES, check_style
 
 from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.original.prompts import ReleasedPrompts
 
 RELEASED_LINES = 200  # our choice: more lines than 4,096 tokens hold (the released code knows no lines)

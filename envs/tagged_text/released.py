@@ -9,8 +9,8 @@ from r3l.envs.tagged_text.options import ResponseFormat
 from r3l.envs.tagged_text.tags import first_between
 
 from r3l.core.environment import Observation, StopReason, Style
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.original.prompts import ReleasedPrompts
 
 

@@ -8,7 +8,7 @@ from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
 from r3l.envs.webshop.options import WebshopOptions
 
 from r3l.core.environment import Dialogue, Environment, Style
-from r3l.core.finding import Finding, guarded
+from r3l.core.requirements import Finding, guarded
 
 
 class WebShop(EnvironmentPackage[WebshopOptions]):

@@ -21,8 +21,8 @@ from r3l.envs.webshop import pages
 from r3l.envs.webshop.engine import SEARCH_ACTION
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
 _BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")

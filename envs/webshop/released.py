@@ -8,7 +8,7 @@ from r3l.envs.tagged_text.released import ReleasedWords
 from r3l.envs.webshop.dialogue import WebshopDialogue, available_actions
 
 from r3l.core.environment import Observation
-from r3l.core.message import Message
+from r3l.core.text import Message
 
 
 class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):

@@ -13,8 +13,8 @@ from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.task_sets import catalogue, regenerate
 
 from r3l.core.errors import DataError
-from r3l.core.progress import tracked
 from r3l.core.task import Task
+from r3l.processes.progress import tracked
 from r3l.processes.worker import RecordedEnvironment
 
 _TURNS = 10  # within which a careful customer must succeed (configs/envs/webshop.yaml, nano)

@@ -158,7 +158,7 @@ def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:
 
 def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float, following: Mapping[str, str]) -> str:
     """What was made, whether it is what is stored, what to do next."""
-    from r3l.core.progress import clock
+    from r3l.processes.progress import clock
 
     held = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
     held = held.replace("another", "of another")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from r3l.config import Run
 from r3l.core.finite import check_finite
-from r3l.core.progress import progress
 from r3l.files.json_files import append_jsonl
+from r3l.processes.progress import progress
 from r3l.runs.loggers import open_loggers
 from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS, step_seconds, with_rounded_times
 from r3l.runs.run_dir import METRICS

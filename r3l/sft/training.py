@@ -18,10 +18,10 @@ import torch
 from r3l.config import environment_of
 from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
-from r3l.core.progress import progress
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.local.trainer import Trainer
+from r3l.processes.progress import progress
 from r3l.sft import demonstrations
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of

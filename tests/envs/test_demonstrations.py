@@ -7,8 +7,7 @@ from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, WrongAction, cr
 
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import ParsedReflection
-from r3l.core.reflections import parse_reflection
+from r3l.core.feedback import ParsedReflection, parse_reflection
 from r3l.core.task import Task
 from r3l.reflection import reflection_text
 

@@ -12,9 +12,9 @@ from program import run as program
 from r3l.config import build_method, resolve
 from r3l.core.batching import rows_of
 from r3l.core.errors import NonFiniteError
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
 from r3l.core.rollout import RolloutContext
+from r3l.core.text import Message
 from r3l.core.trajectory import Group, Objective
 from r3l.files.json_files import read_jsonl
 from r3l.local.policy import LocalPolicy

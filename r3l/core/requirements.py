@@ -1,14 +1,40 @@
-"""The extras of pyproject.toml: packages that only some environments and verbs need."""
+"""What a machine must have: the extras of pyproject.toml that some environments need, and findings of `r3l doctor`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, DataError, R3LError
 from r3l.files.paths import is_checkout
 
 DISTRIBUTION = "r3l"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``fix``: what to do; empty where ``ok``."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+def checked(name: str, ok: bool, detail: str, fix: str) -> Finding:
+    """A finding with ``fix`` where it is not ``ok``."""
+    return Finding(name, ok, detail, "" if ok else fix)
+
+
+def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
+    """What ``find`` returns. It starts foreign code: a typed error or missing import of it is the finding."""
+    try:
+        return Finding(name, True, find())
+    except DataError as error:
+        return Finding(name, False, f"DataError: {error}", "get the data as it says")
+    except (R3LError, ImportError, OSError) as error:
+        return Finding(name, False, f"{type(error).__name__}: {error}", fix)
 
 
 def packages(extra: str) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 from r3l.envs.registry import find_environment
 from scripted import TASK, Scripted, rollout_context, say
 
+from r3l.core.audits import Leak, count_retry, grade_reflection, leak_of
 from r3l.core.feedback import ParsedReflection
-from r3l.core.oracle import count_retry, grade_reflection
 from r3l.core.rollout import play
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs.metrics import rates
@@ -82,3 +82,30 @@ def test_runs_that_were_not_graded_have_no_rates():
     shares = rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
     assert shares["pivot_oracle_agreement"] == pytest.approx(1 / 3)
     assert shares["pivot_oracle_near"] is None and shares["reflection_accurate"] is None
+
+
+PROBLEM = "Ann has 12 apples. Ann finds 7."
+
+
+@pytest.mark.parametrize(
+    ("text", "leak"),
+    [
+        ("It is 42.", Leak.TOLD),
+        ("try X = 42, then", Leak.TOLD),
+        ("it is 142", None),
+        ("look again", None),
+    ],
+)
+def test_an_answer_is_stated_as_a_whole_word(text, leak):
+    assert leak_of(text, 42, [PROBLEM]) is leak
+
+
+def test_what_stands_in_the_problem_or_the_attempt_may_be_quoted():
+    assert leak_of("compute 12 + 7", "7", [PROBLEM]) is Leak.QUOTED
+    assert leak_of("the last result is 19", "19", [PROBLEM]) is Leak.TOLD
+    assert leak_of("the last result is 19", "19", [PROBLEM, "12 + 7 = 19"]) is Leak.QUOTED
+
+
+def test_case_and_spacing_do_not_hide_an_answer_of_several_words():
+    assert leak_of("so ann is a  KNIGHT,\nben is a knave", "Ann is a knight, Ben is a knave", []) is Leak.TOLD
+    assert leak_of("anything", " ", []) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.core.progress import progress, tracked
+from r3l.processes.progress import progress, tracked
 
 
 def test_lines_are_spread_evenly_and_carry_the_note(capsys):
@@ -26,7 +26,7 @@ def test_what_was_there_before_counts_and_parts_may_be_large(capsys):
 
 def test_time_left_is_that_of_the_parts_done_here(capsys, monkeypatch):
     seconds = iter([100.0, 160.0])  # three parts in a minute
-    monkeypatch.setattr("r3l.core.progress.time.monotonic", lambda: next(seconds, 160.0))
+    monkeypatch.setattr("r3l.processes.progress.time.monotonic", lambda: next(seconds, 160.0))
     with progress("playing", 20, done=5, lines=5) as advance:
         advance("", count=3)
     assert capsys.readouterr().err.splitlines() == ["playing: 8/20  4 min left"]

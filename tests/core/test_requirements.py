@@ -9,7 +9,7 @@ from program import run
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.config import EnvConfig, load
-from r3l.core import extras
+from r3l.core import requirements
 from r3l.core.errors import ConfigError
 from r3l.files.paths import ROOT
 from r3l.workflow import doctor
@@ -30,7 +30,7 @@ def without(monkeypatch):
         wanted = ("no-such-package", *others)
         kept = [line for line in requires("r3l") or [] if not is_of(extra, Requirement(line))]
         lines = [*kept, *(f"{name}; extra == '{extra}'" for name in wanted)]
-        monkeypatch.setattr(extras, "requires", lambda name: lines)
+        monkeypatch.setattr(requirements, "requires", lambda name: lines)
 
     return ask
 
@@ -52,7 +52,7 @@ def test_what_needs_a_compiler_java_or_a_language_model_is_in_no_other_extra():
 
 def test_a_missing_package_is_named_with_the_command(without):
     without("math", "numpy")
-    assert extras.packages("math") == ["no-such-package", "numpy"]
+    assert requirements.packages("math") == ["no-such-package", "numpy"]
     with pytest.raises(ConfigError) as raised:
         find_environment("math").tasks("nano/test")
     assert str(raised.value) == (

@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Advance(Protocol):
     """Says that ``count`` more of the work is done; ``note`` stands beside the bar."""
 
-    def __call__(self, note: str = "", count: int = 1) -> None: ...  # noqa: D102
+    def __call__(self, note: str = "", count: int = 1) -> None: ...
 
 
 @contextmanager
