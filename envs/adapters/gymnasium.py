@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
-from r3l.envs.base.options import Options
-from r3l.envs.one_file.dialogue import FORMAT
-from r3l.envs.one_file.engine import OneFileEngine
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import each_tag_once
+from r3l.envs.base.one_file import FORMAT, OneFileEngine
+from r3l.envs.base.package import Options
+from r3l.envs.base.tagged import TaggedDialogue, each_tag_once
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style
 from r3l.core.errors import ConfigError, R3LError

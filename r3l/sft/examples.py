@@ -21,7 +21,7 @@ from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
-from r3l.envs.scripted.expert import suggestion_of
+from r3l.envs.base.experts import suggestion_of
 from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
 from r3l.retry import Restart, guidance_text, hint, with_guidance
 

@@ -38,7 +38,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
     ``out`` is written after every phase; a build that was cut off goes on after its last whole phase.
     """
     config = load_config(name).model_copy(update={"model": base} if base else {})
-    environment_of(config.env).demonstrator_of(config.task_sets)  # what cannot be taught is an error before any work
+    environment_of(config.env).demonstrator(config.task_sets)  # what cannot be taught is an error before any work
     torch.set_num_threads(config.threads)
     manifest = begun(config, out)
     source = str(out) if manifest["loss"] else config.model

@@ -1,9 +1,9 @@
 """Scripted demonstrations of every environment, on the real engines: careful agents win, critiques are reflections."""
 
 import pytest
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import ErrorModel, ScriptedExpert, WrongAction, criticise
 from r3l.envs.registry import find_environment
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, WrongAction, criticise
 
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError

@@ -3,11 +3,11 @@
 import itertools
 
 import pytest
+from r3l.envs.base.experts import ErrorModel
 from r3l.envs.puzzles import Puzzles, task_sets
 from r3l.envs.puzzles.demonstrations import write
 from r3l.envs.puzzles.dialogue import first_wrong_line, solution
-from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.puzzles.engine import PUZZLES
 from transformers import AutoTokenizer
 
 from r3l.config import environment_of, resolve

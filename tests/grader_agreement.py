@@ -1,4 +1,4 @@
-"""Which grader accepts what: ``python -m r3l.envs.math.agreement`` writes ``results/stored/math_grader_agreement.csv``.
+"""Which grader accepts what: ``python tests/grader_agreement.py`` writes results/stored/math_grader_agreement.csv.
 
 Graders: ours; math-verify as documented (both sides boxed); lm-eval's ``is_equiv`` of hendrycks_math and aime; the
 released rule in the main thread, and where it runs (text equality). Pairs: MATH-500's golds with themselves, with the
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from r3l.envs.math.datasets import load
+from r3l.envs.math.engine import check, check_in_actor
 from r3l.envs.math.grader import grade
-from r3l.envs.math.released import check, check_in_actor
 
 from r3l.core.errors import ConfigError
 from r3l.files.paths import STORED

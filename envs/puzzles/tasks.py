@@ -1,4 +1,4 @@
-"""The puzzles' task sets: which problems results are measured on, committed as counts and hashes.
+"""The puzzles' task sets: which problems results are measured on.
 
 ``NAME/SPLIT`` of ``configs/task_sets/puzzles_NAME.yaml``. Problems are made one after another, by index; one whose
 content was there before is left out, each other goes to the first split that still wants one of its group. So no two
@@ -7,81 +7,101 @@ tasks of a task set have the same content, and a split is made no further than i
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 from pydantic import Field, ValidationError
+from r3l.envs.base import task_sets
 from r3l.envs.base.package import ConstantAnswer
-from r3l.envs.base.task_sets import (
-    Strict,
-    check_hash,
-    committed,
-    definition_path,
-    name_and_split,
-    read_definition,
-    sha256_of,
-    split_hash,
-)
-from r3l.envs.puzzles.base import Difficulty, Problem, Puzzle
-from r3l.envs.puzzles.registry import puzzle
+from r3l.envs.base.task_sets import DefinedTaskSets, committed, definition_path
+from r3l.envs.puzzles.base import CORRECT, Difficulty, Problem, Puzzle
+from r3l.envs.puzzles.engine import puzzle
 
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.seeds import generator
 from r3l.core.task import Task
 
 ENV = "puzzles"
 ALL = "all"  # in place of a group: problems of any group, as they come
 _IN_VAIN = 20_000  # problems in a row that nobody wants, after which a split is given up
+_LISTED = 1000  # ids of larger splits are not written out: they are numbered without choice
 
 
-class Definition(Strict):
-    """configs/task_sets/puzzles_NAME.yaml. ``splits``: tasks of each group (or ``all``); the first split takes
-    first."""
+class Definition(task_sets.Definition):
+    """``splits``: tasks of each group (or ``all``); the first split takes first."""
 
-    name: str
     puzzle: str
     difficulty: Mapping[str, Any]
     splits: Mapping[str, Mapping[str, int]] = Field(min_length=1)
-    sources: Mapping[str, str]
 
 
-def tasks(task_set: str) -> list[Task]:
-    """The tasks of ``NAME/SPLIT``, sorted by id. Raises DataError where they are not those that were committed."""
-    name, split = name_and_split(ENV, task_set, _splits)
-    regenerated = regenerate(name, split)
-    check_hash(ENV, name, split, sha256_of(regenerated))
-    return regenerated
+class PuzzleTaskSets(DefinedTaskSets[Definition]):
+    """A task is valid where answer and worked solution verify, a careless attempt does not, and the critic is silent
+    about the answer.
+    """
+
+    env = ENV
+    definition_type = Definition
+
+    def regenerate(self, name: str, split: str) -> list[Task]:
+        return list(_allocation(name).split(split))
+
+    def spare_task(self, name: str, index: int) -> Task:
+        """Contents may repeat."""
+        return _allocation(name).spare_task(index)
+
+    def validate(self, task: Task) -> None:
+        kind, data, answer = puzzle(task.payload["puzzle"]), task.payload["data"], task.payload["answer"]
+        wrong = kind.attempt(data, generator("proof", task.id), skill=0)
+        critique = kind.critique(data, wrong.answer)
+        facts = {
+            "its answer does not verify": not kind.verify(data, answer) or kind.critique(data, answer) != CORRECT,
+            "its worked solution does not verify": not kind.verify(data, kind.work(data).answer),
+            "a careless attempt verifies": kind.verify(data, wrong.answer) or critique == CORRECT,
+            "the critic tells the answer": answer in critique,
+        }
+        if failed := [fact for fact, holds in facts.items() if holds]:
+            raise DataError(f"task {task.id}: {'; '.join(failed)}")
+
+    def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
+        content = super().summary(tasks) | {"constant_answer": asdict(best_constant_answer(tasks))}
+        return content | ({"ids": [task.id for task in tasks]} if len(tasks) <= _LISTED else {})
+
+    def constant_answer(self, task_set: str) -> ConstantAnswer:
+        """The best constant answer and its success by group, as committed."""
+        name, split = self.parts(task_set)
+        return ConstantAnswer(**committed(self.env, name)["splits"][split]["constant_answer"])
 
 
-def committed_hash(task_set: str) -> str:
-    """The sha256 committed for ``NAME/SPLIT``; makes no problem."""
-    name, split = name_and_split(ENV, task_set, _splits)
-    return split_hash(ENV, name, split)
+TASK_SETS = PuzzleTaskSets()
 
 
-def constant_answer(task_set: str) -> ConstantAnswer:
-    """The best constant answer and its success by group, as committed (``r3l.envs.puzzles.constant_answers``)."""
-    name, split = name_and_split(ENV, task_set, _splits)
-    return ConstantAnswer(**committed(ENV, name)["splits"][split]["constant_answer"])
+def constant_answers(tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+    """What every constant answer scores on tasks of one puzzle, by group and in ``all``: the baseline of a table."""
+    kind = puzzle(tasks[0].payload["puzzle"])
+    groups = Counter(task.group for task in tasks)
+    solved: dict[str, Counter[str]] = defaultdict(Counter)
+    for task in tasks:
+        data = task.payload["data"]
+        correct: dict[str, bool] = {}
+        for name, answer in kind.constant_answers(data).items():
+            if answer not in correct:  # on a small problem several come to the same
+                correct[answer] = kind.verify(data, answer)
+            solved[name][task.group] += correct[answer]
+    return {
+        name: {"all": counts.total() / len(tasks)} | {group: counts[group] / n for group, n in sorted(groups.items())}
+        for name, counts in solved.items()
+    }
 
 
-def sft_task(index: int, name: str) -> Task:
-    """Problem ``index`` (from 0, without end) of those whose content is in no split of a task set; contents may
-    repeat."""
-    return _allocation(name).spare_task(index)
-
-
-def regenerate(name: str, split: str) -> list[Task]:
-    """The tasks that a split has now, whatever was committed."""
-    return list(_allocation(name).split(split))
-
-
-@lru_cache(maxsize=16)
-def definition(name: str) -> Definition:
-    """Read a task set's definition. Raises ConfigError where it is unknown or malformed."""
-    return read_definition(Definition, ENV, name, "none")
+def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
+    """The one that solves most tasks; the first of equals."""
+    success = constant_answers(tasks)
+    answer = max(success, key=lambda name: success[name]["all"])
+    return ConstantAnswer(answer, success[answer])
 
 
 @dataclass
@@ -162,8 +182,4 @@ class Allocation:
 
 @lru_cache(maxsize=16)
 def _allocation(name: str) -> Allocation:
-    return Allocation(definition(name))
-
-
-def _splits(name: str) -> Collection[str]:
-    return definition(name).splits
+    return Allocation(TASK_SETS.definition(name))

@@ -1,22 +1,29 @@
-"""Scripted demonstrations: the episode of an agent that errs, its critique, and a retry that follows the critique.
+"""Scripted demonstrations: an episode with errors, its critique, and a retry that follows the critique.
 
-The same for every environment of actions; what differs stands in a ``ScriptedDemonstrator``.
+The same for every environment: ``ScriptedDemonstrator`` for actions, ``AnswerDemonstrator`` for problems whose
+response ends with one answer, line by line.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, having_read
-from r3l.envs.tagged_text.responses import write_response
+from r3l.envs.base.experts import ErrorModel, ScriptedExpert, having_read
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.base.tagged import write_response
 
 from r3l.core.demonstration import Demonstration, Step
-from r3l.core.environment import Dialogue, Environment, Observation, StopReason, Transcript
+from r3l.core.environment import Dialogue, Observation, StopReason, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.processes.worker import RecordedEnvironment
+
+# A whole response that begins with the lines given, by an agent that errs so.
+Write = Callable[[Task, Sequence[str], ErrorModel, np.random.Generator], list[str]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,57 @@ class ErrorRates:
 
 
 CAREFUL = ErrorRates(low=0, high=0, systematic=1, overlook=0)
+
+
+@dataclass(frozen=True)
+class Demonstrator(ABC):
+    """Demonstrations on an environment's own engine and compact dialogue.
+
+    ``task``: task k for SFT, without end. ``tasks_repeat``: different k may give the same task; each k then has agents
+    of its own.
+    """
+
+    package: EnvironmentPackage[Any]
+    task: Callable[[int], Task]
+    tasks_repeat: bool
+
+    @abstractmethod
+    def demonstrate(
+        self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
+    ) -> Demonstration:
+        """Play ``task``, criticise the episode, and play again from the critique's turn.
+
+        Deterministic in (task, variant).
+        """
+
+    def demonstrations(
+        self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
+    ) -> Iterator[Demonstration]:
+        """``variants`` demonstrations of each task of ``indices``."""
+
+        def plays() -> Iterator[tuple[Task, int]]:
+            for index in indices:
+                task, offset = self.task(index), index * variants if self.tasks_repeat else 0
+                yield from ((task, offset + variant) for variant in range(variants))
+
+        return self._all(plays(), error_rates, max_turns)
+
+    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        """What an error-free expert does in each task."""
+        return self._all(((task, 0) for task in tasks), CAREFUL, max_turns)
+
+    def _all(self, plays: Iterator[tuple[Task, int]], rates: ErrorRates, max_turns: int) -> Iterator[Demonstration]:
+        engine = self.package.create({})
+        recorded = RecordedEnvironment(engine)
+        try:
+            for task, variant in plays:
+                yield self.demonstrate(recorded, task, variant, rates, max_turns)
+        finally:
+            engine.close()
+
+    def dialogue(self, max_turns: int) -> Dialogue:
+        """The text side that models are taught in."""
+        return self.package.dialogue("compact", max_turns)
 
 
 @dataclass
@@ -92,51 +150,14 @@ class ScriptedEpisode:
 
 
 @dataclass(frozen=True)
-class ScriptedDemonstrator:
-    """What an environment brings to its demonstrations.
+class ScriptedDemonstrator(Demonstrator):
+    """Of actions. ``expert``: that of a task and its first observation."""
 
-    ``dialogue``: the text side of a turn limit, in the compact style. ``task``: task k of the supervised stage, without
-    end. ``tasks_repeat``: different k may give the same task; each k then has agents of its own. ``expert``: that of a
-    task and its first observation.
-    """
-
-    engine: Callable[[], Environment]
-    dialogue: Callable[[int], Dialogue]
-    task: Callable[[int], Task]
-    tasks_repeat: bool
     expert: Callable[[Task, str], ScriptedExpert]
-
-    def demonstrations(
-        self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
-    ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each task of ``indices``."""
-        engine = self.engine()
-        recorded = RecordedEnvironment(engine)
-        try:
-            for index in indices:
-                task, offset = self.task(index), index * variants if self.tasks_repeat else 0
-                for variant in range(variants):
-                    yield self.demonstrate(recorded, task, offset + variant, error_rates, max_turns)
-        finally:
-            engine.close()
-
-    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        """What an expert without errors does in each task."""
-        engine = self.engine()
-        recorded = RecordedEnvironment(engine)
-        try:
-            for task in tasks:
-                yield self.demonstrate(recorded, task, 0, CAREFUL, max_turns)
-        finally:
-            engine.close()
 
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
     ) -> Demonstration:
-        """Play ``task``, criticise the episode, and play again from the critique's turn.
-
-        Deterministic in (task, variant).
-        """
         rng = generator("demonstration", task.id, variant)
         first = engine.reset(task)
         expert, dialogue = self.expert(task, first.text), self.dialogue(max_turns)
@@ -182,3 +203,47 @@ def _transcript(task: Task, first: Observation, steps: Sequence[Step], episode: 
     texts = [*(step.now.text for step in steps[1:]), "" if episode.error else episode.now.text]
     answers = tuple((step.action, text) for step, text in zip(steps, texts, strict=True))
     return Transcript(task, first.text, answers, episode.now.success, episode.error)
+
+
+@dataclass(frozen=True)
+class AnswerDemonstrator(Demonstrator):
+    """Of problems that end with one answer. ``solution``: the right lines of a task."""
+
+    solution: Callable[[Task], list[str]]
+    write: Write
+
+    def demonstrate(
+        self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
+    ) -> Demonstration:
+        rng = generator("demonstration", task.id, variant)
+        error_model = error_rates.draw(rng)
+        first, steps, last = _play(engine, task, self.write(task, [], error_model, rng)[:max_turns])
+        lines = tuple((step.action, "") for step in steps)
+        critique = self.dialogue(max_turns).critique(Transcript(task, first.text, lines, last.success, None))
+        assert critique is not None, (task.id, lines)
+        retry, retry_success = list[Step](), False
+        if critique.turn is not None:
+            prefix = self.solution(task)[: critique.turn + 1]  # up to the line that the critique asks for
+            _, retried, end = _play(engine, task, self.write(task, prefix, error_model, rng)[:max_turns])
+            retry, retry_success = retried[critique.turn :], end.success
+        return Demonstration(
+            task=task,
+            first=first,
+            steps=tuple(steps),
+            reward=last.reward,
+            success=last.success,
+            error=None,
+            critique=critique,
+            retry=tuple(retry),
+            retry_success=retry_success,
+        )
+
+
+def _play(engine: RecordedEnvironment, task: Task, lines: Sequence[str]) -> tuple[Observation, list[Step], Observation]:
+    """First observation, steps, last observation."""
+    first = now = engine.reset(task)
+    steps: list[Step] = []
+    for line in lines:
+        steps.append(Step(now, line, line))
+        now = engine.step(line)
+    return first, steps, now
