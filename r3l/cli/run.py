@@ -36,7 +36,7 @@ def run(
     seeds: Seeds = None,
     grid: Annotated[str | None, typer.Option(help="core or full rows.")] = None,
     overrides: Overrides = None,
-    logger: Annotated[list[str] | None, typer.Option(help="Of every run: tensorboard, wandb or trackio.")] = None,
+    logger: Annotated[list[str] | None, typer.Option(help="Of every run: tensorboard or wandb.")] = None,
     cores: Annotated[str, typer.Option(help="Without --profile: how many may work.")] = "all",
     profile: Annotated[str | None, typer.Option(help="A folder of workflow/profiles/, e.g. slurm.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be started; start nothing.")] = False,

@@ -33,9 +33,7 @@ def train(
     steps: Annotated[int | None, typer.Option(min=0, help="Short for --set train.steps=N.")] = None,
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/CELL/seedN.")] = None,
-    logger: Annotated[
-        list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio.")
-    ] = None,
+    logger: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline).")] = None,
     engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory of another configuration.")] = False,
     minutes: Annotated[

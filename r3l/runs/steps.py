@@ -1,19 +1,30 @@
-"""What a step was made of, counted the same way for every method and engine (names: r3l.runs.metrics)."""
+"""What a training step leaves, whichever engine trains: its metrics, counted the same way for every method; a line of
+metrics.jsonl; and, where a number is not finite, the rows that it was to train on, kept for inspection."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from r3l.config import Run
+from r3l.core.batching import Row, TrajectoryRow
+from r3l.core.errors import NonFiniteError
+from r3l.core.finite import check_finite
 from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind
+from r3l.files.json_files import append_jsonl, rewrite_jsonl
+from r3l.processes.progress import progress
+from r3l.runs.loggers import open_loggers
+from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS, step_seconds, with_rounded_times
+from r3l.runs.run_dir import METRICS
 
-if TYPE_CHECKING:
-    from r3l.core.batching import Row, TrajectoryRow
-
+REFUSED = "refused_batch.jsonl.gz"  # in a run's directory: a line a row
 Metrics = dict[str, float]
+Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step; raises NonFiniteError
 
 
 def of_groups(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
@@ -102,3 +113,77 @@ def _inversions(policy: Sequence[TrajectoryRow]) -> int:
 def _mean(values: Sequence[float]) -> float:
     """Exact before its one division: the same whatever the order."""
     return math.fsum(values) / len(values) if len(values) else 0.0
+
+
+@contextmanager
+def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Iterator[Record]:
+    """A function that records each step; ``done`` steps are there already."""
+    steps = run.train.steps
+    label = f"{run.env} {run.method} seed {run.seed}"
+    with (
+        open_loggers(loggers, run_dir, run.model_dump(mode="json")) as log,
+        progress(label, steps, done, lines=steps) as advance,
+    ):
+
+        def record(metrics: Mapping[str, float]) -> None:
+            for name, value in metrics.items():
+                check_finite(f"method {run.method}, step {metrics['step']}: metric {name!r}", value)
+            metrics = with_rounded_times(metrics)
+            append_jsonl(run_dir / METRICS, metrics)
+            log(metrics)
+            advance(_note(metrics))
+
+        yield record
+
+
+def _note(metrics: Mapping[str, float]) -> str:
+    tokens_per_s = metrics.get(GENERATED_TOKENS, 0) / max(metrics[COLLECT_SECONDS], 1e-9)
+    return f"success {metrics[TRAIN_SUCCESS]:.2f}  {tokens_per_s:.0f} tok/s  {step_seconds(metrics):.1f} s/step"
+
+
+@contextmanager
+def keeping_batch(run: Run, step: int, folder: Path, rows: Sequence[TrajectoryRow]) -> Iterator[None]:
+    """Update with ``rows`` in the block. They are checked first; refused, there or later, they are kept in ``folder``.
+
+    Raises NonFiniteError naming method and step too.
+    """
+    try:
+        for number, row in enumerate(rows):
+            check_row(number, row)
+        yield
+    except NonFiniteError as error:
+        file = folder / REFUSED
+        rewrite_jsonl(file, [_line(number, row) for number, row in enumerate(rows)])
+        raise NonFiniteError(
+            f"method {run.method}, step {step}: {error}. The step's rows are kept in {file}; checkpoints are those of "
+            "earlier steps. Look there for the cause, then run again with a lower train.lr or a corrected method"
+        ) from error
+
+
+def check_row(number: int, row: TrajectoryRow) -> None:
+    """Raises NonFiniteError naming row and task."""
+    numbers = {
+        "reward": row.trajectory.reward,
+        "advantage": row.advantage,
+        "token weight": row.weight,
+        "log-prob of sampling": row.old_logprobs,
+    }
+    for name, values in numbers.items():
+        check_finite(f"{name} of row {number} ({row.name})", values)
+
+
+def _line(number: int, row: TrajectoryRow) -> dict[str, Any]:
+    t = row.trajectory
+    return {
+        "row": number,
+        "task": t.task.id,
+        "kind": t.kind,
+        "member": t.member,
+        "attempt": t.attempt,
+        "reward": t.reward,
+        "advantage": np.asarray(row.advantage).tolist(),
+        "ids": row.ids.tolist(),
+        "mask": row.mask.tolist(),
+        "weight": row.weight.tolist(),
+        "old_logprobs": row.old_logprobs.tolist(),
+    }
