@@ -1,4 +1,4 @@
-"""The verb that measures a start model: `r3l regime`."""
+"""`r3l probe`: measures a fixed model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from r3l.cli.arguments import AsJson, Model, Seed, output
 from r3l.cli.printing import print_shown
 
 
-def regime(
+def probe(
     env: Annotated[str, typer.Argument(help="Environment: a file of configs/envs/.")],
     model: Model = None,
-    tasks: Annotated[int | None, typer.Option(min=2, help="Only so many tasks, of each group in turn.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=2, help="Number of tasks. Default: all.")] = None,
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
     seed: Seed = 0,
     out: Annotated[Path | None, output("Default: results/stored/regime/ENV.json, and docs/regime.md.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a start model without training: how it fails, and whether reflections, pivots and hints help it.
+    """Measure a model without training it: how it fails, and whether reflections, restarts and hints help it.
 
-    Example: `r3l regime alfworld`
+    Example: `r3l probe alfworld`
 
-    Example: `r3l regime webshop --model results/models/candidate --attempts 4 --out candidate.json`
+    Example: `r3l probe webshop --model results/models/candidate --attempts 4 --out candidate.json`
     """
     from r3l.files.paths import is_checkout
     from r3l.regime import page
