@@ -84,7 +84,7 @@ def compare(
     from r3l.files.writing import writable, write_json_atomic
     from r3l.report import records
     from r3l.report.comparison import compare as comparison
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.runs.places import first_found, runs_of
     from r3l.runs.stored_archive import stored_runs
     from r3l.workflow import plan
@@ -148,7 +148,7 @@ def _print_power(
 ) -> None:
     from r3l.report.comparison import power as planning
     from r3l.report.figures.power import draw_power
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     rows = planning.power_rows(compared, runs, difference, goal)
     if out:
@@ -160,7 +160,7 @@ def _print_registered(stored: Path | None, as_json: bool) -> None:
     """The rows by the plan's own test and stopping rule."""
     from r3l.report import records
     from r3l.report.comparison.registered import load_registered, of_start_models, registered_rows, registered_table
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
 

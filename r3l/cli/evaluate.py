@@ -212,7 +212,7 @@ def _put_questions(
     from r3l.evaluation import benchmarks
     from r3l.evaluation.models import local_model, served_model
     from r3l.local.checkpoint import find
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.tables.benchmarks import scores_table
 
     values = dict(map(_field, overrides))

@@ -66,7 +66,7 @@ def list_(
     Example: `r3l list differences --tier paper`
     """
     from r3l.report import options
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     refuse_unused(ctx, f"list {what}", USED.get(what, set()))
     if what is What.METHODS:
@@ -118,7 +118,7 @@ def _rows(what: What) -> list[dict[str, object]]:
 def _print_differences(tier: str, env: str | None, as_json: bool) -> None:
     """For the methods of Table 1."""
     from r3l.report import differences
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.workflow import plan
 
     config = configured(tier, envs=listed(env, "--env"))

@@ -36,9 +36,8 @@ def print_report(content: dict[str, Any], as_json: bool) -> None:
 
 def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
     """The one list of rows in ``content``: JSON, or a table."""
-    from r3l.report.rendering import Cell, Column
-    from r3l.report.rendering.model import table
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
+    from r3l.report.table import Cell, Column, table
 
     (rows,) = content.values()
     cells = [{column: Cell(_text(value)) for column, value in row.items()} for row in rows]

@@ -18,7 +18,7 @@ def probe(
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
     seed: Seed = 0,
-    out: Annotated[Path | None, output("Default: results/stored/regime/ENV.json, and docs/regime.md.")] = None,
+    out: Annotated[Path | None, output("Default: results/stored/probe/ENV.json, and docs/regime.md.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a model without training it: how it fails, and whether reflections, restarts and hints help it.
@@ -28,10 +28,10 @@ def probe(
     Example: `r3l probe webshop --model results/models/candidate --attempts 4 --out candidate.json`
     """
     from r3l.files.paths import is_checkout
-    from r3l.regime import page
-    from r3l.regime.card import table_of
-    from r3l.regime.measure import Sample, measure_regime
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.probe import page
+    from r3l.probe.card import table_of
+    from r3l.probe.measure import Sample, measure_regime
+    from r3l.report.render import to_terminal
 
     content = measure_regime(env, model, seed, Sample(task_set, tasks, attempts), out)
     if out is None and is_checkout():

@@ -160,7 +160,7 @@ def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
 
 def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
     """Expected times come from runs that are done, here or stored."""
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.status import status_table
     from r3l.runs import stored_archive
     from r3l.runs.places import find_runs
@@ -175,7 +175,7 @@ def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool
 
 def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
     from r3l.report.published import expected_cost
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     jobs, hours = jobs_of(command), _gpu_hours(list(runs.values()), config)
     if hours and not as_json:

@@ -152,7 +152,7 @@ def _belonging(
 
 def _print_budget(asked: Asked, paths: list[Path], out: Path | None, as_json: bool) -> None:
     from r3l.report import records, tables
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.report.tables import budget
 
     spent = budget.budget_rows(asked.narrowed(records.load(paths)))
@@ -165,7 +165,7 @@ def _print_budget(asked: Asked, paths: list[Path], out: Path | None, as_json: bo
 def _print_published(out: Path | None, as_json: bool) -> None:
     from r3l.report import published
     from r3l.report.published import checks
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     known = published.load()
     rows = checks.check(known, known)
@@ -176,7 +176,7 @@ def _print_published(out: Path | None, as_json: bool) -> None:
 def _print_ordering(paths: list[Path], out: Path | None, as_json: bool) -> None:
     from r3l.report import published, records
     from r3l.report.published import ordering
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
 
     rows = ordering.ordering(records.load(paths), published.Reference(published.of_table("table1")))
     _print_rows(rows, to_terminal(ordering.ordering_table(rows)), out, as_json)

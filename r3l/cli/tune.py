@@ -44,7 +44,7 @@ def tune(
     from r3l.files.writing import writable, write_json_atomic
     from r3l.report.comparison.tuning import tuning_table, tunings
     from r3l.report.figures.tuning import draw_tunings
-    from r3l.report.rendering.terminal import to_terminal
+    from r3l.report.render import to_terminal
     from r3l.workflow import plan
 
     envs = environments_named(env)

@@ -15,8 +15,8 @@ from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
 from r3l.original.clones import R3L, RLTF
 from r3l.released.check import Outcome
-from r3l.report.rendering import Cell, Column, Section, Table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Section, Table
 
 STORED_ROWS = STORED / "released" / "checks.json"
 COLUMNS = ("check", "release", "cases", "equal", "explained", "unexplained")

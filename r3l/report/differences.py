@@ -9,9 +9,8 @@ from typing import Any
 
 from r3l.config import EnvConfig, Run, environment_of, load, resolve, variant
 from r3l.config.options import CITED, environment_options, method_options
-from r3l.report.rendering import Cell, Column, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Table, table
 
 REFERENCE = "paper"  # the tier whose settings are those of paper and release; other tiers change some for themselves
 PROFILES = ("paper", "released_code")

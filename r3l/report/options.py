@@ -7,8 +7,8 @@ from typing import Any
 from r3l.config import PROFILES, TierConfig, load, load_method, names
 from r3l.config.resolution import method_of
 from r3l.config.where import Place
-from r3l.report.rendering import Cell, Column, Section, Table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Section, Table
 
 
 def methods(tier: str) -> list[LongRow]:

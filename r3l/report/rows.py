@@ -10,7 +10,7 @@ from r3l.config.corrections import MEANINGS
 from r3l.evaluation.statistics import Interval
 from r3l.files.writing import writable, write_text_atomic
 from r3l.report.labels import env_label
-from r3l.report.rendering.text import to_csv
+from r3l.report.render import to_csv
 
 LongRow = dict[str, Any]  # None: what does not exist
 DIGITS = 4

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from r3l.report.rendering import Cell, Column, Table
-from r3l.report.rendering.model import table
+from r3l.report.table import Cell, Column, Table, table
 from r3l.workflow.status import MEANINGS, State, Status
 
 

@@ -72,7 +72,7 @@ def test_a_missing_package_is_named_with_the_command(without):
         ["bench", "env", "math"],
         ["bench", "grader"],
         ["sft", "math-1.5m", "--out", "model", "--workers", "0"],
-        ["regime", "math", "--out", "card.json"],
+        ["probe", "math", "--out", "card.json"],
         ["run", "mathematics", "--env", "math"],
         ["compare", "raft", "--env", "math"],
         ["demo", "--env", "math"],

@@ -9,7 +9,7 @@ from start_models import start_model
 
 from r3l.config import names
 from r3l.evaluation.verification import sign
-from r3l.report.rendering import Table
+from r3l.report.table import Table
 
 
 def write_run(

@@ -19,9 +19,8 @@ from r3l.report.comparison import shown
 from r3l.report.feedback import is_taught
 from r3l.report.labels import method_label
 from r3l.report.records import Record, by_method, groups, scores_S_T
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
 BUDGET = {

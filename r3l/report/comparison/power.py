@@ -11,9 +11,8 @@ from r3l.evaluation.power import Goal, StoppingRule, seeds_needed, smallest_diff
 from r3l.files.json_files import read_json
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table, table
 from r3l.runs.metrics import step_seconds
 
 SEEDS = (3, 5, 10, 20)  # of which a plan says what they could show

@@ -18,9 +18,8 @@ from r3l.files.yaml_files import read_yaml
 from r3l.report.comparison.compare import compare
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table, table
 
 RULE = StoppingRule()
 GOAL = Goal(alpha=RULE.alpha)

@@ -10,8 +10,7 @@ from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
 from r3l.report.labels import env_label, method_label
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
+from r3l.report.table import Cell, Column, Row, Table, table
 
 Tuning = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from r3l.report.rendering.model import Table
+from r3l.report.table import Table
 
 
 def to_html(table: Table) -> Markup:

@@ -15,9 +15,8 @@ from r3l.report.comparison import shown
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow, notes_of_runs, outdated_notes, seeds_shown
+from r3l.report.table import Cell, Column, Row, Table, table
 from r3l.report.tables import budget
 from r3l.runs.metrics import members
 

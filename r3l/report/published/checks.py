@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from r3l.report.published.data import Published, Quantity
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table, table
 
 
 def nearest_count(value: Decimal, n: int) -> int:

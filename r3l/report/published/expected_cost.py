@@ -19,8 +19,7 @@ from r3l.core.errors import ConfigError
 from r3l.report import published
 from r3l.report.labels import env_label
 from r3l.report.published import Reference
-from r3l.report.rendering import Cell, Column, Table
-from r3l.report.rendering.model import table
+from r3l.report.table import Cell, Column, Table, table
 
 GPUS = 16  # "two servers with 8 H20 each" (note of the published table)
 MODEL, METHOD = "qwen2.5-1.5b", "grpo"  # what is scaled where a number is missing

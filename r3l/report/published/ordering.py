@@ -12,9 +12,8 @@ from r3l.evaluation import statistics
 from r3l.report.labels import env_label
 from r3l.report.published import Published, Reference
 from r3l.report.records import Record, by_method
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow
+from r3l.report.table import Cell, Column, Row, Table, table
 
 BACKBONE = "Qwen2.5-1.5B-Instruct"  # the smallest model of the paper
 

@@ -12,9 +12,8 @@ from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.files.json_files import read_json
 from r3l.report.published import Reference, verdict
-from r3l.report.rendering import Cell, Column, Row, Table
-from r3l.report.rendering.model import table
 from r3l.report.rows import LongRow, interval_columns, rounded
+from r3l.report.table import Cell, Column, Row, Table, table
 from r3l.report.tables.scores import COLUMNS, missing
 
 PROTOCOL, RULE = "standard", "strict"  # one attempt; the answer in the form that was asked for

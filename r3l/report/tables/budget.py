@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE as FEEDBACK_NOTE
 from r3l.report.records import Record, by_method, feedback, outdated
-from r3l.report.rendering import Cell, Column, Table
 from r3l.report.rows import LongRow, outdated_notes
+from r3l.report.table import Cell, Column, Table
 from r3l.report.tables.printed import METHOD, Sections, in_sections
 from r3l.runs.metrics import rates
 

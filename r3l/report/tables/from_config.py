@@ -12,11 +12,9 @@ from rich.console import Group, RenderableType
 from r3l.report import published
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, renamed
-from r3l.report.rendering import Table
-from r3l.report.rendering.latex import to_latex
-from r3l.report.rendering.terminal import to_terminal
-from r3l.report.rendering.text import to_markdown
+from r3l.report.render import to_latex, to_markdown, to_terminal
 from r3l.report.rows import LongRow, write_csv, write_text
+from r3l.report.table import Table
 from r3l.report.tables import benchmarks, measures, printed, score_details, scores
 from r3l.workflow.plan import TableConfig
 

@@ -15,9 +15,8 @@ from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE, joined
 from r3l.report.labels import env_label
 from r3l.report.published import SCORES, Published
-from r3l.report.rendering import Cell, Column, Row, Section, Table
-from r3l.report.rendering.model import mark_best
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, LongRow, notes_of_runs, task_set_names
+from r3l.report.table import Cell, Column, Row, Section, Table, mark_best
 from r3l.report.tables.measures import MEASURES, Better
 
 DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}

@@ -7,8 +7,8 @@ from itertools import groupby
 
 from r3l.report.comparison import shown
 from r3l.report.feedback import COLUMN as FEEDBACK
-from r3l.report.rendering import Cell, Column, Row, Section, Table
 from r3l.report.rows import CONSTANT_ANSWER, LongRow, notes_of_runs, seeds_shown, task_set_names
+from r3l.report.table import Cell, Column, Row, Section, Table
 from r3l.report.tables.printed import plus_minus
 
 LEFT, INTERVALS = ("tier", "env", "group", "method", FEEDBACK, "vs paper"), ("success", "difference", shown.WOULD_SHOW)

@@ -11,9 +11,7 @@ from rich.console import Console
 
 from r3l.files.paths import ROOT
 from r3l.report import records, tables
-from r3l.report.rendering.latex import to_latex
-from r3l.report.rendering.terminal import to_terminal
-from r3l.report.rendering.text import to_markdown
+from r3l.report.render import to_latex, to_markdown, to_terminal
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 

@@ -12,7 +12,7 @@ from start_models import cell
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.report import records
 from r3l.report.html import tables as html_tables
-from r3l.report.rendering.terminal import to_terminal
+from r3l.report.render import to_terminal
 from r3l.report.rows import seeds_shown, write_csv
 from r3l.report.tables import printed, score_details
 from r3l.report.tables.scores import score_rows

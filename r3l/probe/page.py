@@ -1,4 +1,4 @@
-"""docs/regime.md, from the stored cards: ``python -m r3l.regime.page`` writes it and its picture."""
+"""docs/regime.md, from the stored cards: ``python -m r3l.probe.page`` writes it and its picture."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from r3l.core.markdown import pipe_table
 from r3l.files.json_files import read_json
 from r3l.files.paths import ROOT
 from r3l.files.writing import write_text_atomic
-from r3l.regime.card import CARDS, SECTIONS, lines, reasons, shown_paper, shown_value, targets, verdict
-from r3l.regime.picture import draw
+from r3l.probe.card import CARDS, SECTIONS, lines, reasons, shown_paper, shown_value, targets, verdict
+from r3l.probe.picture import draw
 
 Card = Mapping[str, Any]
 PAGE = ROOT / "docs" / "regime.md"
 BEFORE = CARDS / "before"
-PICTURE = CARDS / "regime.png"
+PICTURE = CARDS / "probe.png"
 ORDER = ("alfworld", "scienceworld", "webshop", "math")  # then the others, by name
 
 INTRODUCTION = """# Regime cards
 
-A regime is what training starts from: a start model, task sets and limits. `r3l regime ENV` measures it without
-training, so that it can be chosen before any method is compared. The targets are in `configs/regime.yaml`, the cards in
-`results/stored/regime/`; `python -m r3l.regime.page` writes this page and its picture from them.
+A regime is what training starts from: a start model, task sets and limits. `r3l probe ENV` measures it without
+training, so that it can be chosen before any method is compared. The targets are in `configs/probe_targets.yaml`, the
+cards in `results/stored/probe/`; `python -m r3l.probe.page` writes this page and its picture from them.
 
 ```
-r3l regime alfworld                                              # the start model, 8 attempts at each of 128 tasks
-r3l regime webshop --model results/models/candidate --out a.json # another model
+r3l probe alfworld                                              # the start model, 8 attempts at each of 128 tasks
+r3l probe webshop --model results/models/candidate --out a.json # another model
 ```
 
 Tasks are those of the task set `validation`, on which nothing is trained, taught or tested (`--task-set` names another;
@@ -46,7 +46,7 @@ a test task set is refused). Attempts are at the temperature of training.
   responses are answers, not actions, this is not applicable.
 
 Intervals are 95 % percentiles over tasks drawn with replacement, all attempts of a task together, since attempts at one
-task are alike (`r3l/regime/measures.py` has the sources); of shares that are 0 or 1 in every task Wilson's over tasks.
+task are alike (`r3l/probe/measures.py` has the sources); of shares that are 0 or 1 in every task Wilson's over tasks.
 """
 NOW = """## The start models
 
@@ -81,7 +81,7 @@ def page() -> str:
     now, before = cards(CARDS), cards(BEFORE)
     parts = [INTRODUCTION]
     if now or before:
-        parts.append("![The measures of every environment](../results/stored/regime/regime.png)\n")
+        parts.append("![The measures of every environment](../results/stored/probe/probe.png)\n")
     parts += [NOW + _tables(now, explained=True)] if now else []
     parts += [EARLIER + _tables(before)] if before else []
     parts += [_paper([*now, *before])] if now or before else []
@@ -131,7 +131,7 @@ def _missed(card: Card, explained: bool) -> list[str]:
     if not explained:
         return [f"{counted}; missed: {'; '.join(labels[key] for key in missing) or 'none'}."]
     why = reasons(card["env"])
-    lines_of = [f"  - {labels[key]}: {why.get(key, 'configs/regime.yaml does not say why')}" for key in missing]
+    lines_of = [f"  - {labels[key]}: {why.get(key, 'configs/probe_targets.yaml does not say why')}" for key in missing]
     return [f"{counted}{'; missed:' if missing else '.'}", *lines_of]
 
 

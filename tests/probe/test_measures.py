@@ -7,9 +7,9 @@ import pytest
 
 from r3l.core.environment import StopReason
 from r3l.core.oracle import Agreement
-from r3l.regime.card import judged, targets
-from r3l.regime.measures import difference, mean, measures, ratio, share
-from r3l.regime.records import Attempt, CriticReflection, OwnReflection, Regime, Try
+from r3l.probe.card import judged, targets
+from r3l.probe.measures import difference, mean, measures, ratio, share
+from r3l.probe.records import Attempt, CriticReflection, OwnReflection, Regime, Try
 
 
 def attempt(task, member, success=False, stop=None, **more):

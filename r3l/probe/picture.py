@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.core.environment import StopReason
-from r3l.regime.card import targets
+from r3l.probe.card import targets
 from r3l.report.figures import style
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Observation, StopReason
 from r3l.core.rollout import play
+from r3l.probe.play import stands_in, study
+from r3l.probe.records import Try
 from r3l.processes.pool import EnvironmentPool
-from r3l.regime.play import stands_in, study
-from r3l.regime.records import Try
 
 SETTINGS = R3LSettings(guidance="suggestion", kl="none")
 

@@ -24,8 +24,8 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Turn
 from r3l.envs.scripted.expert import NO_CAUSE, first_action
 from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.probe.records import UNUSABLE, Attempt, CriticReflection, OwnReflection, Regime, Try
 from r3l.reflection import reflect
-from r3l.regime.records import UNUSABLE, Attempt, CriticReflection, OwnReflection, Regime, Try
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import pytest
 from rich.console import Console
 
 from r3l.report.html.rendering import to_html
-from r3l.report.rendering import Cell, Column, Row, Section, Table
-from r3l.report.rendering.latex import to_latex
-from r3l.report.rendering.model import mark_best, table
-from r3l.report.rendering.terminal import to_terminal
-from r3l.report.rendering.text import to_csv, to_markdown
+from r3l.report.render import to_csv, to_latex, to_markdown, to_terminal
+from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, table
 
 
 def row(name: str, score: float | None, cost: float) -> Row:
@@ -54,7 +54,9 @@ def test_markdown_and_latex_escape_and_mark(two):
     markdown, latex = to_markdown(two), to_latex(two)
     assert "| A & B   | x        |" in markdown and "|         | y        | **0.7** |  **2** |" in markdown
     assert "- a &lt;note>" in markdown
-    assert r"\textbf{0.7}" in latex and r"A \& B" in latex and r"a \textless{}note\textgreater{}" in latex
+    assert r"\textbf{0.7}" in latex and r"a \textless{}note\textgreater{}" in latex
+    assert latex.index(r"\midrule") < latex.index(r"\multicolumn{3}{l}{\textit{A \& B}}") < latex.index("x & 0.5 & 3")
+    assert latex.count(r"\midrule") == 2 and r"\begin{tabular}{lrl}" in latex
 
 
 def test_html_escapes_sorts_by_value_and_names_its_filters():
@@ -66,3 +68,22 @@ def test_html_escapes_sorts_by_value_and_names_its_filters():
 
 def test_csv_writes_numbers_as_python_does_and_nothing_for_none():
     assert to_csv([{"a": 1, "b": 0.1, "c": None}, {"a": None, "b": 2, "c": "x,y"}]) == 'a,b,c\n1,0.1,\n,2,"x,y"\n'
+
+
+def test_a_column_formats_what_it_takes_from_a_row():
+    columns = [Column("name"), Column("p", lambda row: row["p_value"], ".3f"), Column("n", form=",")]
+    rows = [{"name": "a", "p_value": 0.01234, "n": 1000}, {"name": None, "p_value": None, "n": 2}]
+    made = table("T", columns, rows, by=lambda row: str(row["n"]))
+    assert [[cell.text for cell in cells] for cells in made.cells()] == [["a", "0.012", "1,000"], ["", "", "2"]]
+    assert len(made.sections) == 2 and [column.side for column in columns] == ["left", "right", "right"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX (apt-get install texlive-latex-extra)")
+def test_a_wide_and_long_table_fits_a_page(tmp_path):
+    columns = [Column("method"), *(Column(f"column {k}", right=True) for k in range(14))]
+    rows = [{column.name: Cell("0.123 ± 0.456") for column in columns} for _ in range(90)]
+    document = "\\documentclass{article}\\usepackage{booktabs,adjustbox}\\begin{document}\n%s\\end{document}"
+    (tmp_path / "t.tex").write_text(document % to_latex(table("Wide", columns, rows, "note")))
+    done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0 and b"Overfull" not in done.stdout and b"too large" not in done.stdout

@@ -15,17 +15,16 @@ from r3l.files.digests import sha256_of
 from r3l.files.json_files import read_json
 from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.yaml_files import read_yaml
-from r3l.regime.measures import Measure, measures
-from r3l.regime.records import Regime
+from r3l.probe.measures import Measure, measures
+from r3l.probe.records import Regime
 from r3l.report import published
-from r3l.report.rendering import Cell, Column
-from r3l.report.rendering.model import Section, Table
+from r3l.report.table import Cell, Column, Section, Table
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 
 SCHEMA = 1
 WEIGHTS = "model.safetensors"
-CARDS = KEPT / "regime"
+CARDS = KEPT / "probe"
 SECTIONS: dict[str, dict[str, str]] = {
     "Attempts": {
         "success": "success",
@@ -118,7 +117,7 @@ class Target(Strict):
 
 
 class Targets(Strict):
-    """configs/regime.yaml. ``missed``: by environment and measure, why the start model misses a target."""
+    """configs/probe_targets.yaml. ``missed``: by environment and measure, why the start model misses a target."""
 
     targets: dict[str, Target]
     missed: dict[str, dict[str, str]] = {}
@@ -127,7 +126,7 @@ class Targets(Strict):
 
 @cache
 def _configured() -> Targets:
-    path = CONFIGS / "regime.yaml"
+    path = CONFIGS / "probe_targets.yaml"
     return validate(Targets, read_yaml(path), str(path))
 
 

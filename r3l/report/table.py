@@ -1,9 +1,11 @@
-"""A table: columns, and rows in sections."""
+"""A table: columns that know how to format a row, rows in groups, notes. r3l.report.render lays it out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,18 +24,38 @@ EMPTY = Cell("")
 
 @dataclass(frozen=True)
 class Column:
-    """``filter``: a reader of the HTML may narrow it to one value, this one at first ("": all); None: no filter."""
+    """``of`` gives a row's value here, by default ``row[name]``: None is an empty cell, a text and a Cell stand as they
+    are, a number is written by ``form``, a format specification, which also aligns the column to the right.
+
+    ``filter``: a reader of the HTML may narrow the column to one value, this one at first ("": all); None: no filter.
+    """
 
     name: str
+    of: Callable[[Any], Any] | None = None
+    form: str = ""
     right: bool = False
     no_wrap: bool = False
     footer: str = ""
     filter: str | None = None
 
+    @property
+    def side(self) -> str:
+        """Where its cells stand."""
+        return "right" if self.right or self.form else "left"
+
+    def cell(self, row: Any) -> Cell:
+        """The cell of ``row``."""
+        value = self.of(row) if self.of else row.get(self.name)
+        if isinstance(value, Cell):
+            return value
+        if value is None or isinstance(value, str):
+            return Cell(value or "")
+        return Cell(format(value, self.form), float(value))
+
 
 @dataclass
 class Section:
-    """Rows that belong together; the ``title`` stands above them, in print beside them."""
+    """Rows that belong together; the ``title`` stands above them, in Markdown beside them."""
 
     title: str
     rows: list[Row]
@@ -63,9 +85,20 @@ class Table:
         return {row[self.names[0]].text: row for row in rows}
 
 
-def table(title: str, columns: Sequence[Column], rows: Sequence[Row], *notes: str) -> Table:
-    """A table of one section."""
-    return Table(title, columns, [Section("", list(rows))], [note for note in notes if note])
+def table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Any],
+    *notes: str,
+    by: Callable[[Any], str] = lambda row: "",
+    titled: bool = False,
+) -> Table:
+    """``rows`` in sections of consecutive rows for which ``by`` is the same; ``titled``: with it as their title."""
+    sections = [
+        Section(name if titled else "", [{column.name: column.cell(row) for column in columns} for row in part])
+        for name, part in groupby(rows, key=by)
+    ]
+    return Table(title, columns, sections, [note for note in notes if note])
 
 
 def mark_best(rows: Sequence[Row], columns: Mapping[str, int]) -> None:

@@ -10,11 +10,11 @@ from program import run
 from start_models import START_FOLDER, START_MODEL
 
 from r3l.core.task import Task
-from r3l.regime import page, picture
-from r3l.regime.card import CARDS, SECTIONS, Target, paper, reasons, targets
-from r3l.regime.measure import chosen
+from r3l.probe import page, picture
+from r3l.probe.card import CARDS, SECTIONS, Target, paper, reasons, targets
+from r3l.probe.measure import chosen
 
-COMMAND = ("regime", "alfworld", "--tasks", "4", "--attempts", "2")
+COMMAND = ("probe", "alfworld", "--tasks", "4", "--attempts", "2")
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +92,14 @@ def test_every_target_that_a_start_model_misses_has_its_reason_and_no_other():
 
 
 def test_a_missed_target_without_a_reason_is_still_on_the_page(card):
-    """r3l regime writes the page after minutes of work, before anybody could give a reason."""
+    """r3l probe writes the page after minutes of work, before anybody could give a reason."""
     measures = {**card["measures"], "hint_followed": {**card["measures"]["hint_followed"], "met": False}}
     lines = page._missed({**card, "env": "no_reasons_yet", "measures": measures}, explained=True)
-    assert "  - the critic's hint is the first action: configs/regime.yaml does not say why" in lines
+    assert "  - the critic's hint is the first action: configs/probe_targets.yaml does not say why" in lines
 
 
 def test_the_page_is_that_of_the_stored_cards():
-    assert text(DOCS / "regime.md") == page.page(), "python -m r3l.regime.page"
+    assert text(DOCS / "regime.md") == page.page(), "python -m r3l.probe.page"
 
 
 def test_the_papers_numbers_stand_beside_ours():
@@ -151,7 +151,7 @@ def test_some_tasks_are_of_both_halves_and_the_same_every_time():
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(monkeypatch, capsys, "regime", *arguments, "--out", "card.json")
+    code, out, err = run(monkeypatch, capsys, "probe", *arguments, "--out", "card.json")
     said = err[err.index("error: ") :]
     assert code == 2 and message in said and "Traceback" not in err and len(said.strip().splitlines()) == 1
     assert out == "" and not (tmp_path / "card.json").exists()

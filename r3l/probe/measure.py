@@ -14,8 +14,8 @@ from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.files.writing import writable, write_json_atomic
 from r3l.local.session import open_session
-from r3l.regime.card import CARDS, card
-from r3l.regime.play import play_regime
+from r3l.probe.card import CARDS, card
+from r3l.probe.play import play_regime
 
 TIER = "nano"
 

@@ -19,7 +19,7 @@ from r3l.core.environment import StopReason
 from r3l.core.oracle import GRADES, Agreement
 from r3l.core.seeds import generator
 from r3l.evaluation.statistics import LEVEL, wilson_bounds
-from r3l.regime.records import Attempt, Regime, Try
+from r3l.probe.records import Attempt, Regime, Try
 
 RESAMPLES = 2000
 Floats = NDArray[np.float64]
