@@ -62,7 +62,7 @@ class TaskSets(Protocol):
 
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """How questions are put and graded (options of `r3l evaluate --set`). ``data``: folder of the question sets."""
+    """How questions are put and graded (`r3l evaluate gsm8k`). ``data``: folder of the question sets."""
 
     protocol: str = "standard"
     prompt: str = "boxed"

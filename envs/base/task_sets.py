@@ -124,4 +124,4 @@ def _repair(env: str, name: str) -> str:
 
 
 def _build(env: str, name: str) -> str:
-    return f"r3l task-set build {name} --env {env}"
+    return f"r3l data build {name} --env {env}"

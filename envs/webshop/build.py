@@ -1,7 +1,7 @@
 """Where catalogues lie, and how they come there.
 
 Named synthetic catalogues are built on first use and kept under ``$R3L_CACHE/webshop`` (default
-``~/.cache/r3l/webshop``). The original's catalogue is built once from its files (``r3l catalogue build``);
+``~/.cache/r3l/webshop``). The original's catalogue is built once from its files (``r3l data catalogue``);
 ``$R3L_WEBSHOP`` names its folder.
 """
 
@@ -37,7 +37,7 @@ def original() -> tuple[Path, Meta]:
     folder = os.environ.get(_VARIABLE)
     if not folder:
         raise DataError(
-            f"{_VARIABLE} is not set: build the catalogue of the original files (r3l catalogue build --help) "
+            f"{_VARIABLE} is not set: build the catalogue of the original files (r3l data catalogue --help) "
             f"and set {_VARIABLE} to its folder"
         )
     return Path(folder), read_meta(Path(folder))

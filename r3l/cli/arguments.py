@@ -7,9 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
-from click.core import ParameterSource
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.files import paths
@@ -95,8 +93,9 @@ def refuse_unused(ctx: typer.Context, form: str, used: Collection[str]) -> None:
     ``used``: names of parameters. Arguments and --json belong to every form.
     """
     for parameter in ctx.command.params:
-        given = ctx.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
-        if given and isinstance(parameter, click.Option) and parameter.name not in {*used, "as_json"}:
+        source = ctx.get_parameter_source(str(parameter.name))
+        given = parameter.param_type_name == "option" and source is not None and source.name == "COMMANDLINE"
+        if given and parameter.name not in {*used, "as_json"}:
             raise ConfigError(f"{parameter.opts[0]} has no meaning for {form}; leave it out")
 
 

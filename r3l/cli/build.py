@@ -63,8 +63,10 @@ def model_export(
 
     Example: `r3l model export results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0 hub:OWNER/NAME --dry-run`
     """
+    from r3l.api.running import check_run_dir
     from r3l.evaluation import publishing
 
+    check_run_dir(run_dir)
     if not publishing.is_target(to):
         raise ConfigError(f"{to} is neither a folder (write ./{to}) nor hub:OWNER/NAME")
     files = publishing.publish(run_dir, to, dry_run)

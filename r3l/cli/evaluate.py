@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 TEST_TASK_SET = "env_settings.test_task_set"
 CONCURRENCY = 16  # episodes at once; our choice
 DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
-OF_SERVER = {"server", "model", "dialog", "tokenizer", "request", "deadline", "batch"}
+SERVER_ONLY = {"dialog", "tokenizer", "request", "deadline"}
+OF_AGENT = {"server", "model", "batch", *SERVER_ONLY}
 
 
 def evaluate(
@@ -36,9 +37,7 @@ def evaluate(
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     tier: SomeTier = None,
-    task_set: Annotated[
-        str | None, typer.Option(help="Task set to play (NAME/SPLIT). Default: the test set.")
-    ] = None,
+    task_set: Annotated[str | None, typer.Option(help="Task set to play (NAME/SPLIT). Default: the test set.")] = None,
     seed: Seed = 0,
     overrides: Overrides = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Episodes at once. Default: 16, or the tier's.")] = None,
@@ -73,27 +72,30 @@ def evaluate(
 
     Example: `r3l evaluate gsm8k,math500 --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
     """
+    from r3l.config import EnvConfig, load
+
     asked = _Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
     if not server:
-        refuse_unused(ctx, "a model of this machine (without --server)", _options(ctx) - (OF_SERVER - {"model", "batch"}))
+        local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
+        refuse_unused(ctx, "a model of this machine (without --server)", local)
     if Path(target).is_dir() or "/" in target:
-        refuse_unused(ctx, "a run, which is played as its manifest says", {"task_set", *(OF_SERVER if server else ())})
+        used = {"task_set", *(OF_AGENT if server else ())}
+        refuse_unused(ctx, "a run, which is played as its manifest says", used)
         _play_run(Path(target), task_set, asked, as_json)
         return
+    sets = None if tier else _question_sets(target)
+    if not sets:
+        load("envs", target, EnvConfig)
     if not (model or server):
-        raise ConfigError(f"say what plays {target}: --model NAME, --server URL, or both")
-    if tier is None and (sets := _question_sets(target)):
-        used = {"seed", "overrides", "protocol", "limit", "out", *OF_SERVER}
+        raise ConfigError(f"say what {'answers' if sets else 'plays'} {target}: --model NAME, --server URL, or both")
+    if sets:
+        used = {"seed", "overrides", "protocol", "limit", "out", *OF_AGENT}
         refuse_unused(ctx, "question sets", used)
         _put_questions(sets, asked, protocol, overrides or [], seed, limit, out, as_json)
         return
-    refuse_unused(ctx, "an environment", {"tier", "task_set", "seed", "overrides", "out", *OF_SERVER})
-    changes = [*(overrides or ()), *([f"{TEST_TASK_SET}={task_set}"] if task_set else ())]
+    refuse_unused(ctx, "an environment", {"tier", "task_set", "seed", "overrides", "out", *OF_AGENT})
+    changes = [*([f"{TEST_TASK_SET}={task_set}"] if task_set else ()), *(overrides or ())]
     _play(tier or "nano", target, seed, changes, asked, out, as_json)
-
-
-def _options(ctx: typer.Context) -> set[str]:
-    return {str(parameter.name) for parameter in ctx.command.params}
 
 
 def _question_sets(target: str) -> list[str] | None:
@@ -224,7 +226,9 @@ def _put_questions(
     with environment_of("math").benchmark(BenchmarkOptions(protocol, **values)) as benchmark:
         for name in sets:
             benchmark.items(name)  # a wrong name is an error now, not after the model has loaded
-        temperature = benchmark.temperature if temperature is None else _number("evaluation.temperature", temperature, 0)
+        temperature = (
+            benchmark.temperature if temperature is None else _number("evaluation.temperature", temperature, 0)
+        )
         length = int(_number("sampling.max_tokens", max_tokens or benchmark.max_tokens, 1))
         if asked.server:
             answerer = served_model(asked.agent(), temperature, length)

@@ -74,7 +74,9 @@ def list_(
         print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
     elif what is What.OPTIONS and (tier or env or method or model or overrides):
         run = resolve_run(tier or "nano", env or "alfworld", method or "r3l", 0, model, overrides)
-        print_rows({"options": [{"option": key, "value": value} for key, value in _flat("", run.model_dump())]}, as_json)
+        print_rows(
+            {"options": [{"option": key, "value": value} for key, value in _flat("", run.model_dump())]}, as_json
+        )
     elif what is What.OPTIONS:
         from r3l.config.options import environment_options, method_options, run_options
 

@@ -1,13 +1,10 @@
 """`r3l bench curves`: made-up rows, operations and bytes by hand, and the verb itself."""
 
-import json
-
 import numpy as np
 import pytest
 
 from r3l.bench import curves
 from r3l.bench.operations import counted
-from r3l.cli import app
 from r3l.config import resolve
 from r3l.local.kv_cache import head_size
 
@@ -60,17 +57,13 @@ def test_a_share_of_the_limit_by_hand(monkeypatch):
     assert point == {"rows": 1, "tokens": 4, "seconds": 6, "flop": 0, "share": 0.25, "share_of_matrix_rate": 0}
 
 
-def test_every_measurement_runs_and_is_drawn(tmp_path, monkeypatch):
+def test_every_measurement_runs():
     grid = curves.Grid((1, 2), (2,), (8,), (2,), (0.0, 0.5), of=4, tokens=8)
     report = curves.bench_curves(resolve("nano", "math", "grpo", 0), 1, grid)
     assert [(p["rows"], p["tokens"]) for p in report["decoding"]] == [(1, 8), (2, 8)]
     one, two = (p["flop"] for p in report["decoding"])
     assert two == 2 * one and all(p["share"] > 0 for p in report["decoding"] + report["training"])
     assert [(p["group"], p["share"]) for p in report["sharing"]] == [(2, 0.0), (2, 0.5)]
-    monkeypatch.setattr(curves, "bench_curves", lambda run, repeats: report)
-    app(["bench", "curves", "--out", str(tmp_path / "curves.json")], standalone_mode=False)
-    assert json.loads((tmp_path / "curves.json").read_text()) == report
-    assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("shared", [0, 3])

@@ -141,24 +141,9 @@ def test_seconds_are_charged_to_the_innermost_phase(monkeypatch):
     assert watch.seconds == {"rest": 1.0, "a": 5.0, "b": 4.0}
 
 
-def test_every_arm_plays_the_same_episodes(tmp_path, capsys):
-    out = tmp_path / "bench.json"
-    options = ["--tasks", "2", "--repeats", "1", "--arms", "cached,uncached"]
-    for setting in ("method_settings.group_size=4", "env_settings.max_turns=8", "workers=0"):
-        options += ["--set", setting]
-    app(["bench", "rollout", *options, "--out", str(out)], standalone_mode=False)
-    report = json.loads(out.read_text())
-    cached, uncached = (report["arms"][arm] for arm in ("cached", "uncached"))
-    assert report["same_episodes"] and report["prompt_tokens_shared"] > 0
-    assert cached["generated"] == uncached["generated"] > 0 and cached["encoded"] < uncached["encoded"]
-    for arm in report["arms"].values():
-        assert sum(v for k, v in arm.items() if k.startswith("share/")) == pytest.approx(1)
-    assert report["seconds_ratio"]["uncached"] == uncached["seconds"] / cached["seconds"]
-
-
 def test_an_unknown_arm_is_an_error():
-    with pytest.raises(ConfigError, match="--arms cached,paged: 'paged' is unknown; known: cached, uncached, compiled"):
-        app(["bench", "rollout", "--arms", "cached,paged"], standalone_mode=False)
+    with pytest.raises(ConfigError, match="--arms packed,paged: 'paged' is unknown; known: "):
+        app(["bench", "step", "--arms", "packed,paged"], standalone_mode=False)
 
 
 def test_compiled_decoding_is_planned_with_caches_of_rounded_shapes():

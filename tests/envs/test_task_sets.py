@@ -77,5 +77,5 @@ def test_building_proves_every_task_and_writes_the_committed_bytes(env, copied):
 
 
 def test_task_sets_are_built_for_the_environments_of_the_registry(monkeypatch, capsys):
-    code, _, err = run(monkeypatch, capsys, "task-set", "build", "micro", "--env", "puzzles")
+    code, _, err = run(monkeypatch, capsys, "data", "build", "micro", "--env", "puzzles")
     assert code == 2 and "puzzles task set 'micro' is unknown; in configs/task_sets: binary_matrix_nano/SPLIT" in err

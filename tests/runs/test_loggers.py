@@ -3,11 +3,11 @@
 import shutil
 import sqlite3
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from program import Program
 
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import append_jsonl, read_json, read_jsonl
@@ -25,6 +25,12 @@ def run_dir(tmp_path):
     for row in read_jsonl(RUN / "metrics.jsonl") if not (tmp_path / "seed0" / "metrics.jsonl").exists() else []:
         append_jsonl(tmp_path / "seed0" / "metrics.jsonl", row)
     return tmp_path / "seed0"
+
+
+def export(run_dir, viewer):
+    """In a process of its own, which waits for the viewer's service."""
+    code = f"import pathlib, r3l.runs.loggers as l; l.export(pathlib.Path({str(run_dir)!r}), [{viewer!r}])"
+    return subprocess.Popen([sys.executable, "-c", code], cwd=run_dir, stderr=subprocess.PIPE, text=True)
 
 
 def leveldb_log(data, header):
@@ -64,8 +70,8 @@ def test_wandb_offline_keeps_every_step(run_dir):
     from wandb.proto.wandb_internal_pb2 import Record
 
     loggers.export(run_dir, ["wandb"])
-    code, _, stderr = Program("r3l.cli", "export", run_dir, "--to", "wandb", folder=run_dir).wait()  # in its place
-    assert code == 0, stderr
+    program = export(run_dir, "wandb")  # in its place
+    assert program.wait() == 0, program.stderr.read()
     (path,) = (run_dir / "wandb").rglob("run-*.wandb")
     records = list(map(Record.FromString, leveldb_log(path.read_bytes(), header=7)))
     (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
@@ -92,10 +98,9 @@ def test_runs_of_a_grid_are_one_trackio_project_also_when_they_write_at_the_same
         shutil.copytree(run_dir, folder)
         write_json_atomic(folder / "manifest.json", {**manifest, "run": {**manifest["run"], "seed": seed}})
     for _ in range(2):  # the second time in place of the first
-        programs = [Program("r3l.cli", "export", folder, "--to", "trackio", folder=tmp_path) for folder in folders]
+        programs = [export(folder, "trackio") for folder in folders]
         for program in programs:
-            code, stdout, stderr = program.wait()
-            assert code == 0 and str(tmp_path / "results" / "trackio") in stdout, stderr
+            assert program.wait() == 0, program.stderr.read()
     steps = len(read_jsonl(run_dir / "metrics.jsonl"))
     with sqlite3.connect(tmp_path / "results" / "trackio" / "r3l-nano.db") as file:
         rows = file.execute("SELECT run_name, count(*), max(step) FROM metrics GROUP BY run_name ORDER BY run_name")
