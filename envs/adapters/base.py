@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import field_validator
-from r3l.envs.base.options import Options, read_options
-from r3l.envs.base.package import EnvironmentPackage
-from r3l.envs.one_file.package import DrawnTaskSets
-from r3l.envs.single_answer.dialogue import compact_closing
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.base.answers import compact_closing
+from r3l.envs.base.one_file import DrawnTaskSets
+from r3l.envs.base.package import EnvironmentPackage, Options, read_options
+from r3l.envs.base.tagged import TaggedDialogue
 
 from r3l.core.environment import Critique, Dialogue, Observation, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 
 class AdapterArguments(Options):

@@ -13,14 +13,14 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal, get_args
 
+from r3l.envs.base.answers import boxed, extract
 from r3l.envs.math import datasets
+from r3l.envs.math.engine import answer_in, check_in_actor
 from r3l.envs.math.grading import Grader
-from r3l.envs.math.released import answer_in, check_in_actor
-from r3l.envs.single_answer.extraction import boxed, extract
 
 from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
+from r3l.core.text import Message
 
 ProtocolName = Literal["standard", "r3l_released"]
 Prompt = Literal["boxed", "tags"]

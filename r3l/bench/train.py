@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from r3l.bench.rollout import clock, forget_peak, peak_gib
-from r3l.bench.roofline import roofline
+from r3l.bench.measuring import clock, forget_peak, machine, peak_gib
 from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
-from r3l.core.message import Message
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.decoding import GenerationRequest
 from r3l.local.engine import trainer_of
@@ -59,8 +58,7 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
         report["plain"] = _timed(lambda number: _plain(session, prompts, length), repeats)
         report["trl"] = _trl(session, dialogs, group, length, repeats)
         _rates(report)
-        if session.model.device.type == "cuda":
-            report["roofline"] = roofline(session.model, report)
+        report["machine"] = machine()
     return report
 
 

@@ -54,7 +54,7 @@ def run(
     grid: Annotated[str | None, typer.Option(help="Rows of a table: core or full.")] = None,
     overrides: Overrides = None,
     logger: Annotated[
-        list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio; repeatable.")
+        list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline); repeatable.")
     ] = None,
     cores: Cores = "all",
     profile: Annotated[
@@ -239,7 +239,7 @@ def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:
 
 def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float, following: Mapping[str, str]) -> str:
     """What was made, how it compares with what is stored, what to do next."""
-    from r3l.core.progress import clock
+    from r3l.processes.progress import clock
 
     counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
     counts = counts.replace("another", "of another")

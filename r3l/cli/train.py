@@ -28,7 +28,7 @@ def train(
     engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
     run_dir: Annotated[Path | None, typer.Option(help="Default: results/TIER/ENV/MODEL/METHOD/seedN.")] = None,
     logger: Annotated[
-        list[str] | None, typer.Option(help="Also log to tensorboard, wandb (offline) or trackio; repeatable.")
+        list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline); repeatable.")
     ] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory that holds another configuration.")] = False,
     minutes: Annotated[

@@ -205,7 +205,6 @@ def _check_sampler(run: Run) -> None:
         return
     reasons = {
         "Trinity-RFT brings a vLLM of its own: leave one of them out": run.engine == "trinity",
-        "sampling.decoding=compiled is torch's: leave one of them out": run.sampling.decoding == "compiled",
         "it takes temperatures up to 2": max(run.sampling.temperature, run.evaluation.temperature) > 2,
     }
     for reason, concerns in reasons.items():

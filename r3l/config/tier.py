@@ -83,11 +83,7 @@ class SamplingConfig(Strict):
         "our choice: nano dialogs are short",
         ge=1,
     )
-    decoding: Literal["eager", "compiled"] = option(
-        "eager",
-        "compiled: torch.compile over caches of fixed shapes (CUDA graphs on a GPU); local engine",
-        "our choice: compiling takes minutes",
-    )
+    decoding: Literal["eager"] = option("eager", "eager: token by token; nothing else is left", "our choice")
 
     @model_validator(mode="after")
     def _check_room(self) -> SamplingConfig:

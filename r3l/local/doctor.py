@@ -8,8 +8,8 @@ from dataclasses import asdict
 from r3l.config import ArchitectureConfig, TierConfig, find_model
 from r3l.config import gpu_memory as memory
 from r3l.config.tier import TierSettings
-from r3l.core.finding import Finding, checked
 from r3l.core.method import MethodSettings
+from r3l.core.requirements import Finding, checked
 
 FIX = (
     "lower what is largest: train.tokens_per_microbatch (training), train.tasks_per_step, sampling.max_context or "
@@ -34,11 +34,10 @@ def memory_plan(architecture: ArchitectureConfig, settings: TierSettings) -> mem
     """What a run of these settings takes at most."""
     train, sampling = settings.train, settings.sampling
     dialogs = train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
-    shape_factor = 4 if sampling.decoding == "compiled" else 1  # fixed shapes at most: r3l.local.kv_cache
     return memory.in_turns(
         architecture,
         max(train.tokens_per_microbatch, sampling.max_context),
-        dialogs * sampling.max_context + shape_factor * (sampling.tokens_per_batch or 0),
+        dialogs * sampling.max_context + (sampling.tokens_per_batch or 0),
         settings.compute_dtype.removesuffix("_anywhere"),
         reference=train.kl_metric_every > 0,
     )

@@ -18,13 +18,12 @@ from r3l.config import Forward, Run, environment_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.endpoint.judge import judge_options
 from r3l.local.checkpoint import load_model
-from r3l.local.decoding import FixedStep
 from r3l.local.heap import keep_freed_memory
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.local.products import use_onednn
-from r3l.runs.judge import judge_options
 from r3l.runs.session import PlaySession, open_play_session
 
 
@@ -47,8 +46,8 @@ class Session(PlaySession):
         return super().rollout_context(address, temperature)
 
 
-def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_cache: bool = True) -> LocalPolicy:
-    """The policy that samples from ``model`` as ``run`` says; ``step`` and ``use_cache`` are LocalPolicy's."""
+def policy_of(run: Run, model: Any, tokenizer: Any, use_cache: bool = True) -> LocalPolicy:
+    """The policy that samples from ``model`` as ``run`` says; ``use_cache`` is LocalPolicy's."""
     if run.sampling.engine == "vllm":
         from r3l.local.vllm_sampling import VllmPolicy
 
@@ -60,7 +59,6 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
         samples=run.samples,
         use_cache=use_cache,
         tokens_per_batch=run.sampling.tokens_per_batch,
-        step=step,
         forward=run.forward,
     )
 
@@ -87,18 +85,16 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)
     sampler = copy.deepcopy(network) if trains and run.train.sync_interval > 1 else network
-    step = FixedStep(device) if run.sampling.decoding == "compiled" else None
     with (
-        contextlib.closing(policy_of(run, sampler, tokenizer, step)) as policy,
+        contextlib.closing(policy_of(run, sampler, tokenizer)) as policy,
         open_play_session(run, policy, policy.barrier.gather) as playing,
     ):
         yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)
 
 
 def _forward(run: Run) -> Forward:
-    """The pass that the model is loaded for: vLLM and compiled decoding ask for more than our own."""
-    others = run.sampling.engine == "vllm" or run.sampling.decoding == "compiled"
-    return "transformers" if others else run.forward
+    """The pass that the model is loaded for: vLLM asks for more than our own."""
+    return "transformers" if run.sampling.engine == "vllm" else run.forward
 
 
 def check_installed(run: Run) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from r3l.core.audits import GRADES, Agreement
 from r3l.core.environment import StopReason
-from r3l.core.oracle import GRADES, Agreement
 from r3l.core.seeds import generator
 from r3l.evaluation.statistics import LEVEL, wilson_bounds
 from r3l.probe.records import Attempt, Regime, Try

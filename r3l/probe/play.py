@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from r3l.algorithm import R3LSettings
+from r3l.core.audits import agreement
 from r3l.core.environment import Critique
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
-from r3l.core.oracle import agreement
-from r3l.core.progress import progress
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Turn
-from r3l.envs.scripted.expert import NO_CAUSE, first_action
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.base.experts import NO_CAUSE, first_action
+from r3l.envs.base.tagged import TaggedDialogue
 from r3l.probe.records import UNUSABLE, Attempt, CriticReflection, OwnReflection, Regime, Try
+from r3l.processes.progress import progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession

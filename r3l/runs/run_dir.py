@@ -10,9 +10,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from r3l.core.errors import R3LError, RunDirectoryError
-from r3l.core.masking import masked
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.leftovers import remove_unfinished
+from r3l.files.masking import masked
 from r3l.files.writing import write_json_atomic
 
 MANIFEST = "manifest.json"

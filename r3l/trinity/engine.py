@@ -1,6 +1,6 @@
 """The trinity engine: `trinity run` on a Ray cluster, around the same methods; running it again resumes.
 
-A run leaves what a local one leaves (r3l.runs.recorder, r3l.local.checkpoint); Trinity's own files lie in ``trinity/``
+A run leaves what a local one leaves (r3l.runs.steps, r3l.local.checkpoint); Trinity's own files lie in ``trinity/``
 of its directory. Trinity lives in an environment of its own (`make trinity`) and is talked to through files. It exits
 with 0 after a crash, so what a step left decides, and its logs are read for errors. What differs between a CPU and
 GPUs is behind Backend.
@@ -16,18 +16,18 @@ from typing import Any, Protocol
 
 from r3l.config import Run, gpu_cluster
 from r3l.core.errors import CheckpointError, EngineError
+from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local import checkpoint
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
-from r3l.runs.judge import judge_options
 from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
-from r3l.runs.recorder import Record, recording
 from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, forget_after, locked, recorded_fingerprint
+from r3l.runs.steps import Record, recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray

@@ -23,7 +23,6 @@ VLLM = "sampling.engine=vllm"
     ("setting", "reason"),
     [
         ("engine=trinity", "Trinity-RFT brings a vLLM of its own"),
-        ("sampling.decoding=compiled", "decoding=compiled is torch's"),
         ("sampling.temperature=2.5", "temperatures up to 2"),
         ("evaluation.temperature=2.5", "temperatures up to 2"),
     ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
-from r3l.core.oracle import Agreement
 from r3l.probe.card import judged, targets
 from r3l.probe.measures import difference, mean, measures, ratio, share
 from r3l.probe.records import Attempt, CriticReflection, OwnReflection, Regime, Try

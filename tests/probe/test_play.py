@@ -6,8 +6,8 @@ import asyncio
 import json
 
 import pytest
+from r3l.envs.base.experts import first_action
 from r3l.envs.registry import find_environment
-from r3l.envs.scripted.expert import first_action
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.algorithm import R3LSettings

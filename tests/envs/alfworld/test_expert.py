@@ -10,8 +10,8 @@ from r3l.envs.alfworld.expert import DEVICES, kind_of
 from r3l.envs.alfworld.goals import FAMILIES, parse_goal
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import first_action
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import first_action
 
 from r3l.core.environment import StopReason, Transcript
 from r3l.processes.worker import RecordedEnvironment

@@ -13,7 +13,7 @@ from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES, Goal, parse_goal
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import _OBJECTS, _ROOMS, House, holds
-from r3l.envs.alfworld.validate import validate
+from r3l.envs.alfworld.tasks import validate
 
 from r3l.core.errors import ConfigError, DataError
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.base.experts import ErrorModel
 from r3l.envs.math import Math
 from r3l.envs.math.arithmetic import (
     BUCKETS,
@@ -17,8 +18,7 @@ from r3l.envs.math.arithmetic import (
     solution,
     write,
 )
-from r3l.envs.math.validate import validate
-from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.math.tasks import validate
 
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator

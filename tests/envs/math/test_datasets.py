@@ -4,8 +4,7 @@ import json
 
 import pytest
 from r3l.envs.math import datasets
-from r3l.envs.math.cleaning import clean, key_of, normalise
-from r3l.envs.math.datasets import contaminated, load, read_file
+from r3l.envs.math.datasets import clean, contaminated, key_of, load, normalise, read_file
 from r3l.envs.math.published import ORIGINS
 
 from r3l.core.errors import ConfigError, DataError

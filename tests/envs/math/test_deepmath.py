@@ -6,7 +6,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 from r3l.envs.math import Math, datasets, task_sets
-from r3l.envs.math.cleaning import key_of
+from r3l.envs.math.datasets import key_of
 
 from r3l.config import resolve
 from r3l.core.errors import DataError

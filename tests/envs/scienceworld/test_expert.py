@@ -2,13 +2,13 @@
 
 import pytest
 from dove_egg import SOLUTION
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import criticise
 from r3l.envs.scienceworld import ScienceWorld, task_sets
 from r3l.envs.scienceworld.demonstrations import DEMONSTRATOR
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.expert import ScienceWorldExpert, plan
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import criticise
 
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.task import Task

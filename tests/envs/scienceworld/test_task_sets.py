@@ -8,9 +8,8 @@ import r3l.envs.base.task_sets
 from r3l.envs.base.task_sets import definition_path
 from r3l.envs.scienceworld import gold, solutions, task_sets, validate
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.gold import shorten
-from r3l.envs.scienceworld.proposals import proposals
-from r3l.envs.scienceworld.selection import R3L_TEST, VARIATIONS, official_variations, problem, select
+from r3l.envs.scienceworld.gold import proposals, shorten
+from r3l.envs.scienceworld.tasks import R3L_TEST, VARIATIONS, official_variations, problem, select
 
 from r3l.core.errors import ConfigError, DataError
 

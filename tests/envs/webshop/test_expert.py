@@ -1,8 +1,8 @@
 """The scripted customer of WebShop on the real engine (what holds everywhere: ../test_demonstrations.py)."""
 
 import pytest
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import criticise, having_read
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import criticise, having_read
 from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.demonstrations import DEMONSTRATOR
 from r3l.envs.webshop.expert import WebshopExpert, is_right, plan

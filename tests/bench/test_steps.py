@@ -1,0 +1,116 @@
+"""The benches of a step: memory by hand; every arm really steps."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from r3l.bench.measuring import forget_peak, peak_gib
+from r3l.bench.step import ratio_of
+from r3l.bench.stopwatch import Stopwatch
+from r3l.cli import app
+from r3l.config import ArchitectureConfig, TierConfig, load
+from r3l.config.gpu_memory import LOGITS, in_turns
+from r3l.local import doctor
+from r3l.local.heap import keep_freed_memory
+
+
+def test_memory_of_a_process_that_samples_and_trains_by_hand():
+    """1,000 parameters; bfloat16; 2 layers of 4, 16 words; 10 tokens trained, 100 cached; with a reference."""
+    sizes = {"parameters": 1000, "layers": 2, "hidden": 4, "intermediate": 8, "heads": 2, "kv_heads": 1}
+    a = ArchitectureConfig(**sizes, head_dim=2, vocabulary=16)
+    plan = in_turns(a, tokens=10, cached=100, dtype="bfloat16", reference=True)
+    assert plan.weights == 1000 * (4 + 2 + 2) and plan.optimiser == 1000 * 8
+    assert plan.caches == 100 * (2 * 2 * 1 * 2 * 2)
+    activations = 2 * 10 * 4 * (2 + 4) + max(16 * 10 * 16, 4 * 16 * 4 + 80 * 10 * 4)
+    assert plan.training == 1000 * (4 + 2) + activations
+    wordy = in_turns(a.model_copy(update={"vocabulary": 1000}), tokens=10, cached=0, dtype="bfloat16", reference=True)
+    assert wordy.training == 1000 * (4 + 2) + 2 * 10 * 4 * (2 + 4) + 16 * 10 * 1000
+    assert plan.total == plan.weights + plan.optimiser + plan.training
+    assert in_turns(a, 10, 100, "float32").weights == 4000  # a float32 model is its own master
+
+
+# Prints the bytes for each logit of the most memory of a forward and backward pass, of a model almost only vocabulary.
+LOGIT_BYTES = """
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+from r3l.bench.measuring import forget_peak, peak_gib
+from r3l.local.logprobs import tree_logprobs
+sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1}
+model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=9000, num_hidden_layers=1, **sizes))
+ids_B_T = torch.arange(1024)[None]
+for _ in range(2):  # the first time, other things take memory too
+    forget_peak()
+    before = peak_gib()
+    tree_logprobs(model, ids_B_T, torch.ones(1, 1024), 0.7).sum().backward()
+print((peak_gib() - before) * 2**30 / (1024 * 9000))
+"""
+
+
+@pytest.mark.skipif(peak_gib() is None, reason="not Linux")
+def test_logits_take_what_the_plan_says():
+    """Of a GPU's memory, measured in a CPU's; in a process of its own, whose heap no session has set."""
+    run = subprocess.run([sys.executable, "-c", LOGIT_BYTES], capture_output=True, text=True, check=True)
+    assert float(run.stdout) == pytest.approx(LOGITS, rel=0.1)
+
+
+@pytest.mark.skipif(peak_gib() is None, reason="not Linux")
+def test_a_new_count_leaves_out_memory_freed_before():
+    keep_freed_memory()
+    torch.ones(2**27)  # 0.5 GiB
+    most = peak_gib()
+    forget_peak()
+    assert peak_gib() < most - 0.4
+
+
+def test_the_doctor_plans_the_memory_of_published_models_only():
+    (check,) = doctor.checks(load("tiers", "smol", TierConfig))
+    assert check.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in check.detail
+    assert not list(doctor.checks(load("tiers", "nano", TierConfig)))
+
+
+def test_a_step_of_every_arm(tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    options = ["--tasks", "1", "--group", "2", "--length", "4", "--repeats", "1", "--out", str(out)]
+    app(["bench", "train", *options], standalone_mode=False)
+    report = json.loads(out.read_text())
+    assert json.loads(capsys.readouterr().out) == report  # and nothing else on stdout
+    assert report["responses"] == 2 and report["response_tokens"] == 8
+    for arm in ("ours", "plain", "trl"):
+        if isinstance(report[arm], str):
+            assert report[arm] == "not installed: pip install '.[bench]'"
+        else:
+            assert report[arm]["seconds/step"] > 0 and report[arm]["peak_gib"] > 0.1
+            assert report[arm]["seconds_ratio"] == report[arm]["seconds/step"] / report["ours"]["seconds/step"]
+    assert report["ours"]["tokens_per_s/sample"] == pytest.approx(8 / report["ours"]["seconds/sample"])
+    assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
+
+
+def test_a_ratio_is_of_the_same_steps():
+    """Ratios 2, 4 and 1.5, so 2; the medians, 6 and 4, are of two steps."""
+    slow, fast = ([{"seconds/step": seconds} for seconds in of_arm] for of_arm in ((4, 40, 6), (2, 10, 4)))
+    assert ratio_of(slow, fast) == 2 and ratio_of(fast, slow) == 0.5
+
+
+def test_a_step_by_phase_and_beside_transformers(tmp_path, capsys):
+    """Both ways play the same tokens; phases are parts of collecting and of training."""
+    options = ["--env", "math", "--repeats", "1", "--set", "train.tasks_per_step=2", "--json"]
+    app(["bench", "step", *options], standalone_mode=False)
+    report = json.loads(capsys.readouterr().out)
+    packed, transformers = report["arms"]["packed"], report["arms"]["transformers"]
+    assert packed["tokens/generated"] == transformers["tokens/generated"] and packed["rollouts"] == 16
+    assert report["seconds_ratio"] == pytest.approx(transformers["seconds/step"] / packed["seconds/step"])
+    for phase in ("collect/layers", "collect/attention", "collect/sampling", "train/backward", "train/optimiser"):
+        assert report["phases"][phase] > 0
+
+
+def test_seconds_are_charged_to_the_innermost_phase(monkeypatch):
+    """Begun at 0; "a" from 1 to 10, in it "b" from 3 to 7: rest 1, a 2 + 3, b 4."""
+    times = iter([0.0, 1.0, 3.0, 7.0, 10.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    watch = Stopwatch()
+    with watch.phase("a"), watch.phase("b"):
+        pass
+    assert watch.seconds == {"rest": 1.0, "a": 5.0, "b": 4.0}

@@ -1,0 +1,122 @@
+"""A judge in training: a real model behind a real HTTP server, its counts, and what is said where there is none."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+from chat_server import completion, serving
+from nano_server import NanoServer
+
+from r3l.config import resolve
+from r3l.core.errors import ConfigError
+from r3l.core.policy import FinishReason, JudgePrompts, Sampling
+from r3l.core.text import Message
+from r3l.endpoint.client import Endpoint
+from r3l.endpoint.judge import EndpointJudge, judge_options
+from r3l.endpoint.options import EndpointOptions, ServerError, Settable
+from r3l.files.json_files import read_json, read_jsonl
+from r3l.local.engine import train
+from r3l.runs.metrics import declared
+
+SMALL = ["train.steps=1", "train.tasks_per_step=2", "train.kl_metric_every=0", "workers=0"]
+AS_POLICY = ["judge.model=nano", "judge.prompts=as_policy", "judge.temperature=0"]
+DIALOG = [
+    Message("user", "7 - 2?"),
+    Message("assistant", "7 - 2"),
+    Message("assistant", " = 4\n"),
+    Message("user", "?"),
+]
+
+
+def read_bytes(path):
+    """Unpacked."""
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
+def judged(url, deadline=600.0):
+    """What the judge at ``url`` writes on DIALOG, and what was counted."""
+
+    async def asked():
+        settable = Settable("R3L_JUDGE", "judge.model", "judge.deadline", "judge.concurrency")
+        options = EndpointOptions(url, "big", deadline=deadline, settable=settable)
+        async with Endpoint(options) as endpoint:
+            judge = EndpointJudge(endpoint, Sampling(0.5, 9), JudgePrompts.INSTRUCTIONS)
+            return await judge.write(DIALOG, ("t", "critique", 0)), judge.counts()
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize(
+    ("method", "env", "kind"),
+    [
+        ("rltf_grpo", "math", "critique"),
+        pytest.param("r3l", "knights_knaves", "reflection", marks=pytest.mark.slow),
+    ],
+)
+def test_a_step_under_a_judge(tmp_path, monkeypatch, method, env, kind):
+    """The judge is the start model, asked greedily: every text comes from it, and most can be used."""
+    run = resolve("nano", env, f"{method}@feedback=judge,group_size=2", 0, overrides=[*SMALL, *AS_POLICY])
+    with serving(NanoServer(run.model).answer) as (url, seen):
+        monkeypatch.setenv("R3L_JUDGE", url)
+        monkeypatch.setenv("OPENAI_API_KEY", "secret-key")
+        budget = train(run, tmp_path)["budget"]
+    written = budget[f"{kind}/by_judge"]
+    assert written == budget["judge/requests"] == len(seen) > 0 and f"{kind}/by_model" not in budget
+    assert {request["authorization"] for request in seen} == {"Bearer secret-key"}
+    assert budget["retry/count"] > 0 and budget["tokens/judge"] > written and budget["prompt/judge"] > 0
+    assert len(read_jsonl(tmp_path / "metrics.jsonl")) == 1
+    left = [read_bytes(path) for path in tmp_path.rglob("*.json*")]
+    assert len(left) > 3 and not any(told in text for told in (b"secret-key", url.encode()) for text in left)
+    assert read_json(tmp_path / "manifest.json")["run"]["judge"]["model"] == "nano"
+
+
+def test_a_dialog_is_sent_whole_and_thoughts_are_left_out():
+    def answer(request, before):
+        return (503, "busy") if before == 0 else completion("<think>hm</think>\nthat is 5\n", tokens=7)
+
+    with serving(answer) as (url, seen):
+        written, counts = judged(url)
+    assert (written.text, written.finish_reason, written.tokens.response) == ("that is 5", FinishReason.END, 7)
+    assert [m["content"] for m in seen[-1]["messages"]] == ["7 - 2?", "7 - 2 = 4\n", "?"]
+    assert (seen[-1]["temperature"], seen[-1]["max_tokens"], seen[-1]["model"]) == (0.5, 9, "big")
+    assert counts == {"judge/requests": 2, "judge/repeated/503": 1}
+
+
+@pytest.mark.parametrize("content", [None, "a\udfffb"])
+def test_what_is_wrong_with_an_answer_is_counted_under_a_declared_name(content):
+    answer = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
+    with serving(lambda request, before: (200, answer)) as (url, _):
+        _, counts = judged(url)
+    assert counts == {"judge/requests": 1, "judge/missing/stop" if content is None else "judge/replaced": 1}
+    assert all(declared(name) for name in counts)
+
+
+def test_a_judge_that_is_away_is_named_by_its_setting():
+    with pytest.raises(ServerError, match="cannot be reached .* Start the server, or correct R3L_JUDGE"):
+        judged("http://127.0.0.1:9")
+
+
+def test_a_judge_that_nobody_named_ends_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.delenv("R3L_JUDGE", raising=False)
+    run = resolve("nano", "math", "rltf_sd@feedback=judge", 0)
+    with pytest.raises(ConfigError, match=r"is not in R3L_JUDGE .* and its model is not named \(--set judge.model="):
+        train(run, tmp_path)
+    assert not (tmp_path / "manifest.json").exists()
+    assert judge_options(resolve("nano", "math", "rltf_sd", 0)) is None
+
+
+def test_a_judge_is_part_of_the_run_that_it_teaches_and_of_no_other():
+    def fingerprint(method, *changes):
+        return resolve("nano", "math", method, 0, overrides=changes).fingerprint()
+
+    judged, other = ("r3l@feedback=judge", "judge.model=a"), ("r3l@feedback=judge", "judge.model=b")
+    assert fingerprint(*judged) != fingerprint(*other)
+    assert fingerprint(*judged, "judge.deadline=5", "judge.concurrency=2") == fingerprint(*judged)
+    assert fingerprint("r3l", "judge.model=a") == fingerprint("r3l")
+
+
+def test_the_rltf_tier_names_rltfs_judge():
+    run = resolve("rltf", "knights_knaves", "rltf_sd", 0)
+    assert run.judge.model == "Qwen/Qwen3-235B-A22B-Instruct-2507" and run.sampling.feedback_max_tokens == 8096
+    assert json.loads(run.model_dump_json())["judge"]["prompts"] == "instructions"
