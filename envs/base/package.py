@@ -125,6 +125,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """The committed sha256 of a task set, without making its tasks."""
         return self.task_sets().committed_hash(task_set)
 
+    def build_task_set(self, name: str) -> Path:
+        """Validate every task of a task set and write the file that is committed; its path."""
+        return self.task_sets().build(name)
+
     def check_installed(self) -> None:
         """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""
         if self.extra:

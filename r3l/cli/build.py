@@ -108,7 +108,7 @@ def data_build(
 
     package = environment_of(env)
     package.check_installed()
-    path = package.build_task_set(task_set)
+    path = package.task_sets().build(task_set)
     print_result({"env": env, "task_set": task_set, "file": str(path)}, as_json, str(path))
 
 

@@ -1,4 +1,4 @@
-"""``r3l catalogue build`` end to end: catalogues are whole or not there, and bad input is told in one paragraph."""
+"""``r3l data catalogue`` end to end: catalogues are whole or not there, and bad input is told in one paragraph."""
 
 import json
 import os
