@@ -111,7 +111,6 @@ SITE := import sysconfig; print(sysconfig.get_paths()['purelib'])
 
 table1: setup
 	@$(BIN)/r3l run --cores $(CORES)
-	@$(BIN)/r3l options --differences --count
 
 # A process more than cores, for tests wait for other processes; each computes with one thread. Bytecode is kept, whatever the shell says:
 # a test that starts the program would compile it anew.
@@ -143,7 +142,7 @@ stored: setup
 	for f in exploration pivot cost profile stops table1 mathematics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done
 	for f in learning_curves dynamics; do \
-	    $(BIN)/r3l figure $$f --results $(STORED) --rows grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
+	    $(BIN)/r3l figure $$f --results $(STORED) --method grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
 	$(BIN)/python -m r3l.report.pages
 
 clean:
