@@ -57,5 +57,6 @@ def test_two_methods_without_common_seeds_are_no_plan(runs):
 
 
 def test_the_command_plans(runs):
-    done = CliRunner().invoke(cli.app, ["power", "r3l", "--results", str(runs), "--difference", "0.25", "--json"])
+    options = ["--power", "0.8", "--difference", "0.25", "--against", "grpo", "--stored", str(runs), "--json"]
+    done = CliRunner().invoke(cli.app, ["compare", "r3l", *options])
     assert json.loads(done.stdout)["rows"][0]["seeds_needed"] == 10
