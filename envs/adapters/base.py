@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import field_validator
@@ -81,10 +80,6 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         """The sha256 of the tasks as the environment makes them now."""
         self.check_installed()
         return super().task_set_hash(task_set)
-
-    def build_task_set(self, name: str) -> Path:
-        """Raises ConfigError: there is no file."""
-        raise ConfigError(f"the tasks of {self.name} are made by its own library, so there is no task set to build")
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
         """The environment's words as they are; a response is an action."""

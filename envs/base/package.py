@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError
@@ -108,6 +109,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def task_set_hash(self, task_set: str) -> str:
         """The committed sha256 of a task set, without making its tasks."""
         return self.task_sets().committed_hash(task_set)
+
+    def build_task_set(self, name: str) -> Path:
+        """Validate every task of a task set and write the file that is committed; its path."""
+        return self.task_sets().build(name)
 
     def check_installed(self) -> None:
         """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""

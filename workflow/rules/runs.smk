@@ -12,7 +12,7 @@ rule task_set:
     conda:
         "../envs/r3l.yaml"
     shell:
-        "r3l task-set check --tier {wildcards.tier} --env {wildcards.env} --out {output} > {log} 2>&1"
+        "r3l data check --tier {wildcards.tier} --env {wildcards.env} --out {output} > {log} 2>&1"
 
 
 rule sft:
@@ -81,7 +81,7 @@ rule evaluate_further:
     input:
         f"{jobs.STATE}/result.json",
     output:
-        f"{jobs.STATE}/{jobs.FURTHER}",
+        f"{jobs.STATE}/{jobs.FURTHER_EVALUATION}",
     log:
         jobs.log("evaluate_further", "{set}_{split}"),
     conda:
