@@ -15,6 +15,7 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
     """See the package; its engine has no options, its text side has."""
 
     name, options, extra = "alfworld", AlfworldOptions, "alfworld"
+    decisive = ("textworld", "fast-downward-textworld")
 
     def make_engine(self, options: AlfworldOptions) -> Environment:
         from r3l.envs.alfworld.engine import AlfworldEngine
@@ -28,6 +29,12 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
         if style == "released":
             return ReleasedAlfworldDialogue(style, max_turns, options.response_format)
         return AlfworldDialogue(style, max_turns, options.response_format, options.list_places)
+
+    def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
+        """Beside the versions of its engine, the texts that make an observation of a state."""
+        from r3l.envs.alfworld.games import text_digests
+
+        return super().inputs(task_sets) | text_digests(task_sets)
 
     def task_sets(self) -> TaskSets:
         from r3l.envs.alfworld import task_sets

@@ -16,6 +16,7 @@ class Math(EnvironmentPackage[MathOptions]):
     """Its question sets are those that papers evaluate on."""
 
     name, options, extra = "math", MathOptions, "math"
+    decisive = ("math-verify", "latex2sympy2-extended")  # the grader
 
     def make_engine(self, options: MathOptions) -> Environment:
         from r3l.envs.math.engine import create

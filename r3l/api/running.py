@@ -71,7 +71,7 @@ def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float
     checkout differ from its commit and ``where`` is kept in git.
     """
     from r3l.config import trains
-    from r3l.config.taught import start_model_warning
+    from r3l.config import start_model_warning
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.provenance import check_clean

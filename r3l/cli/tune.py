@@ -31,15 +31,15 @@ def tune(
 ) -> None:
     """Choose a method's learning rate as every method's is: three rates, two seeds, by validation tasks and one rule.
 
-    The choice goes to results/tuning/TIER/ENV/METHOD.json; `r3l store` keeps it, and `--profile tuned` uses what is
-    kept. What is trained already is not trained again.
+    The choice goes to results/tuning/TIER/ENV/METHOD.json, with the line to write in the method's YAML file, whose
+    rates are those that runs have. What is trained already is not trained again.
 
     Example: `r3l tune grpo --env alfworld`
 
     Example: `r3l tune --show --env alfworld,webshop --out tuning.png`
     """
     from r3l.config import variant
-    from r3l.config.tuning import place, untuned
+    from r3l.config.tuning import place, to_write
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
     from r3l.report.comparison.tuning import tuning_table, tunings
@@ -54,7 +54,7 @@ def tune(
         raise ConfigError("give a method and an environment (r3l tune grpo --env alfworld), or --show")
     else:
         check_cores(cores)
-        row = untuned(variant(method))
+        row = variant(method)
         planned = plan.tuning_runs(tier, envs[0], row.name)
         tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
         if not offline:
@@ -66,6 +66,8 @@ def tune(
     if out:
         draw_tunings(found, out)
     print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
+    if not (as_json or show):
+        print(to_write(tier, found[0]["env"], variant(found[0]["method"]), found[0]["chosen"]))
 
 
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:

@@ -211,8 +211,8 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
     Raises ConfigError for a tier that is not tuned, and for a method that trains nothing.
     """
     config = load_config("tiers", tier, TierConfig).tuning
-    row = tuning.untuned(variant(method))
-    usual = resolve(tier, env, row.changed(profile="paper"), 0, model)  # never a rate that was tuned before
+    row = variant(method)
+    usual = resolve(tier, env, row, 0, model, tuned=False)
     if config is None or not trains(usual):
         lacks = f"tier {tier} says nothing of tuning" if config is None else f"{method} trains nothing"
         raise ConfigError(f"{lacks}: there is no learning rate to choose")
