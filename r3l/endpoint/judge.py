@@ -1,17 +1,29 @@
-"""A judge at an endpoint: it writes feedback on episodes; nothing of it is trained."""
+"""The judge of a run: a served model that writes feedback on episodes; nothing of it is trained."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from r3l.config import Run, feedback_source
+from r3l.core.errors import ConfigError
+from r3l.core.feedback import FeedbackSource
+from r3l.core.masking import KEY
 from r3l.core.message import Message
 from r3l.core.policy import Completion, JudgePrompts, Sampling
+from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
-from r3l.endpoint.client import Endpoint
+from r3l.endpoint.options import EndpointOptions, Settable
 from r3l.endpoint.policy import MessagePolicy
 
+if TYPE_CHECKING:  # a run without a judge needs no client
+    from r3l.endpoint.client import Endpoint
+
+ADDRESS = "R3L_JUDGE"  # environment variable: where a server is does not belong to a run's configuration
 _END_OF_THOUGHT = "</think>"
 
 
@@ -36,5 +48,40 @@ class EndpointJudge:
         return replace(completion, text=completion.text.rpartition(_END_OF_THOUGHT)[2].strip())
 
     def counts(self) -> dict[str, float]:
-        """Requests, and repetitions by reason (r3l.runs.metrics)."""
+        """The endpoint's counts under ``judge/`` (r3l.runs.metrics)."""
         return {f"judge/{name}": number for name, number in self._policy.endpoint.counts.items()}
+
+
+def judge_options(run: Run) -> EndpointOptions | None:
+    """How the judge of ``run`` is asked; None where it has none. Raises ConfigError where one is not named."""
+    if feedback_source(run.method_settings) is not FeedbackSource.JUDGE:
+        return None
+    url, judge = os.environ.get(ADDRESS, ""), run.judge
+    missing = [
+        *([] if url else [f"the address of its server is not in {ADDRESS} (http://host:8000)"]),
+        *([] if judge.model else ["its model is not named (--set judge.model=NAME, as the server calls it)"]),
+    ]
+    if missing:
+        raise ConfigError(
+            f"{run.cell}: feedback is 'judge', but {' and '.join(missing)}; give it, with the server's key in {KEY} if "
+            "it asks for one (docs/feedback.md), or let another write: --method METHOD@feedback=self or environment"
+        )
+    settable = Settable(ADDRESS, "judge.model", "judge.deadline", "judge.concurrency")
+    return EndpointOptions(url, judge.model, judge.concurrency, judge.deadline, settable=settable)
+
+
+@asynccontextmanager
+async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
+    """Give ``ctx`` the judge of ``run``, if it has one, for the length of the block; then add its counts."""
+    options = judge_options(run)
+    if options is None:
+        yield
+        return
+    from r3l.endpoint.client import Endpoint
+
+    async with Endpoint(options) as endpoint:
+        sampling = Sampling(run.judge.temperature, run.sampling.feedback_max_tokens)
+        ctx.judge = judge = EndpointJudge(endpoint, sampling, run.judge.prompts)
+        yield
+        for name, number in judge.counts().items():
+            ctx.counters[name] += number

@@ -6,15 +6,18 @@ import logging
 import re
 from collections.abc import Set
 from itertools import groupby
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from r3l.core.dialog import TokenDialog
 from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling, Usage
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address
-from r3l.endpoint.answers import ChatAnswer
-from r3l.endpoint.client import DialogTooLongError, Endpoint
+from r3l.endpoint.options import DialogTooLongError
+
+if TYPE_CHECKING:
+    from r3l.endpoint.answers import ChatAnswer
+    from r3l.endpoint.client import Endpoint
 
 log = logging.getLogger(__name__)
 _LINES = re.compile(r"[^\n]*\n+|[^\n]+\Z")

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from r3l.config import Run, find_model, locate, names
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.policy import Policy
 from r3l.core.render import ChatRenderer, load_tokenizer
-from r3l.endpoint.client import Endpoint, EndpointOptions
+from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 from r3l.files.json_files import read_json
 from r3l.files.writing import write_json_atomic
@@ -23,6 +23,9 @@ from r3l.runs.manifest import manifest
 from r3l.runs.result import result
 from r3l.runs.run_dir import MANIFEST, locked
 from r3l.runs.session import PlaySession, open_play_session
+
+if TYPE_CHECKING:
+    from r3l.endpoint.client import Endpoint
 
 
 class Dialog(StrEnum):
@@ -105,6 +108,8 @@ class ServedSession(PlaySession):
 @contextmanager
 def open_served_session(run: Run, agent: ServedAgent) -> Iterator[ServedSession]:
     """Start the workers of ``run`` and connect; closes both at the end."""
+    from r3l.endpoint.client import Endpoint  # takes seconds to import
+
     endpoint = Endpoint(agent.endpoint)
     policy: Policy = agent.policy(endpoint, run)
     with open_play_session(run, policy, together) as playing:

@@ -11,7 +11,6 @@ import torch
 
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Policy, Sampling
-from r3l.endpoint.client import Endpoint
 from r3l.evaluation.agents import Dialog, ServedAgent
 from r3l.local.checkpoint import load_model
 from r3l.local.policy import LocalPolicy
@@ -60,6 +59,8 @@ def served_model(agent: ServedAgent, temperature: float, max_tokens: int) -> Mod
         raise ConfigError(
             f"--dialog is {agent.dialog.value!r}, but questions (--set) are sent as messages; leave it out"
         )
+    from r3l.endpoint.client import Endpoint  # takes seconds to import
+
     endpoint, fields = Endpoint(agent.endpoint), dict(agent.endpoint.fields)
     settings = {"temperature": temperature, "max_tokens": max_tokens} | ({"request": fields} if fields else {})
     return Model(

@@ -34,7 +34,7 @@ def memory_plan(architecture: ArchitectureConfig, settings: TierSettings) -> mem
     """What a run of these settings takes at most."""
     train, sampling = settings.train, settings.sampling
     dialogs = train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
-    shape_factor = 4 if sampling.decoding == "compiled" else 1  # fixed shapes at most: r3l.local.kv_cache
+    shape_factor = 1
     return memory.in_turns(
         architecture,
         max(train.tokens_per_microbatch, sampling.max_context),

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from r3l.config import Forward
+from r3l.config import Forward, Run
 from r3l.local.kv_cache import head_size
 
 # RMSNorm, rotary positions, grouped queries and SwiGLU, with or without biases and norms of queries and keys.
@@ -46,6 +46,11 @@ def is_fusible(model: Any) -> bool:
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False
     return torch.get_num_threads() <= THREADS and importlib.util.find_spec("numba") is not None
+
+
+def forward_of(run: Run) -> Forward:
+    """The pass that a run computes with, where its model and machine have it (``pass_of``); under vLLM it trains."""
+    return "transformers" if run.compute == "transformers" else "fused"
 
 
 def pass_of(model: Any, wanted: Forward) -> Forward:

@@ -18,13 +18,14 @@ from r3l.config import Forward, Run, environment_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.endpoint.judge import judge_options
 from r3l.local.checkpoint import load_model
 from r3l.local.decoding import FixedStep
+from r3l.local.forward import forward_of
 from r3l.local.heap import keep_freed_memory
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.local.products import use_onednn
-from r3l.runs.judge import judge_options
 from r3l.runs.session import PlaySession, open_play_session
 
 
@@ -49,7 +50,7 @@ class Session(PlaySession):
 
 def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_cache: bool = True) -> LocalPolicy:
     """The policy that samples from ``model`` as ``run`` says; ``step`` and ``use_cache`` are LocalPolicy's."""
-    if run.sampling.engine == "vllm":
+    if run.compute == "vllm":
         from r3l.local.vllm_sampling import VllmPolicy
 
         return VllmPolicy(model, tokenizer, run.sampling, run.samples)
@@ -61,7 +62,7 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
         use_cache=use_cache,
         tokens_per_batch=run.sampling.tokens_per_batch,
         step=step,
-        forward=run.forward,
+        forward=forward_of(run),
     )
 
 
@@ -82,12 +83,12 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
     network, tokenizer = load_model(model, device, forward or _forward(run))
     keep_freed_memory()  # weights are loaded: another place in memory could change their sums in the last digit
-    use_onednn(run.forward == "fused" and device.type == "cpu")
+    use_onednn(forward_of(run) == "fused" and device.type == "cpu")
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)
     sampler = copy.deepcopy(network) if trains and run.train.sync_interval > 1 else network
-    step = FixedStep(device) if run.sampling.decoding == "compiled" else None
+    step = None
     with (
         contextlib.closing(policy_of(run, sampler, tokenizer, step)) as policy,
         open_play_session(run, policy, policy.barrier.gather) as playing,
@@ -96,17 +97,16 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
 
 
 def _forward(run: Run) -> Forward:
-    """The pass that the model is loaded for: vLLM and compiled decoding ask for more than our own."""
-    others = run.sampling.engine == "vllm" or run.sampling.decoding == "compiled"
-    return "transformers" if others else run.forward
+    """The pass that the model is loaded for: vLLM asks for more than our own."""
+    return "transformers" if run.compute == "vllm" else forward_of(run)
 
 
 def check_installed(run: Run) -> None:
     """Raises ConfigError where packages of the environment are missing, or vLLM is to sample and is not installed."""
     environment_of(run.env).check_installed()
-    if run.sampling.engine == "vllm" and importlib.util.find_spec("vllm") is None:
+    if run.compute == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
-            f"{run.cell}: sampling.engine is vllm, but there is none beside {sys.executable}: `make vllm` makes an "
+            f"{run.cell}: compute is vllm, but there is none beside {sys.executable}: `make vllm` makes an "
             "environment with one for CPUs (.venv-vllm/bin/r3l), on a GPU install it beside r3l (docs/engine.md); or "
-            "leave sampling.engine out"
+            "leave compute out"
         )

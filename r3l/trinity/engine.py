@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 from r3l.config import Run, gpu_cluster
 from r3l.core.errors import CheckpointError, EngineError
+from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local import checkpoint
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
-from r3l.runs.judge import judge_options
 from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit

@@ -24,10 +24,10 @@ from r3l.core.render import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
+from r3l.endpoint.judge import judging
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs.context import progress, rollout_context
-from r3l.runs.judge import judging
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy

@@ -3,12 +3,12 @@
 import asyncio
 
 from chat_server import completion, serving
-from tenacity import wait_none
 
 from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.render import ChatRenderer
-from r3l.endpoint.client import Endpoint, EndpointOptions
+from r3l.endpoint.client import Endpoint
+from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 
 SAMPLING = Sampling(0.0, 9)
@@ -19,7 +19,7 @@ def at(answer, talk, policy=MessagePolicy, **options):
     """(what ``talk`` of a conversation returns, requests, policy)."""
 
     async def asked(url):
-        async with Endpoint(EndpointOptions(url, "tiny"), wait_none()) as endpoint:
+        async with Endpoint(EndpointOptions(url, "tiny")) as endpoint:
             opened = policy(endpoint, **options)
             return await talk(opened.open()), opened
 

@@ -7,7 +7,7 @@ import pytest
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.message import Message
 from r3l.core.policy import FinishReason
-from r3l.endpoint.client import EndpointOptions
+from r3l.endpoint.options import EndpointOptions
 from r3l.evaluation.agents import Dialog, ServedAgent
 from r3l.evaluation.models import local_model, served_model
 

@@ -7,20 +7,19 @@ import json
 import pytest
 from chat_server import completion, serving
 from nano_server import NanoServer
-from tenacity import wait_none
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.core.message import Message
 from r3l.core.policy import FinishReason, JudgePrompts, Sampling
-from r3l.endpoint.client import Endpoint, EndpointOptions, ServerError, Settable
-from r3l.endpoint.judge import EndpointJudge
+from r3l.endpoint.client import Endpoint
+from r3l.endpoint.judge import EndpointJudge, judge_options
+from r3l.endpoint.options import EndpointOptions, ServerError, Settable
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.local.engine import train
-from r3l.runs.judge import judge_options
 from r3l.runs.metrics import declared
 
-SMALL = ["train.steps=2", "train.tasks_per_step=2", "train.kl_metric_every=0", "workers=0"]
+SMALL = ["train.steps=1", "train.tasks_per_step=2", "train.kl_metric_every=0", "workers=0"]
 AS_POLICY = ["judge.model=nano", "judge.prompts=as_policy", "judge.temperature=0"]
 DIALOG = [
     Message("user", "7 - 2?"),
@@ -41,7 +40,7 @@ def judged(url, deadline=600.0):
     async def asked():
         settable = Settable("R3L_JUDGE", "judge.model", "judge.deadline", "judge.concurrency")
         options = EndpointOptions(url, "big", deadline=deadline, settable=settable)
-        async with Endpoint(options, wait_none()) as endpoint:
+        async with Endpoint(options) as endpoint:
             judge = EndpointJudge(endpoint, Sampling(0.5, 9), JudgePrompts.INSTRUCTIONS)
             return await judge.write(DIALOG, ("t", "critique", 0)), judge.counts()
 
@@ -55,7 +54,7 @@ def judged(url, deadline=600.0):
         pytest.param("r3l", "knights_knaves", "reflection", marks=pytest.mark.slow),
     ],
 )
-def test_two_steps_under_a_judge(tmp_path, monkeypatch, method, env, kind):
+def test_a_step_under_a_judge(tmp_path, monkeypatch, method, env, kind):
     """The judge is the start model, asked greedily: every text comes from it, and most can be used."""
     run = resolve("nano", env, f"{method}@feedback=judge,group_size=2", 0, overrides=[*SMALL, *AS_POLICY])
     with serving(NanoServer(run.model).answer) as (url, seen):
@@ -66,7 +65,7 @@ def test_two_steps_under_a_judge(tmp_path, monkeypatch, method, env, kind):
     assert written == budget["judge/requests"] == len(seen) > 0 and f"{kind}/by_model" not in budget
     assert {request["authorization"] for request in seen} == {"Bearer secret-key"}
     assert budget["retry/count"] > 0 and budget["tokens/judge"] > written and budget["prompt/judge"] > 0
-    assert len(read_jsonl(tmp_path / "metrics.jsonl")) == 2
+    assert len(read_jsonl(tmp_path / "metrics.jsonl")) == 1
     left = [read_bytes(path) for path in tmp_path.rglob("*.json*")]
     assert len(left) > 3 and not any(told in text for told in (b"secret-key", url.encode()) for text in left)
     assert read_json(tmp_path / "manifest.json")["run"]["judge"]["model"] == "nano"
@@ -94,7 +93,7 @@ def test_what_is_wrong_with_an_answer_is_counted_under_a_declared_name(content):
 
 
 def test_a_judge_that_is_away_is_named_by_its_setting():
-    with pytest.raises(ServerError, match="cannot be reached .* start the server, or correct R3L_JUDGE"):
+    with pytest.raises(ServerError, match="cannot be reached .* Start the server, or correct R3L_JUDGE"):
         judged("http://127.0.0.1:9")
 
 

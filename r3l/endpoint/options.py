@@ -1,0 +1,66 @@
+"""Where a model is served, how it is asked, and the errors of a server. Imports no client: that takes seconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from r3l.core.errors import ConfigError, R3LError
+
+KEPT = "Finished episodes are kept: re-run to resume"
+_ADDRESS = re.compile(r"https?://[^\s/]\S*")
+
+
+class ServerError(R3LError, RuntimeError):
+    """A model server cannot be reached, refuses, or does not answer with a completion."""
+
+
+class DialogTooLongError(ServerError):
+    """The server has no room for this dialog and a response."""
+
+
+class Settable(NamedTuple):
+    """The names of the settings that an error message tells the user to change."""
+
+    url: str = "--server"
+    model: str = "--model"
+    deadline: str = "--deadline"
+    concurrency: str = "--batch"
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """A served model.
+
+    ``url``: the server's base, with or without ``/v1``. ``concurrency``: dialogs at once. ``deadline``: seconds for one
+    request. ``fields``: added to every request; a null removes a field that would be sent otherwise.
+    """
+
+    url: str
+    model: str
+    concurrency: int = 16
+    deadline: float = 600.0
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    settable: Settable = Settable()
+
+    def __post_init__(self) -> None:
+        try:
+            valid = _ADDRESS.fullmatch(self.url) and urlsplit(self.url).port != 0  # ValueError beyond 65535
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ConfigError(f"the server {self.url!r} must be an address such as http://localhost:8000")
+
+    @property
+    def base(self) -> str:
+        """The address up to ``/v1``."""
+        return self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
+
+    @property
+    def shown(self) -> str:
+        """The address without user, password and query, for messages and files."""
+        parts = urlsplit(self.base)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

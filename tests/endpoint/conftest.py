@@ -1,0 +1,7 @@
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    """Between attempts."""
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0)
