@@ -45,9 +45,7 @@ def bench_step(run: Run, repeats: int, arms: Sequence[Arm] = ARMS) -> Report:
     phase, and the share of this machine's measured matrix rate that its products reached.
     """
     if run.compute == "vllm":
-        raise ConfigError(
-            "r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train)"
-        )
+        raise ConfigError("r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train)")
     with open_session(run, start_of(run), trains=True, forward="transformers") as session:
         tasks = session.package.tasks(run.env_settings.train_task_set)
         of_arms = {arm: _Arm(session, arm, tasks) for arm in arms}

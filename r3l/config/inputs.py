@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import suppress
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,18 +59,16 @@ def model_identity(model: str) -> dict[str, str | None]:
 
 def _folder_digest(folder: Path) -> str:
     """Over names and digests of the files that decide what a model computes."""
-    files = {path for pattern in MODEL_FILES for path in folder.glob(pattern)}
-    lines = (f"{_file_digest(path, path.stat())}  {path.name}\n" for path in sorted(files))
+    files = sorted(path for path in folder.iterdir() if any(fnmatch(path.name, pattern) for pattern in MODEL_FILES))
+    stats = [path.stat() for path in files]
+    digests = [_digest(path, stat.st_mtime_ns, stat.st_size) for path, stat in zip(files, stats, strict=True)]
+    lines = (f"{digest}  {path.name}\n" for digest, path in zip(digests, files, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _file_digest(path: Path, stat: os.stat_result) -> str:
-    """The sha256 of a file, taken once for its path, time and size: in this process, of large files on this machine."""
-    return _digest(path, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
 def _digest(path: Path, changed: int, size: int) -> str:
+    """The sha256 of a file, taken once for its path, time and size: in this process, of large files on this machine."""
     if size < _KEPT:
         return digest_of(path)
     kept = cache_folder("digests") / f"{hashlib.sha256(str(path).encode()).hexdigest()}.json"
@@ -81,6 +80,17 @@ def _digest(path: Path, changed: int, size: int) -> str:
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomic(kept, {"file": key, "sha256": digest})
     return digest
+
+
+def fetch(model: str) -> None:
+    """Have a hub's model in the cache before it is used, so that its revision is known when its run's fingerprint is
+    taken: else the run that downloads it would have another one than when it resumes. Loading says what is wrong."""
+    identity = model_identity(model)
+    if "revision" in identity and identity["revision"] is None and "/" in str(identity["name"]):
+        from huggingface_hub import snapshot_download
+
+        with suppress(OSError, ValueError):
+            snapshot_download(str(identity["name"]), allow_patterns=list(MODEL_FILES))
 
 
 def _cached_revision(hub: str) -> str | None:

@@ -107,16 +107,15 @@ class MethodConfig(Strict):
 
     def settings_in(self, place: Place) -> dict[str, tuple[Any, str]]:
         """What this file alone sets in a run, each value with its source."""
-        stated: list[tuple[str, Mapping[str, Any]]] = [
-            ("settings", self.settings),
-            (f"profiles.{place.profile}", self.profiles.get(place.profile, {})),
-        ]
-        found = {key: (value, source_in(self.sources, f"{at}.{key}")) for at, own in stated for key, value in own.items()}
-        for entry in self.where:
-            found |= {key: (value, entry.source) for key, value in entry.settings.items()} if entry.holds(place) else {}
-        at = f"tiers.{place.tier}"
-        own = self.tiers.get(place.tier, {})
-        return found | {key: (value, source_in(self.sources, f"{at}.{key}")) for key, value in own.items()}
+
+        def stated(at: str, settings: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+            return {key: (value, source_in(self.sources, f"{at}.{key}")) for key, value in settings.items()}
+
+        found = stated("settings", self.settings)
+        found |= stated(f"profiles.{place.profile}", self.profiles.get(place.profile, {}))
+        for entry in (entry for entry in self.where if entry.holds(place)):
+            found |= {key: (value, entry.source) for key, value in entry.settings.items()}
+        return found | stated(f"tiers.{place.tier}", self.tiers.get(place.tier, {}))
 
 
 def source_in(sources: Mapping[str, str], key: str) -> str:

@@ -66,7 +66,7 @@ class Layer(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """One value of a run; ``place``: the file or command line that it comes from; ``source``: what that states of it."""
+    """One value of a run; ``place``: the file or command line that sets it; ``source``: what that states of it."""
 
     key: str
     value: Any
@@ -143,9 +143,7 @@ def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Seque
     """The layers of a run, lowest first; some layers are several files."""
     in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     if tier not in in_env.tiers:
-        raise ConfigError(
-            f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml"
-        )
+        raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
     profile, usual = profile_of(row), in_env.tiers[tier].model or in_tier.model
     above = [
         Layer(row.name, _read(row.overrides()), lambda _: "the name of the row"),
@@ -234,6 +232,8 @@ def _run(tier: str, env: str, row: Variant, seed: int, layers: Sequence[Layer]) 
 
 def _read(changes: Sequence[str]) -> dict[str, Any]:
     """``key=value`` texts by their keys; values are YAML's. Raises ConfigError."""
+    if not changes:
+        return {}
     for change in changes:
         check_override(change)
     try:

@@ -37,7 +37,8 @@ def start_model_warning(run: Run) -> str | None:
     taught = _sft_environment(run)
     if taught is None or _registered(taught) == _registered(run.env):
         return None
-    return f"base checkpoint {Path(run.model).name} is an SFT model of {taught}, not of {run.env}: few actions may be valid"
+    name = Path(run.model).name
+    return f"base checkpoint {name} learned {taught} in SFT, not {run.env}: few of its actions may be valid"
 
 
 def _sft_environment(run: Run) -> str | None:

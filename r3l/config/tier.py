@@ -74,11 +74,12 @@ class SamplingConfig(Strict):
     max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1, le=10_000_000)
     tokens_per_batch: int | None = option(
         None,
-        "tokens of the dialogs that are sampled together, padding counted; none: all together. compute=vllm: tokens that "
-        "it caches; none: 64 dialogs of max_context",
+        "tokens of the dialogs that are sampled together, padding counted; none: all together. vLLM: tokens that it "
+        "caches; none: 64 dialogs of max_context",
         "our choice: nano dialogs are short",
         ge=1,
     )
+
     @model_validator(mode="after")
     def _check_room(self) -> SamplingConfig:
         if self.max_tokens >= self.max_context:
