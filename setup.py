@@ -30,7 +30,7 @@ setup(
         "": ["py.typed", "prompts/*.txt", "templates/*", "task_sets/*.json", "sets.json", "data/*", "lm_eval/*"],
         "r3l": ["trinity/vllm_stub/**/*"],
         "r3l.data": [
-            *("Snakefile", "workflow/**/*", "configs/**/*.yaml", "configs/**/*.txt", "configs/prove/*", "examples/*"),
+            *("Snakefile", "workflow/**/*", "configs/**/*.yaml", "configs/**/*.txt", "examples/*"),
             *(f"results/stored/{part}" for part in ("models/*/*", "published/*", "released/*", "tuning/*/*/*")),
         ],
     },

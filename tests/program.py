@@ -20,7 +20,7 @@ from r3l import cli
 ENVIRONMENT = dict(os.environ)
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["r3l.cli", "r3l.evaluation.evaluate", "r3l.local.engine", "r3l.prove.parts", "r3l.report.figures", "snakemake.cli"]
+    ["r3l.cli", "r3l.evaluation.evaluate", "r3l.local.engine", "r3l.report.figures", "snakemake.cli"]
 )
 
 

@@ -1,7 +1,7 @@
 """ALFWorld's own text engine at full speed: the packages' C library and grammar without their waiting.
 
 Texts, admissible commands, rewards and endings are those of ``textworld``'s PddlEnv under ``alfworld``'s
-AlfredDemangler (``r3l.envs.alfworld.official``), byte for byte; ``r3l.bench.alfworld`` measures and proves it.
+AlfredDemangler (``r3l.envs.alfworld.official``), byte for byte (tests/envs/alfworld).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import torch
 
-from r3l.bench.rollout import clock
+from r3l.bench.measuring import clock
 from r3l.core.dialog import TokenDialog
 from r3l.local import decoding, forward, fused_decoding, fused_tree, logprobs, packed_decoding, prefix_tree, trainer
 

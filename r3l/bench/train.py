@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from r3l.bench.rollout import clock, forget_peak, peak_gib
-from r3l.bench.roofline import roofline
+from r3l.bench.measuring import clock, forget_peak, machine, peak_gib
 from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
 from r3l.core.message import Message
@@ -59,8 +58,7 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
         report["plain"] = _timed(lambda number: _plain(session, prompts, length), repeats)
         report["trl"] = _trl(session, dialogs, group, length, repeats)
         _rates(report)
-        if session.model.device.type == "cuda":
-            report["roofline"] = roofline(session.model, report)
+        report["machine"] = machine()
     return report
 
 

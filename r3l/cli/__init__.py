@@ -26,7 +26,6 @@ from r3l.cli import (
     new,
     power,
     probe,
-    prove,
     published,
     registered,
     released,
@@ -59,7 +58,6 @@ app = typer.Typer(
 task_set_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
 bench_app = typer.Typer(help="Measure the parts: environments, sampling, training, a step.", no_args_is_help=True)
 stored_app = typer.Typer(help="The stored runs of this project, which no wheel holds.", no_args_is_help=True)
-prove_app = typer.Typer(help="A proof kit for one GPU, and how to carry it there.", no_args_is_help=True)
 model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
 catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
 new_app = typer.Typer(help="Begin a method or an environment of your own.", no_args_is_help=True)
@@ -105,7 +103,6 @@ VERBS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "cost": cost.cost,
         "trinity-config": trinity_config.trinity_config,
         "bench": bench_app,
-        "prove": prove_app,
     },
 }
 for panel, verbs in VERBS.items():
@@ -123,14 +120,8 @@ catalogue_app.command("build")(build.catalogue_build)
 stored_app.command("fetch")(stored.fetch)
 stored_app.command("path")(stored.path)
 bench_app.command("env")(bench.bench_env)
-bench_app.command("rollout")(bench.bench_rollout)
 bench_app.command("train")(bench.bench_train)
 bench_app.command("step")(bench.bench_step)
-bench_app.command("curves")(bench.bench_curves)
-bench_app.command("grader")(bench.bench_grader)
-prove_app.command("gpu")(prove.gpu)
-prove_app.command("pack")(prove.pack)
-prove_app.command("join")(prove.join)
 
 
 def _show_version(asked: bool) -> None:

@@ -1,4 +1,4 @@
-"""Decoding: one batch of responses, token by token; eagerly, or by a compiled step of fixed shape."""
+"""Decoding: one batch of responses, token by token."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import torch
 
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
-from r3l.local.kv_cache import BatchCache, Buffers, Column, FixedCache, LayerState
+from r3l.local.kv_cache import BatchCache, LayerState
 from r3l.local.precision import vocabulary_logits
-
-SHAPES = 64  # compiled shapes at most; our choice: 8 sizes of batch, 8 lengths
 
 
 def tokens_in(state: Sequence[LayerState] | None) -> int:
@@ -151,72 +149,3 @@ class Decoder:
         self.cache.keep_rows(rows)
         self.positions = self.positions.index_select(0, rows)
         return tokens_B.index_select(0, rows)
-
-
-class FixedStep:
-    """One more token for every row of a FixedCache, by a function that is compiled once a shape.
-
-    On a GPU each shape becomes a CUDA graph: eager decoding of a small model waits for its kernels to be launched.
-    Keeps the buffers from batch to batch. ``compiled=False`` runs the same function as it is.
-    """
-
-    def __init__(self, device: torch.device, compiled: bool = True) -> None:
-        self.buffers = Buffers()
-        mode = "reduce-overhead" if device.type == "cuda" else None
-        if compiled:  # the session has told torch, which tells its compiler by this name alone
-            torch.use_deterministic_algorithms(torch.are_deterministic_algorithms_enabled())
-        self._column = torch.compile(_column, fullgraph=True, dynamic=False, mode=mode) if compiled else _column
-
-    def __call__(
-        self, model: Any, cache: FixedCache, tokens_B: torch.Tensor, positions_B: torch.Tensor
-    ) -> torch.Tensor:
-        """Hidden states after the new tokens, shape (B, H)."""
-        cursor, mask = cache.begin_column()
-        column = (cache.spread(tokens_B), mask, cache.spread(positions_B))
-        with torch._dynamo.config.patch(recompile_limit=SHAPES):
-            hidden_R_1_H = self._column(model, cache.layers, cursor, *column)
-        return hidden_R_1_H[cache.rows_B, 0]
-
-
-def _column(
-    model: Any,
-    layers: list[LayerState],
-    cursor: torch.Tensor,
-    ids_R_1: torch.Tensor,
-    mask: torch.Tensor,
-    positions: torch.Tensor,
-) -> torch.Tensor:
-    hidden: torch.Tensor = model.model(
-        input_ids=ids_R_1,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=Column(layers, cursor),
-        use_cache=True,
-    ).last_hidden_state
-    return hidden
-
-
-class FixedDecoder(Decoder):
-    """The pending tokens eagerly, then ``step`` token by token."""
-
-    cache: FixedCache
-
-    def __init__(
-        self,
-        step: FixedStep,
-        model: Any,
-        requests: list[GenerationRequest],
-        end_id: int,
-        counts: defaultdict[str, float],
-    ) -> None:
-        self._step = step
-        super().__init__(model, requests, end_id, counts)
-
-    def _cache(self, prefixes: Sequence[list[LayerState] | None], new_columns: int) -> BatchCache:
-        return FixedCache(prefixes, new_columns, self.model, self._step.buffers)
-
-    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        hidden_B_H = self._step(self.model, self.cache, tokens_B, self.positions)
-        self.positions = self.positions + 1
-        self.counts["forwards"] += 1
-        return vocabulary_logits(self.model, hidden_B_H).double()

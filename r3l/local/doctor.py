@@ -34,11 +34,10 @@ def memory_plan(architecture: ArchitectureConfig, settings: TierSettings) -> mem
     """What a run of these settings takes at most."""
     train, sampling = settings.train, settings.sampling
     dialogs = train.tasks_per_step * int(MethodSettings.model_fields["group_size"].default)
-    shape_factor = 1
     return memory.in_turns(
         architecture,
         max(train.tokens_per_microbatch, sampling.max_context),
-        dialogs * sampling.max_context + shape_factor * (sampling.tokens_per_batch or 0),
+        dialogs * sampling.max_context + (sampling.tokens_per_batch or 0),
         settings.compute_dtype.removesuffix("_anywhere"),
         reference=train.kl_metric_every > 0,
     )

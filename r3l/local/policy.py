@@ -19,7 +19,7 @@ from r3l.core.dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
-from r3l.local.decoding import Decoder, FixedDecoder, FixedStep, GenerationRequest, tokens_in
+from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
 from r3l.local.forward import pass_of
 from r3l.local.kv_cache import LayerState
 from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
@@ -32,9 +32,8 @@ class LocalPolicy:
 
     ``samples``: ``trajectory`` dialogs only ever append tokens; ``turn`` dialogs are rendered anew by the chat template
     at every turn, for templates that drop earlier thoughts, and encode what differs.
-    ``use_cache=False`` encodes every dialog anew at each turn: the alternative that ``r3l bench rollout`` measures.
+    ``use_cache=False`` encodes every dialog anew at each turn.
     ``tokens_per_batch``, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
-    ``step`` decodes token by token in place of the eager loop.
     ``forward``: which forward pass decodes (r3l.local.forward); that of transformers where there is none for the model.
     """
 
@@ -47,7 +46,6 @@ class LocalPolicy:
         samples: Samples = "trajectory",
         use_cache: bool = True,
         tokens_per_batch: int | None = None,
-        step: FixedStep | None = None,
         forward: Forward = "fused",
     ) -> None:
         self.model = model
@@ -56,9 +54,8 @@ class LocalPolicy:
         self.samples = samples
         self.use_cache = use_cache
         self.tokens_per_batch = tokens_per_batch
-        self.step = step
         self._storage = Storage()
-        self.forward = pass_of(model, forward if step is None else "transformers")
+        self.forward = pass_of(model, forward)
         self._decoders = PackedDecoder
         if self.forward == "fused":
             from r3l.local import kernels  # numba takes a third of a second
@@ -111,8 +108,6 @@ class LocalPolicy:
 
     def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
         common = (self.model, requests, self.renderer.end_id, self.counts)
-        if self.step:
-            return FixedDecoder(self.step, *common)
         return Decoder(*common) if self.forward == "transformers" else self._decoders(self._storage, *common)
 
 

@@ -20,7 +20,6 @@ from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.endpoint.judge import judge_options
 from r3l.local.checkpoint import load_model
-from r3l.local.decoding import FixedStep
 from r3l.local.forward import forward_of
 from r3l.local.heap import keep_freed_memory
 from r3l.local.policy import LocalPolicy
@@ -48,8 +47,8 @@ class Session(PlaySession):
         return super().rollout_context(address, temperature)
 
 
-def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_cache: bool = True) -> LocalPolicy:
-    """The policy that samples from ``model`` as ``run`` says; ``step`` and ``use_cache`` are LocalPolicy's."""
+def policy_of(run: Run, model: Any, tokenizer: Any, use_cache: bool = True) -> LocalPolicy:
+    """The policy that samples from ``model`` as ``run`` says; ``use_cache`` is LocalPolicy's."""
     if run.compute == "vllm":
         from r3l.local.vllm_sampling import VllmPolicy
 
@@ -61,7 +60,6 @@ def policy_of(run: Run, model: Any, tokenizer: Any, step: FixedStep | None, use_
         samples=run.samples,
         use_cache=use_cache,
         tokens_per_batch=run.sampling.tokens_per_batch,
-        step=step,
         forward=forward_of(run),
     )
 
@@ -88,9 +86,8 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)
     sampler = copy.deepcopy(network) if trains and run.train.sync_interval > 1 else network
-    step = None
     with (
-        contextlib.closing(policy_of(run, sampler, tokenizer, step)) as policy,
+        contextlib.closing(policy_of(run, sampler, tokenizer)) as policy,
         open_play_session(run, policy, policy.barrier.gather) as playing,
     ):
         yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)

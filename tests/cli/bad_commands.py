@@ -128,12 +128,11 @@ def _others() -> Iterator[tuple[str, ...]]:
         yield "task-set", "check", "--tier", value
         yield "task-set", "build", value
         yield "bench", "env", value
-        yield "bench", "rollout", "--arms", value
         yield "preflight", "--env", value
         yield "trinity-config", "--env", value
         yield "doctor", "--tier", value
         yield "envs", "--env", value
-    for verb in ("bench step", "bench curves", "compare grpo --offline", "tune grpo --env math", "probe math"):
+    for verb in ("bench step", "bench train", "compare grpo --offline", "tune grpo --env math", "probe math"):
         for place in ("/proc/none/x.json", "/etc/hostname/x.json"):
             yield *verb.split(), "--out", place
     for verb in ("compare grpo --offline", "power r3l", "registered", "table table1", "report"):

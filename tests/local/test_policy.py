@@ -1,14 +1,12 @@
 """Sampling with caches equals sampling from scratch; forks share, close forgets."""
 
 import asyncio
-import shutil
 
 import pytest
 import torch
 
 from r3l.core.message import Message
 from r3l.core.policy import Sampling
-from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
 
 SAMPLING = Sampling(1.0, 8)
@@ -64,26 +62,6 @@ def assert_same(expected, sampled):
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         for x, y in zip(a, b, strict=True):
             assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
-
-
-def test_decoding_in_a_fixed_shape_samples_the_same(nano):
-    """Five dialogs lie in 16 rows of 256 columns; they end one by one, so the last ones move to 4 rows or 1."""
-    model, tokenizer = nano
-    step = FixedStep(model.device, compiled=False)
-    fixed = LocalPolicy(model, tokenizer, 512, step=step)
-    assert_same(talk(LocalPolicy(model, tokenizer, 512)), talk(fixed))
-    assert {shape[1] for shape in step.buffers._views} >= {16, 4} and {s[3] for s in step.buffers._views} == {256}
-    # larger batches take larger buffers, and smaller ones work in them afterwards
-    assert_same(talk(LocalPolicy(model, tokenizer, 512), dialogs=20), talk(fixed, dialogs=20))
-    assert_same(talk(LocalPolicy(model, tokenizer, 512)), talk(fixed))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_compiled_decoding_samples_the_same(nano):
-    model, tokenizer = nano
-    compiled = LocalPolicy(model, tokenizer, 512, step=FixedStep(model.device))
-    assert_same(talk(LocalPolicy(model, tokenizer, 512)), talk(compiled))
 
 
 def test_logprobs_are_those_of_a_plain_forward_pass(nano):

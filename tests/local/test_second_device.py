@@ -12,7 +12,6 @@ from r3l.baselines.grpo import GRPO
 from r3l.config import TrainConfig
 from r3l.core.batching import rows_of
 from r3l.core.trajectory import Group
-from r3l.local.decoding import FixedStep
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import Trainer
 
@@ -33,15 +32,13 @@ def test_two_devices_do_not_mix():
             there + torch.ones(2)
 
 
-@pytest.mark.parametrize("kind", ["packed", "transformers", "fixed"])
+@pytest.mark.parametrize("kind", ["packed", "transformers"])
 def test_sampling(nano, kind, monkeypatch):
     # Before torch 2.13 inference mode lets no tensor subclass be made.
     monkeypatch.setattr(LocalPolicy, "sample", torch.no_grad()(LocalPolicy.sample.__wrapped__))
 
     def sampled(model):
-        step = FixedStep(model.device, compiled=False) if kind == "fixed" else None
-        forward = "packed" if kind == "packed" else "transformers"
-        return talk(LocalPolicy(model, nano[1], 512, tokens_per_batch=400, step=step, forward=forward))
+        return talk(LocalPolicy(model, nano[1], 512, tokens_per_batch=400, forward=kind))
 
     here = sampled(nano[0])
     with second_device():

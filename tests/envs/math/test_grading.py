@@ -7,8 +7,6 @@ from r3l.envs.math.grader import LONGEST, grade
 from r3l.envs.math.grading import GRACE, Grader
 from r3l.envs.single_answer.extraction import boxed, extract
 
-from r3l.bench import grader as grader_bench
-
 
 @pytest.mark.parametrize(
     ("response", "strict", "flexible"),
@@ -83,16 +81,3 @@ def test_threads_share_a_grader():
         for thread in threads:
             thread.join()
         assert grader.counts == {"graded": 6} and all(graded.correct for graded in grades.values())
-
-
-def test_the_bench_counts_everything():
-    measured = grader_bench.run(workers=1, count=2, items=20, deadline=0.3)
-    assert measured["one_thread"]["correct"] == measured["pool"]["correct"] == 10
-    assert sum(measured["hostile"]["statuses"].values()) == 2 and measured["hostile"]["over"] == 0
-    assert measured["pool"]["answers_per_s"] > 0
-
-
-def test_hostile_strings_are_the_same_every_time():
-    strings = grader_bench.hostile(200)
-    assert strings == grader_bench.hostile(200) and len(set(strings)) > 150
-    assert max(map(len, strings)) > LONGEST

@@ -1,0 +1,78 @@
+"""What every bench measures with: a clock, the most memory, and the machine it was measured on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from r3l.local.heap import return_freed_memory
+
+STATUS = Path("/proc/self/status")
+TIMES, SIDE = 10, {"cuda": 8192, "cpu": 1024}  # products that are timed, and their size: beyond any cache
+
+
+def clock() -> float:
+    """Seconds, once the GPU has finished its work."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def forget_peak() -> None:
+    """Start a new count for :func:`peak_gib`."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        return_freed_memory()  # otherwise memory that an earlier part freed hides what this one takes
+        with contextlib.suppress(OSError):  # not Linux
+            STATUS.with_name("clear_refs").write_text("5", encoding="ascii")  # proc(5): resets VmHWM
+
+
+def peak_gib() -> float | None:
+    """The most memory since then: of the GPU if there is one, else resident in this process (None off Linux)."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**30
+    if not STATUS.is_file():
+        return None
+    (line,) = (line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**20  # kB
+
+
+def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
+    """Floating-point operations a second of a large square product, after three that warm up."""
+    side = SIDE[device.type]
+    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    began = clock()
+    for _ in range(TIMES):
+        a @ b
+    return TIMES * 2 * side**3 / (clock() - began)
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured, and how busy that machine was."""
+    return {
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "load_1m": os.getloadavg()[0],
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
