@@ -81,8 +81,8 @@ class Run(TierSettings):
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     """A dumped run, of a manifest say, less the keys that change no result; a judge's where it has none."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
-    if feedback_source(values["method_settings"]) is not FeedbackSource.JUDGE:
-        values.pop("judge")
+    if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
+        values.pop("judge", None)
     for section, keys in NOT_HASHED.items():
         for key in keys:
             (values.get(section, {}) if section else values).pop(key, None)

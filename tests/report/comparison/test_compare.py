@@ -116,10 +116,10 @@ def test_settings_that_change_no_result_are_no_warning(tmp_path):
     mine, _ = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
     manifest = json.loads((mine.parent / "manifest.json").read_text())
     manifest["run"]["train"] |= {"save_every": 7, "gradient_checkpointing": False}
-    manifest["run"]["sampling"] |= {"decoding": "compiled"}
+    manifest["run"]["sampling"] |= {"temperature": 2}
     rewrite(mine.parent / "manifest.json", json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert row["warnings"] == ["sampling.decoding is 'compiled' here and None there"]
+    assert row["warnings"] == ["sampling.temperature is 2 here and None there"]
 
 
 def test_a_server_as_the_agent_is_named(tmp_path):
