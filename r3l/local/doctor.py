@@ -8,8 +8,8 @@ from dataclasses import asdict
 from r3l.config import ArchitectureConfig, TierConfig, find_model
 from r3l.config import gpu_memory as memory
 from r3l.config.tier import TierSettings
-from r3l.core.finding import Finding, checked
 from r3l.core.method import MethodSettings
+from r3l.core.requirements import Finding, checked
 
 FIX = (
     "lower what is largest: train.tokens_per_microbatch (training), train.tasks_per_step, sampling.max_context or "

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
 
 from r3l.core.batching import packed_by_prefix
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
+from r3l.core.text import Message
 from r3l.local.forward import fused, is_fusible, is_supported, products
 from r3l.local.fused_tree import FusedTree
 from r3l.local.logprobs import token_logprobs, tree_logprobs
