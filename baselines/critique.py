@@ -8,15 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from r3l.core.feedback import FeedbackSettings, FeedbackSource, InvalidFeedback, ParsedCritique, ParsedReflection
+from r3l.core.audits import LEAKED, Leak, audit
+from r3l.core.feedback import (
+    FeedbackSettings,
+    FeedbackSource,
+    InvalidFeedback,
+    ParsedCritique,
+    ParsedReflection,
+    parse_reflection,
+)
 from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
-from r3l.core.leaks import LEAKED, Leak, audit
-from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason
-from r3l.core.reflections import parse_reflection
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
-from r3l.core.templates import template
+from r3l.core.text import Message, template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.reflection import reflection_text, released_log, render_log
 from r3l.retry import Restart, Retry, RetrySettings, hint, retry

@@ -1,32 +1,31 @@
-"""Which environments there are: name -> class.
+"""Which environments there are: the packages beside this file.
 
-Classes are given as ``module:Class`` and imported when first asked for, as gymnasium does, so that knowing the names
-imports no environment. Environments that differ by their data alone (gsm8k, knights_knaves, ...) are files of
-configs/envs that name one of these.
+An environment is registered by its folder, which defines ``ENVIRONMENT``, and by a file of configs/envs. It is imported
+when first asked for, so that knowing the names imports none. Environments that differ by their data alone (gsm8k,
+knights_knaves, ...) are files of configs/envs that name one of these.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from pkgutil import resolve_name
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
+import r3l.envs
 from r3l.envs.base.package import EnvironmentPackage
 
 from r3l.core.errors import check_known
 
-ENVIRONMENTS = {
-    "alfworld": "r3l.envs.alfworld:Alfworld",
-    "math": "r3l.envs.math:Math",
-    "puzzles": "r3l.envs.puzzles:Puzzles",
-    "scienceworld": "r3l.envs.scienceworld:ScienceWorld",
-    "webshop": "r3l.envs.webshop:WebShop",
-}
+SHARED = {"adapters", "base"}  # folders that are no environments
+ENVIRONMENTS = tuple(
+    sorted(module.name for module in iter_modules(r3l.envs.__path__) if module.ispkg and module.name not in SHARED)
+)
 
 
 @cache
 def find_environment(name: str) -> EnvironmentPackage[Any]:
-    """The environment registered as ``name``. Raises ConfigError where there is none."""
+    """The environment in the folder ``name``. Raises ConfigError where there is none."""
     check_known("environment", name, ENVIRONMENTS)
-    kind: type[EnvironmentPackage[Any]] = resolve_name(ENVIRONMENTS[name])
-    return kind()
+    environment: EnvironmentPackage[Any] = import_module(f"r3l.envs.{name}").ENVIRONMENT
+    return environment

@@ -1,6 +1,6 @@
 """Guess a number that a game has thought of: an environment in one file, with guess.yaml beside it."""
 
-from r3l.envs.one_file import OneFileEngine, OneFileEnvironment
+from r3l.envs.base.one_file import OneFileEngine, OneFileEnvironment
 
 from r3l.core.environment import Observation
 

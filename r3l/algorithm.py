@@ -16,10 +16,10 @@ import torch
 from r3l.amplification import AmplificationSettings, amplify
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred, standardised
+from r3l.core.audits import count_retry, grade_reflection
 from r3l.core.feedback import ParsedReflection
 from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
 from r3l.core.option import option
-from r3l.core.oracle import count_retry, grade_reflection
 from r3l.core.rollout import Episode, RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective, Trajectory

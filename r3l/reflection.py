@@ -1,6 +1,6 @@
 """Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a finished trajectory.
 
-A reflection is one JSON object (r3l.core.reflections reads it). One that is not valid is counted by reason, and the
+A reflection is one JSON object (r3l.core.feedback reads it). One that is not valid is counted by reason, and the
 trajectory simply gets no retry.
 """
 
@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from r3l.core.audits import LEAKED, Leak, audit
 from r3l.core.environment import Critique, Dialogue, Observation
-from r3l.core.feedback import FeedbackSettings, FeedbackSource, InvalidFeedback, ParsedReflection
+from r3l.core.feedback import (
+    FeedbackSettings,
+    FeedbackSource,
+    InvalidFeedback,
+    ParsedReflection,
+    ReflectionRules,
+    ReflectionSchema,
+    parse_reflection,
+)
 from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
-from r3l.core.leaks import LEAKED, Leak, audit
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.policy import Completion, FinishReason
-from r3l.core.reflections import ReflectionRules, ReflectionSchema, parse_reflection
 from r3l.core.rollout import Episode, RolloutContext
-from r3l.core.templates import template
+from r3l.core.text import Message, template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.original.prompts import Prompts, ReleasedPrompts
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from r3l.core.feedback import ParsedReflection
-from r3l.core.message import Message
 from r3l.core.option import OptionModel, option
 from r3l.core.policy import Phase
 from r3l.core.rollout import Continuation, Episode, Guide, Prompt, RolloutContext, Rules, continue_episode
 from r3l.core.seeds import generator
-from r3l.core.templates import template
+from r3l.core.text import Message, template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.original.prompts import ReleasedPrompts
 from r3l.reflection import ReflectionSettings

@@ -3,8 +3,8 @@
 import json
 from functools import lru_cache
 
-from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.puzzles.task_sets import definition
+from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.tasks import TASK_SETS
 
 SIZES = ("nano", "rltf")
 
@@ -13,6 +13,8 @@ SIZES = ("nano", "rltf")
 def generated(name, size, index):
     """Problem ``index`` of a task_set's set; a journey through JSON does not change its data."""
     kind = PUZZLES[name]
-    problem = kind.generate(index, kind.difficulty.model_validate(dict(definition(f"{name}_{size}").difficulty)))
+    problem = kind.generate(
+        index, kind.difficulty.model_validate(dict(TASK_SETS.definition(f"{name}_{size}").difficulty))
+    )
     assert json.loads(json.dumps(problem.data)) == problem.data
     return problem

@@ -8,24 +8,23 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from r3l.envs.math import released as released_math
+from r3l.envs.base.answers import extract
+from r3l.envs.base.tagged import action_in, each_tag_once, first_pair, one_pair
+from r3l.envs.math import engine as released_math
 from r3l.envs.math.arithmetic import problem
 from r3l.envs.math.grader import compare_plainly
 from r3l.envs.puzzles import released as released_puzzles
-from r3l.envs.puzzles.registry import PUZZLES, puzzle
-from r3l.envs.puzzles.task_sets import tasks
+from r3l.envs.puzzles.engine import PUZZLES, puzzle
+from r3l.envs.puzzles.tasks import TASK_SETS
 from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld.brief import brief
-from r3l.envs.single_answer.extraction import extract
-from r3l.envs.tagged_text.released import action_in
-from r3l.envs.tagged_text.responses import each_tag_once, first_pair, one_pair
-from r3l.envs.webshop.analysis import term_of, terms
 from r3l.envs.webshop.engine import read_action
+from r3l.envs.webshop.index import term_of, terms
 from scripted import TASK as HOUSE
 from start_models import START_FOLDER
 
 from r3l.core.environment import Observation, Transcript
-from r3l.core.reflections import ReflectionRules, parse_reflection
+from r3l.core.feedback import ReflectionRules, parse_reflection
 from r3l.core.render import ChatRenderer, load_tokenizer
 from r3l.core.task import Task
 from r3l.endpoint.answers import ChatAnswer
@@ -92,7 +91,7 @@ def _encoded() -> Read:
 
 
 def _puzzle(name: str, of: str) -> Read:
-    kind, task = puzzle(name), tasks(f"{name}_nano/test")[0]
+    kind, task = puzzle(name), TASK_SETS.tasks(f"{name}_nano/test")[0]
     if of == "critique":  # of a whole response
         return _critique("puzzles", task, "")
     return partial(getattr(kind, of), task.payload["data"])

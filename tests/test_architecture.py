@@ -12,8 +12,8 @@ from r3l.files.paths import ROOT
 # Top to bottom: a folder (or a file of r3l/) may import what stands in a line below its own.
 LAYERS = (
     *("cli", "api", "released probe", "report", "workflow", "bench"),
-    *("evaluation trinity", "sft", "local", "runs", "config"),
-    *("baselines algorithm envs endpoint", "retry", "reflection credit amplification", "core"),
+    *("evaluation trinity", "sft", "local", "runs", "endpoint", "config"),
+    *("baselines algorithm envs", "retry", "reflection credit amplification", "core"),
 )
 LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
 CORE = {"core", "files", "processes", "original"}  # nouns and rules, and the rooms that they share with everything

@@ -5,21 +5,19 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import field_validator
-from r3l.envs.base.options import Options, read_options
-from r3l.envs.base.package import EnvironmentPackage
-from r3l.envs.one_file.package import DrawnTaskSets
-from r3l.envs.single_answer.dialogue import compact_closing
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.base.answers import compact_closing
+from r3l.envs.base.one_file import DrawnTaskSets
+from r3l.envs.base.package import EnvironmentPackage, Options, read_options
+from r3l.envs.base.tagged import TaggedDialogue
 
 from r3l.core.environment import Critique, Dialogue, Observation, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 
 class AdapterArguments(Options):
@@ -82,10 +80,6 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         """The sha256 of the tasks as the environment makes them now."""
         self.check_installed()
         return super().task_set_hash(task_set)
-
-    def build_task_set(self, name: str) -> Path:
-        """Raises ConfigError: there is no file."""
-        raise ConfigError(f"the tasks of {self.name} are made by its own library, so there is no task set to build")
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
         """The environment's words as they are; a response is an action."""

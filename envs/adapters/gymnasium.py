@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
-from r3l.envs.base.options import Options
-from r3l.envs.one_file.dialogue import FORMAT
-from r3l.envs.one_file.engine import OneFileEngine
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import each_tag_once
+from r3l.envs.base.one_file import FORMAT, OneFileEngine
+from r3l.envs.base.package import Options
+from r3l.envs.base.tagged import TaggedDialogue, each_tag_once
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style
 from r3l.core.errors import ConfigError, R3LError
-from r3l.core.message import Message
 from r3l.core.option import option
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _COLOURED = re.compile("\x1b\\[[0-9;]*m(.*?)\x1b\\[0m", re.DOTALL)  # how gymnasium's texts mark where the player is
 

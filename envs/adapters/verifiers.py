@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
-from r3l.envs.base.options import Options
+from r3l.envs.base.package import Options
 
 from r3l.core.environment import Dialogue, Style
 from r3l.core.option import option

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 import verifiers.v1 as vf
-from r3l.envs.one_file.engine import OneFileEngine
+from r3l.envs.base.one_file import OneFileEngine
 from verifiers.v1.state import state_cls
 
 from r3l.core.environment import Observation

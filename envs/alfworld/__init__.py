@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING
 
-from r3l.envs.alfworld.options import AlfworldOptions
-from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.base.tagged import TaggedOptions
 
 from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.option import option
+
+if TYPE_CHECKING:
+    from r3l.envs.alfworld.tasks import AlfworldTaskSets
+    from r3l.envs.base.demonstrations import ScriptedDemonstrator
+
+
+class AlfworldOptions(TaggedOptions):
+    """Settings of the text side; its engine has none."""
+
+    list_places: bool = option(
+        False,
+        "whether a compact prompt ends with the places that one can go to; full prompts list every admissible action",
+        "our choice: a small model that is shown them seldom walks to where it is, or to what this house lacks",
+    )
 
 
 class Alfworld(EnvironmentPackage[AlfworldOptions]):
-    """See the package; its engine has no options, its text side has."""
+    """Houses of our own, made without end, and the published games where a user has them."""
 
     name, options, extra = "alfworld", AlfworldOptions, "alfworld"
 
@@ -22,27 +37,21 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
         return AlfworldEngine()
 
     def make_dialogue(self, style: Style, max_turns: int, options: AlfworldOptions) -> Dialogue:
-        from r3l.envs.alfworld.dialogue import AlfworldDialogue
-        from r3l.envs.alfworld.released import ReleasedAlfworldDialogue
+        from r3l.envs.alfworld.dialogue import AlfworldDialogue, ReleasedAlfworldDialogue
 
         if style == "released":
             return ReleasedAlfworldDialogue(style, max_turns, options.response_format)
         return AlfworldDialogue(style, max_turns, options.response_format, options.list_places)
 
-    def task_sets(self) -> TaskSets:
-        from r3l.envs.alfworld import task_sets
+    def task_sets(self) -> AlfworldTaskSets:
+        from r3l.envs.alfworld.tasks import TASK_SETS
 
-        return task_sets
+        return TASK_SETS
 
-    def build_task_set(self, name: str) -> Path:
-        from r3l.envs.alfworld import validate
+    def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
+        from r3l.envs.alfworld.expert import expert_of
 
-        return validate.build(name)
+        return self.scripted_demonstrator(partial(self.task_sets().spare_task, task_set), expert_of)
 
-    def demonstrator(self) -> Demonstrator:
-        return self.demonstrator_of(())
 
-    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
-        from r3l.envs.alfworld.demonstrations import demonstrator_of
-
-        return demonstrator_of(self.kind_of_task(task_sets))
+ENVIRONMENT = Alfworld()

@@ -12,21 +12,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from r3l.envs.alfworld.expert import AlfworldExpert
 from r3l.envs.alfworld.goals import parse_goal
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.options import ResponseFormat
-from r3l.envs.tagged_text.responses import each_tag_once, one_pair, repeats
+from r3l.envs.base.experts import criticise
+from r3l.envs.base.tagged import (
+    ReleasedWords,
+    ResponseFormat,
+    TaggedDialogue,
+    action_in,
+    between,
+    each_tag_once,
+    one_pair,
+    repeats,
+)
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
 from r3l.core.errors import DataError
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
+_RELEASED_TASK = re.compile(r"Your task is to:\s*(.+)", re.IGNORECASE)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"
 _NAME = re.compile(r"[a-z]+ \d+")  # of a thing: mug 2
 _WALK = "go to "
-_RECENT = 4  # actions shown in a later turn
+_RECENT = 4  # actions shown in a later turn (audit 3.2)
 
 
 class AlfworldDialogue(TaggedDialogue):
@@ -37,7 +47,6 @@ class AlfworldDialogue(TaggedDialogue):
     suggestion_optional = True
     readers = {"strict": each_tag_once, "released": one_pair}
     retry_tolerates = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
-    reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
 
     def __init__(
         self,
@@ -94,9 +103,6 @@ class AlfworldDialogue(TaggedDialogue):
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, who reads the observed texts alone; None for crowd-sourced wordings."""
-        from r3l.envs.alfworld.expert import AlfworldExpert
-        from r3l.envs.scripted.expert import criticise
-
         try:
             goal = parse_goal(str(transcript.task.payload.get("goal_text", "")))
         except DataError:
@@ -127,3 +133,55 @@ def _recent(actions: Sequence[str]) -> str:
     start = max(0, len(actions) - _RECENT)
     shown = "; ".join(f"step {number}: {action}" for number, action in enumerate(actions[start:], start + 1))
     return f"The last {len(actions) - start}: {shown}." if shown else "No action yet."
+
+
+class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
+    """The text side of ALFWorld, with ``prompts: released``."""
+
+    system = "alfworld_system"
+
+    def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """Without actions the release shows no task and no history of its own."""
+        values: dict[str, object] = {"current_observation": now.text, "admissible_actions": list(now.admissible)}
+        if not actions:
+            (text,) = self.words.texts("format_observation", *values)
+            return Message("user", text.fill(values))
+        recent = actions[-_RECENT:]
+        values |= {
+            "task_description": _released_task(first.text),
+            "len(action_history)": len(actions),
+            "len(recent_actions)": len(recent),
+            "action_history_str": self._history(recent, len(actions) - len(recent)),
+            "current_step": len(actions),
+        }
+        (text,) = self.words.texts("format_observation", *values)
+        return Message("user", text.fill(values))
+
+    def _history(self, recent: Sequence[str], before: int) -> str:
+        step = "current_step - len(recent_actions) + i"
+        (line,) = self.words.texts("format_observation", step, "action")
+        return "\n".join(line.fill({step: before + k, "action": action}) for k, action in enumerate(recent))
+
+    def ended_by(self, error: StopReason, response: str) -> str:
+        """The feedback on a response that ended the episode; each defect of its tags has its own."""
+        action = action_in(response)
+        if error is StopReason.REPETITION:
+            (text,) = self.words.texts("first_rollout", "repeated_action")
+            return text.fill({"repeated_action": action})
+        if error is StopReason.INADMISSIBLE:
+            text, *_ = self.words.texts("first_rollout", "action", used="observation")
+            return text.fill({"action": action})
+        thoughts, actions = (len(list(between(response, tag))) for tag in ("think", "action"))
+        for count, name in ((thoughts, "len(think_matches)"), (actions, "len(action_matches)")):
+            if count > 1:
+                (text,) = self.words.texts("parse_response", name, used="return")
+                return text.fill({name: count})
+        neither, no_thought, no_action, *_ = self.words.texts("parse_response", used="return")
+        missing = neither if thoughts == actions else no_action if thoughts else no_thought
+        return missing.fill({})
+
+
+def _released_task(text: str) -> str:
+    """The task in a first observation; its last line where there is no such sentence."""
+    found = _RELEASED_TASK.search(text)
+    return found[1].strip() if found else text.rsplit("\n", 1)[-1]

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from r3l.envs.alfworld.goals import Goal
-from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
+from r3l.envs.alfworld.goals import Goal, parse_goal
+from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 from r3l.core.environment import Observation
+from r3l.core.task import Task
 
 DEVICES = {"clean": "sinkbasin", "hot": "microwave", "cool": "fridge"}
 VERBS = {"clean": "clean", "hot": "heat", "cool": "cool"}
@@ -167,6 +168,11 @@ class AlfworldExpert(ScriptedExpert):
         actions = [f"take {self.goal.object} {n} from {r}" for n in (1, 2) for r in self.receptacles]
         actions += [f"open {r}" for r in self.receptacles]
         return str(rng.choice([action for action in actions if action not in now.admissible]))
+
+
+def expert_of(task: Task, first: str) -> AlfworldExpert:
+    """The one for a task and its first observation."""
+    return AlfworldExpert.at_start(parse_goal(str(task.payload["goal_text"])), first)
 
 
 def plan(expert: AlfworldExpert) -> list[str]:

@@ -1,1 +1,1 @@
-"""What every environment shares: the package template, options, committed task sets."""
+"""What environments share: the package contract, task sets, scripted experts and their demonstrations, dialogues."""

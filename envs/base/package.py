@@ -7,23 +7,47 @@ imports none, and training on one imports nothing of another.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from r3l.envs.base.options import OptionsT, read_options
+from pydantic import ConfigDict, ValidationError
 
-from r3l.core import extras
+from r3l.core import requirements
 from r3l.core.benchmark import Benchmark
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
-from r3l.core.finding import Finding
+from r3l.core.option import OptionModel
+from r3l.core.requirements import Finding
 from r3l.core.task import Task
 
 if TYPE_CHECKING:
-    from r3l.envs.scripted.demonstrations import ErrorRates
+    from r3l.envs.base.demonstrations import Demonstrator, ScriptedDemonstrator
+    from r3l.envs.base.experts import ScriptedExpert
+    from r3l.envs.base.task_sets import TaskSets
+
+
+class Options(OptionModel):
+    """Base of an engine's settings (``options`` of configs/envs/<name>.yaml); as it stands, of one that has none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def read_options(kind: type[OptionsT], env: str, options: Mapping[str, Any]) -> OptionsT:
+    """``options`` checked. Raises ConfigError naming the key, its value and what is allowed."""
+    try:
+        return kind.model_validate(dict(options))
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{env}.{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg'].lower()}" for e in error.errors()
+        )
+        known = ", ".join(kind.model_fields) or f"none, {env} has no options"
+        raise ConfigError(f"{wrong}; known keys: {known}") from error
 
 
 @dataclass(frozen=True)
@@ -34,35 +58,9 @@ class ConstantAnswer:
     success: Mapping[str, float]
 
 
-class Demonstrator(Protocol):
-    """Scripted demonstrations on tasks that are in no task set."""
-
-    def demonstrations(
-        self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
-    ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each task of ``indices``."""
-        ...
-
-    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        """What an expert without errors does in each task."""
-        ...
-
-
-class TaskSets(Protocol):
-    """What the module ``task_sets`` of an environment has (see EnvironmentPackage)."""
-
-    def tasks(self, task_set: str) -> list[Task]:
-        """The tasks of a task set."""
-        ...
-
-    def committed_hash(self, task_set: str) -> str:
-        """The committed sha256 of a task set."""
-        ...
-
-
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """How questions are put and graded (options of `r3l evaluate --set`). ``data``: folder of the question sets."""
+    """How questions are put and graded. ``data``: folder of the question sets."""
 
     protocol: str = "standard"
     prompt: str = "boxed"
@@ -73,8 +71,8 @@ class BenchmarkOptions:
 class EnvironmentPackage(ABC, Generic[OptionsT]):
     """An environment: engine, text side, task sets, and what else it has. Stateless; pickles into worker processes.
 
-    ``name`` is the name of its folder and in ``r3l.envs.registry``; ``options`` declares the settings of its engine;
-    ``extra`` is the extra of pyproject.toml that brings the packages of its engine, where those are in one.
+    ``name`` is the name of its folder, by which ``r3l.envs.registry`` finds it; ``options`` declares the settings of
+    its engine; ``extra`` is the extra of pyproject.toml that brings the packages of its engine, if there is one.
     """
 
     name: str
@@ -91,11 +89,29 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def task_sets(self) -> TaskSets:
-        """Its module of task sets."""
+        """Its task sets."""
 
-    @abstractmethod
-    def build_task_set(self, name: str) -> Path:
-        """Validate every task of a task set and write the file that is committed; its path."""
+    def make_demonstrator(self, task_set: str) -> Demonstrator:
+        """What base checkpoints are taught from: tasks as those of ``task_set``, but in none of its splits."""
+        raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
+
+    def constant_answer(self, task_set: str) -> ConstantAnswer | None:
+        """What the best constant answer scores on a task set; None where answers are actions."""
+        return None
+
+    def warning(self, task_set: str) -> str:
+        """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
+        return ""
+
+    def benchmark(self, options: BenchmarkOptions) -> Benchmark:
+        """Question sets with known answers. Raises ConfigError where there are none."""
+        raise ConfigError(f"environment {self.name!r} has no question sets; math has")
+
+    def checks(self) -> list[Finding]:
+        """What `r3l doctor` checks beside the packages and the start of the engine."""
+        return []
+
+    # What follows is the same for every environment.
 
     def tasks(self, task_set: str) -> list[Task]:
         """The tasks of a task set, e.g. ``nano/test``, sorted by id.
@@ -109,55 +125,14 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """The committed sha256 of a task set, without making its tasks."""
         return self.task_sets().committed_hash(task_set)
 
-    def constant_answer(self, task_set: str) -> ConstantAnswer | None:
-        """What the best constant answer scores on a task set; None where answers are actions."""
-        return None
-
-    def warning(self, task_set: str) -> str:
-        """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
-        return ""
-
-    def demonstrator(self) -> Demonstrator:
-        """What start models are taught from. Raises ConfigError where nothing is scripted."""
-        raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
-
-    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
-        """The one for some task sets' kinds of task, where an environment has several kinds, else ``demonstrator``.
-
-        Raises ConfigError where ``task_sets`` are not what the environment's recipes name.
-        """
-        if task_sets:
-            raise ConfigError(
-                f"environment {self.name!r} has one kind of task to teach, so its SFT recipe names no task_sets, "
-                f"not {list(task_sets)}; remove the key"
-            )
-        return self.demonstrator()
-
-    def kind_of_task(self, task_sets: Sequence[str]) -> str:
-        """The task set whose kind of task a recipe teaches, ``nano`` by default. Raises ConfigError for several."""
-        if len(task_sets) > 1:
-            raise ConfigError(
-                f"an SFT recipe of environment {self.name!r} teaches the tasks of one task set, not of "
-                f"{list(task_sets)}; keep one"
-            )
-        return next(iter(task_sets), "nano")
-
-    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        """What a scripted expert without errors does in each task. Raises ConfigError where nothing is scripted."""
-        return self.demonstrator().careful(tasks, max_turns)
-
-    def benchmark(self, options: BenchmarkOptions) -> Benchmark:
-        """Question sets with known answers. Raises ConfigError where there are none."""
-        raise ConfigError(f"environment {self.name!r} has no question sets; math has")
+    def build_task_set(self, name: str) -> Path:
+        """Validate every task of a task set and write the file that is committed; its path."""
+        return self.task_sets().build(name)
 
     def check_installed(self) -> None:
         """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""
         if self.extra:
-            extras.require(self.extra, f"environment {self.name!r}")
-
-    def checks(self) -> list[Finding]:
-        """What `r3l doctor` checks beside the packages and the start of the engine."""
-        return []
+            requirements.require(self.extra, f"environment {self.name!r}")
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise ConfigError, naming key, value and what is allowed, where ``options`` are wrong."""
@@ -173,6 +148,29 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """The text side under ``options``; raises what ``check`` and ``make_dialogue`` do."""
         return self.make_dialogue(style, max_turns, self._read(options or {}))
 
+    def demonstrator(self, task_sets: Sequence[str] = ()) -> Demonstrator:
+        """What an SFT recipe that names ``task_sets`` teaches; without any, tasks as those of ``nano``.
+
+        Raises ConfigError where nothing is scripted, or for several task sets unless the environment mixes them.
+        """
+        if len(task_sets) > 1:
+            raise ConfigError(
+                f"an SFT recipe of environment {self.name!r} teaches the tasks of one task set, not of "
+                f"{list(task_sets)}; keep one"
+            )
+        return self.make_demonstrator(next(iter(task_sets), "nano"))
+
+    def scripted_demonstrator(
+        self,
+        task: Callable[[int], Task],
+        expert: Callable[[Task, str], ScriptedExpert],
+        tasks_repeat: bool = False,
+    ) -> ScriptedDemonstrator:
+        """A demonstrator on this environment's engine and compact dialogue, both with default options."""
+        from r3l.envs.base.demonstrations import ScriptedDemonstrator
+
+        return ScriptedDemonstrator(self, task, tasks_repeat, expert)
+
     def demonstrations(
         self,
         indices: Sequence[int],
@@ -181,12 +179,15 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         error_rates: Mapping[str, float],
         task_sets: Sequence[str] = (),
     ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each task of ``indices``; ``error_rates``: see scripted.demonstrations."""
-        from r3l.envs.scripted.demonstrations import ErrorRates
+        """``variants`` demonstrations of each task of ``indices``; ``error_rates``: see ``base.demonstrations``."""
+        from r3l.envs.base.demonstrations import ErrorRates
 
         self.check_installed()
-        demonstrator = self.demonstrator_of(task_sets)
-        return demonstrator.demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
+        return self.demonstrator(task_sets).demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
+
+    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        """What an error-free expert does in each task. Raises ConfigError where nothing is scripted."""
+        return self.demonstrator().careful(tasks, max_turns)
 
     def _read(self, options: Mapping[str, Any]) -> OptionsT:
         return read_options(self.options, self.name, options)

@@ -1,18 +1,21 @@
-"""What the environments' task sets share: definitions, and committed proofs that tasks are the same.
+"""Task sets: which tasks results are measured on, and the committed proof that they are the same everywhere.
 
 A definition (``configs/task_sets/<env>_NAME.yaml``) says which tasks; the committed file
 (``envs/<env>/task_sets/NAME.json``) holds their count, ids and sha256, so that whoever regenerates them knows that
-they are the same.
+they are the same. An environment says in its ``tasks`` module how tasks are made and what makes one valid.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +25,7 @@ from r3l.files.names import is_folder_name
 from r3l.files.paths import CONFIGS, ENVS
 from r3l.files.writing import write_text_atomic
 from r3l.files.yaml_files import read_yaml
+from r3l.processes.progress import tracked
 
 DEFINITIONS = CONFIGS / "task_sets"
 
@@ -32,7 +36,138 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-DefinitionT = TypeVar("DefinitionT", bound=BaseModel)
+class Definition(Strict):
+    """configs/task_sets/<env>_NAME.yaml. ``splits``: what each split holds, in the order in which they are filled."""
+
+    name: str
+    splits: Mapping[str, Any]
+    sources: Mapping[str, str]
+
+
+DefinitionT = TypeVar("DefinitionT", bound=Definition)
+
+
+class TaskSets(ABC):
+    """The task sets of an environment, by names such as ``nano/test``."""
+
+    @abstractmethod
+    def tasks(self, task_set: str) -> list[Task]:
+        """The tasks of a task set, sorted by id.
+
+        Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed.
+        """
+
+    @abstractmethod
+    def committed_hash(self, task_set: str) -> str:
+        """The sha256 of a task set, without making its tasks where it is committed."""
+
+    @abstractmethod
+    def build(self, name: str) -> Path:
+        """Validate every task of a task set and write the file that is committed; its path."""
+
+
+@dataclass(frozen=True)
+class DrawnTaskSets(TaskSets):
+    """Task sets without a committed file: ``draw`` of a split and a number makes each task. ``sizes`` by split."""
+
+    env: str
+    sizes: Mapping[str, int]
+    draw: Callable[[str, int], Task]
+
+    def tasks(self, task_set: str) -> list[Task]:
+        if task_set not in self.sizes:
+            raise ConfigError(f"{self.env} task set {task_set!r} is unknown; it has {', '.join(self.sizes)}")
+        return sorted((self.draw(task_set, k) for k in range(self.sizes[task_set])), key=lambda task: task.id)
+
+    def committed_hash(self, task_set: str) -> str:
+        """The sha256 of the tasks as they are drawn now."""
+        return sha256_of(self.tasks(task_set))
+
+    def build(self, name: str) -> Path:
+        raise ConfigError(f"the tasks of {self.env} are made by its code, so there is no task set to build")
+
+
+class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
+    """Task sets that files of configs/task_sets define.
+
+    ``others``: task sets that no file defines, and their splits; where an environment does not regenerate those, it
+    overrides ``tasks`` and ``committed_hash`` too.
+    """
+
+    env: str
+    definition_type: type[DefinitionT]
+    others: Mapping[str, Collection[str]] = {}
+
+    @abstractmethod
+    def regenerate(self, name: str, split: str) -> list[Task]:
+        """The tasks of a split as they come out now, whatever was committed; sorted by id."""
+
+    @abstractmethod
+    def spare_task(self, name: str, index: int) -> Task:
+        """Task ``index`` (from 0, without end) of those for SFT, which are in no split of task set ``name``."""
+
+    @abstractmethod
+    def validate(self, task: Task) -> None:
+        """Raise DataError unless ``task`` can be solved."""
+
+    def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
+        """What is committed of a split; ``sha256`` must be in it."""
+        groups = dict(sorted(Counter(task.group for task in tasks).items()))
+        return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
+
+    def sha256(self, tasks: Iterable[Task]) -> str:
+        """The hash of a split's tasks."""
+        return sha256_of(tasks)
+
+    def about(self, name: str) -> dict[str, Any]:
+        """What is committed of a task set beside its splits."""
+        return {}
+
+    def definition(self, name: str) -> DefinitionT:
+        """Read the definition of a task set. Raises ConfigError where it is unknown or malformed."""
+        others = ", ".join(f"{other}/{s}" if s else other for other, splits in self.others.items() for s in splits)
+        return read_definition(self.definition_type, self.env, name, others or "none")
+
+    def splits(self, name: str) -> Collection[str]:
+        """The splits of a task set."""
+        return self.others[name] if name in self.others else self.definition(name).splits
+
+    def parts(self, task_set: str) -> tuple[str, str]:
+        """Name and split of ``NAME/SPLIT``. Raises ConfigError unless it is one."""
+        name, slash, split = task_set.partition("/")
+        if not slash:
+            raise ConfigError(f"{self.env} task set {task_set!r} must look like NAME/SPLIT, e.g. nano/test")
+        if split not in self.splits(name):
+            known = ", ".join(self.splits(name))
+            raise ConfigError(f"{self.env} task set {name!r} has no split {split!r}; it has {known}")
+        return name, split
+
+    def tasks(self, task_set: str) -> list[Task]:
+        name, split = self.parts(task_set)
+        tasks = self.regenerate(name, split)
+        expected, found = split_hash(self.env, name, split), self.sha256(tasks)
+        if found != expected:
+            raise DataError(
+                f"{committed_path(self.env, name)}: split {split} has sha256 {expected}, but the tasks made from "
+                f"{definition_path(self.env, name)} now have {found}. If the change is meant, run: "
+                f"{_build(self.env, name)}"
+            )
+        return tasks
+
+    def committed_hash(self, task_set: str) -> str:
+        return split_hash(self.env, *self.parts(task_set))
+
+    def build(self, name: str) -> Path:
+        splits: dict[str, Any] = {}
+        for split in self.splits(name):
+            tasks = self.regenerate(name, split)
+            for task in tracked(tasks, f"validating {name}/{split}"):
+                self.validate(task)
+            splits[split] = self.summary(tasks)
+        path = committed_path(self.env, name)
+        content = {"task_set": name, **self.about(name), "splits": splits}
+        write_text_atomic(path, json.dumps(content, indent=1) + "\n")
+        return path
 
 
 def definition_path(env: str, name: str) -> Path:
@@ -40,6 +175,7 @@ def definition_path(env: str, name: str) -> Path:
     return DEFINITIONS / f"{env}_{name}.yaml"
 
 
+@lru_cache(maxsize=32)
 def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -> DefinitionT:
     """The definition of a task set. ``others`` names the task sets that need none, for the error.
 
@@ -54,17 +190,6 @@ def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -
         return kind.model_validate(read_yaml(path))
     except ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def name_and_split(env: str, task_set: str, splits_of: Callable[[str], Collection[str]]) -> tuple[str, str]:
-    """The parts of ``NAME/SPLIT``; ``splits_of`` a name gives its splits. Raises ConfigError unless it is one."""
-    name, slash, split = task_set.partition("/")
-    if not slash:
-        raise ConfigError(f"{env} task set {task_set!r} must look like NAME/SPLIT, e.g. nano/test")
-    known = splits_of(name)
-    if split not in known:
-        raise ConfigError(f"{env} task set {name!r} has no split {split!r}; it has {', '.join(known)}")
-    return name, split
 
 
 def committed_path(env: str, name: str) -> Path:
@@ -90,33 +215,15 @@ def split_hash(env: str, name: str, split: str) -> str:
         raise DataError(f"{path} is damaged: no sha256 of split {split!r}. {_repair(env, name)}") from error
 
 
-def check_hash(env: str, name: str, split: str, sha256: str) -> None:
-    """Raise DataError unless ``sha256`` is the one committed for a split."""
-    expected = split_hash(env, name, split)
-    if sha256 != expected:
-        raise DataError(
-            f"{committed_path(env, name)}: split {split} has sha256 {expected}, but the tasks made from "
-            f"{definition_path(env, name)} now have {sha256}. If the change is meant, run: {_build(env, name)}"
-        )
-
-
 def sha256_of(tasks: Iterable[Task]) -> str:
     """The hash of tasks, in any order: ids, groups and payloads."""
     lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in tasks)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def summary(tasks: Sequence[Task]) -> dict[str, Any]:
-    """What is committed of a split: numbers of tasks and of each group, and the hash."""
-    groups = dict(sorted(Counter(task.group for task in tasks).items()))
-    return {"tasks": len(tasks), "groups": groups, "sha256": sha256_of(tasks)}
-
-
-def commit(env: str, name: str, content: Mapping[str, Any]) -> Path:
-    """Write the file to commit, whole or not at all; its path."""
-    path = committed_path(env, name)
-    write_text_atomic(path, json.dumps(content, indent=1) + "\n")
-    return path
+def in_id_order(tasks: Iterable[Task]) -> list[Task]:
+    """``tasks`` sorted by id."""
+    return sorted(tasks, key=lambda task: task.id)
 
 
 def _repair(env: str, name: str) -> str:
@@ -124,4 +231,4 @@ def _repair(env: str, name: str) -> str:
 
 
 def _build(env: str, name: str) -> str:
-    return f"r3l task-set build {name} --env {env}"
+    return f"r3l data build {name} --env {env}"

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
-from r3l.envs.math.options import MathOptions
+from r3l.envs.base.answers import AnswerOptions
+from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, EnvironmentPackage
 
 from r3l.core.benchmark import Benchmark
 from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.option import option
+
+if TYPE_CHECKING:
+    from r3l.envs.base.demonstrations import AnswerDemonstrator
+    from r3l.envs.math.tasks import MathTaskSets
+
+Extraction = Literal["strict", "flexible", "released"]
+
+
+class MathOptions(AnswerOptions):
+    """``extraction``: which rule reads the answer in a response (``r3l.envs.base.answers``).
+
+    ``released``, of both: the release's own rule, defects included (``r3l.envs.math.engine``).
+    """
+
+    extraction: Extraction = option(
+        "strict", "how the answer is read", "our choice: one rule in training and evaluation"
+    )
+    grader: Literal["ours", "released"] = option(
+        "ours", "who compares it with the gold one", "our choice: the released one rejects right answers (docs/math.md)"
+    )
 
 
 class Math(EnvironmentPackage[MathOptions]):
@@ -27,31 +47,27 @@ class Math(EnvironmentPackage[MathOptions]):
 
         return create(style, max_turns, options)
 
-    def task_sets(self) -> TaskSets:
-        from r3l.envs.math import task_sets
+    def task_sets(self) -> MathTaskSets:
+        from r3l.envs.math.tasks import TASK_SETS
 
-        return task_sets
+        return TASK_SETS
 
-    def build_task_set(self, name: str) -> Path:
-        from r3l.envs.math import validate
+    def make_demonstrator(self, task_set: str) -> AnswerDemonstrator:
+        from r3l.envs.base.demonstrations import AnswerDemonstrator
+        from r3l.envs.math.arithmetic import solution, write
 
-        return validate.build(name)
+        sets = self.task_sets()
+        sets.definition(task_set)  # an unknown one is an error before anything is played
+        return AnswerDemonstrator(self, lambda index: sets.spare_task(task_set, index), False, solution, write)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
-        from r3l.envs.math import task_sets
-
-        return task_sets.constant_answer(task_set)
-
-    def demonstrator(self) -> Demonstrator:
-        return self.demonstrator_of(())
-
-    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
-        from r3l.envs.math.demonstrations import demonstrator_of
-
-        return demonstrator_of(self.kind_of_task(task_sets))
+        return self.task_sets().constant_answer(task_set)
 
     def benchmark(self, options: BenchmarkOptions) -> Benchmark:
         from r3l.envs.math.benchmarks import MathBenchmark
 
         self.check_installed()
         return MathBenchmark(options.protocol, options.prompt, options.oracle, options.data)
+
+
+ENVIRONMENT = Math()

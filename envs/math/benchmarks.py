@@ -13,14 +13,14 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal, get_args
 
+from r3l.envs.base.answers import boxed, extract
 from r3l.envs.math import datasets
+from r3l.envs.math.engine import answer_in, check_in_actor
 from r3l.envs.math.grading import Grader
-from r3l.envs.math.released import answer_in, check_in_actor
-from r3l.envs.single_answer.extraction import boxed, extract
 
 from r3l.core.benchmark import BenchmarkItem, Grade, Grading, Reply
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
+from r3l.core.text import Message
 
 ProtocolName = Literal["standard", "r3l_released"]
 Prompt = Literal["boxed", "tags"]
@@ -49,8 +49,8 @@ class MathBenchmark:
         graders: int = 1,
     ) -> None:
         _one_of("--protocol", protocol, get_args(ProtocolName))
-        _one_of("--prompt", prompt, get_args(Prompt))
-        _one_of("--oracle", oracle, get_args(Oracle))
+        _one_of("prompt", prompt, get_args(Prompt))
+        _one_of("oracle", oracle, get_args(Oracle))
         self.released, self._prompt, self._oracle, self._data = protocol == "r3l_released", prompt, oracle, data
         own = {"oracle": oracle} if self.released else {"prompt": prompt}
         self.settings: Mapping[str, Any] = {"protocol": protocol, **own}

@@ -2,8 +2,12 @@
 
 Wherever a set comes from, it must be the set that ``sets.json`` froze: its number of records and the sha256 over them
 are compared at every load. This package holds only what its licence allows (MIT: ``data/LICENSES.md``); the others
-are read from a folder (``R3L_MATH``, or ``--data DIR``; docs/math.md lists files and addresses) or from the hub. Those
-of tier nano are made (``r3l.envs.math.templated``).
+are read from a folder (``R3L_MATH``; docs/math.md lists files and addresses) or from the hub. Those
+of tier nano are made (``r3l.envs.math.arithmetic``).
+
+Published training data is cleaned of duplicates, contradictions and test problems; what each rule dropped is counted.
+Two problems are the same when they differ in layout only: case, white space, punctuation, and LaTeX commands that say
+how to print something rather than what it is. Translations are not recognised (a fifth of DAPO is Chinese).
 """
 
 from __future__ import annotations
@@ -13,16 +17,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from r3l.envs.math.cleaning import CleaningReport, clean
-from r3l.envs.math.published import ORIGINS, Fields, Origin
-from r3l.envs.math.rows import rows_of
-from r3l.envs.math.templated import TEMPLATED, rows
+from r3l.envs.math.arithmetic import TEMPLATED, rows
+from r3l.envs.math.published import ORIGINS, Fields, Origin, rows_of
 
 from r3l.core.errors import ConfigError, DataError, check_known
 from r3l.files.json_files import read_json
@@ -34,6 +36,11 @@ FROZEN = HERE / "sets.json"
 PACKAGED = HERE / "data"
 
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_LAYOUT = re.compile(
+    r"\\(?:left|right|displaystyle|text|mathrm|textbf|mathbf|textit|emph|operatorname|mbox)(?![a-z])"
+    r"|\\[!,;: ()\[\]]|[\s~${}.,:;?!*\"'`’‘“”_\\]"
+)
+_FRACTION = re.compile(r"\\[dt]frac")
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ def _line(problem: Problem) -> str:
 def _verify(name: str, problems: Sequence[Problem]) -> None:
     if name not in frozen():
         raise DataError(
-            f"set {name!r} is not frozen yet: {FROZEN} has no sha256 of it. Run, once: r3l task-set build "
+            f"set {name!r} is not frozen yet: {FROZEN} has no sha256 of it. Run, once: r3l data build "
             f"{CLEANED[name]} --env math; it reads the published files and writes their hash there"
         )
     expected = frozen()[name]
@@ -128,8 +135,8 @@ def _verify(name: str, problems: Sequence[Problem]) -> None:
         raise DataError(
             f"set {name!r} is not the frozen one: {len(problems)} records with sha256 {sha256_of(problems)[:16]}, "
             f"{FROZEN.name} has {expected['rows']} with {expected['sha256'][:16]}. Get the file that docs/math.md "
-            f"names and give its folder in {FOLDER} or with --data; if the change is meant: "
-            "python -m r3l.envs.math.freeze DIR"
+            f"names and give its folder in {FOLDER}; if the change is meant: "
+            "python -m r3l.envs.math.tasks DIR"
         )
 
 
@@ -159,7 +166,7 @@ def _read_files(name: str, files: Sequence[Path]) -> list[Problem]:
 def _folder(source: Path | None) -> Path | None:
     folder = source or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
     if folder and not folder.is_dir():
-        raise ConfigError(f"the data folder {folder} does not exist; correct {'--data' if source else FOLDER}")
+        raise ConfigError(f"the data folder {folder} does not exist; correct {FOLDER}")
     return folder
 
 
@@ -177,7 +184,7 @@ def _download(name: str, origin: Origin) -> list[Path]:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
             f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give a "
-            f"folder with {origin.file} in {FOLDER} or with --data (docs/math.md says where to get it)"
+            f"folder with {origin.file} in {FOLDER} (docs/math.md says where to get it)"
         ) from error
 
 
@@ -212,3 +219,60 @@ def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[Problem]], C
         part: [record(name, key[:16], problem, gold) for key, problem, gold in rows]
         for part, rows in ((name, test), (f"{name}_train", train))
     }, report
+
+
+@dataclass(frozen=True)
+class CleaningReport:
+    """What became of the rows. ``overlaps``: clusters dropped by the test set that they also stand in."""
+
+    rows: int
+    duplicates: int
+    clusters: int
+    conflicting: int
+    overlaps: Mapping[str, int]
+    train: int
+    test: int
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def normalise(problem: str) -> str:
+    """The problem without layout; equal texts are one problem."""
+    return _LAYOUT.sub("", _FRACTION.sub(r"\\frac", problem.lower()))
+
+
+def key_of(problem: str) -> str:
+    """A name for a problem that does not depend on layout or on where a copy of the data has it."""
+    return hashlib.sha256(normalise(problem).encode()).hexdigest()
+
+
+def clean(
+    rows: Iterable[tuple[str, str]], tests: Mapping[str, Sequence[str]], held_out: int
+) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]], CleaningReport]:
+    """(train, test, report) of (problem, gold) rows; ``tests`` holds the problems of every test set.
+
+    Both parts are lists of (key, problem, gold) in the order of their keys; test is the first ``held_out``. Of a
+    cluster's texts the first in alphabetical order stays, so that the result does not depend on the rows' order.
+    """
+    clusters: dict[str, set[tuple[str, str]]] = {}
+    count = 0
+    for problem, gold in rows:
+        clusters.setdefault(key_of(problem), set()).add((problem, gold))
+        count += 1
+    where = {key_of(problem): name for name, problems in tests.items() for problem in problems}
+    overlaps = {name: sum(where.get(key) == name for key in clusters) for name in tests}
+    agreed = {key: texts for key, texts in clusters.items() if len({gold for _, gold in texts}) == 1}
+    problems = sorted((key, *min(texts)) for key, texts in agreed.items() if key not in where)
+    test, train = problems[:held_out], problems[held_out:]
+    report = CleaningReport(
+        rows=count,
+        duplicates=count - len(clusters),
+        clusters=len(clusters),
+        conflicting=len(clusters) - len(agreed),
+        overlaps=overlaps,
+        train=len(train),
+        test=len(test),
+    )
+    return train, test, report

@@ -1,24 +1,107 @@
-"""How mathematics talks: the problem, and for real models how to answer."""
+"""How mathematics talks: the problem, and for real models how to answer; in our words or in the release's own.
+
+The release's code calls mathematics ``dapo`` (``prompts: released``).
+"""
 
 from __future__ import annotations
 
-from r3l.envs.math.arithmetic import first_wrong_line
-from r3l.envs.math.options import MathOptions
-from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject
+from collections.abc import Sequence
 
-from r3l.core.environment import Style
+from r3l.envs.base.answers import AnswerDialogue, Subject
+from r3l.envs.math import MathOptions
+from r3l.envs.math.arithmetic import first_wrong_line
+from r3l.envs.math.engine import answer_in
+
+from r3l.core.environment import Observation, StopReason, Style
+from r3l.core.errors import ConfigError
+from r3l.core.task import Task
+from r3l.core.text import Message
+from r3l.original.prompts import ReleasedPrompts
+from r3l.original.texts import Text, texts
 
 SYSTEM = (
     "Solve the problem. Reason step by step, one step a line, between <think> and </think>. "
     "Then give the final answer alone, as \\boxed{answer}, between <answer> and </answer>."
 )
 SUBJECT = Subject("mathematics", SYSTEM, first_wrong_line)
+RELEASED_SYSTEM = "math_system"
 
 
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
     """The text side under ``options``."""
     if style == "released":
-        from r3l.envs.math.released_dialogue import ReleasedMathDialogue
-
         return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
     return AnswerDialogue(SUBJECT, style, max_turns, options)
+
+
+class MathPrompts(ReleasedPrompts):
+    """Those of its mathematics: a critic has a role, a log has a heading for each message."""
+
+    def critique(self, log: str, reward: float) -> list[Message]:
+        """The request for a critique, after a system message that the release has here only."""
+        file = f"{self._folder}/critique_grpo_workflow.py"
+        words = [text.fill({}) for text in texts(file, "generate_critique", used="responses")]
+        role = words[words.index("system") + 1]
+        return [Message("system", role), *super().critique(log, reward)]
+
+    def reminder(self, feedback: str) -> str:
+        """Feedback between two attempts, with the format wanted."""
+        (words,) = self.texts("format_dapo_prompt", "feedback", used="return")
+        return words.fill({"feedback": feedback})
+
+    def closed(self, feedback: str) -> str:
+        """The last message. A response without an answer has the reminder even after the last attempt."""
+        return self.reminder(feedback) if feedback == self.no_answer() else super().closed(feedback)
+
+    def no_answer(self) -> str:
+        """The feedback on a response without an answer."""
+        (words,) = self.texts("first_rollout", used="feedback")
+        return words.fill({})
+
+    def _log_lines(self, role: str) -> tuple[Text, ...]:
+        function, content = "format_trajectory_for_reflection", Text(((True, "content"),))
+        if role == "system":
+            return self.texts(function, "content")
+        user, assistant = self.texts(function, "step_counter")
+        return (user if role == "user" else assistant, content)
+
+
+class ReleasedMathDialogue(AnswerDialogue):
+    """Mathematics' rules with the release's words. Raises ConfigError without a clone of the release."""
+
+    styles: Sequence[Style] = ("released",)
+    release: MathPrompts
+
+    def __init__(self, subject: Subject, style: Style, max_turns: int, options: MathOptions) -> None:
+        if options.turns != "whole":
+            raise ConfigError(
+                "prompts is 'released' and option 'turns' is 'segments', but the release knows whole responses only; "
+                "--set env_settings.options.turns=whole"
+            )
+        super().__init__(subject, style, max_turns, options)
+        self.release = MathPrompts("dapo")
+        self.release.template(RELEASED_SYSTEM)  # no clone is an error now, not in the middle of a run
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        """The system prompt, and the problem with the format wanted."""
+        (words,) = self.release.texts("format_dapo_prompt", "prompt", used="return")
+        user = words.fill({"prompt": first.text})
+        return [Message("system", self.release.template(RELEASED_SYSTEM)), Message("user", user)]
+
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """What is said to a wrong answer or to none."""
+        return Message("user", self.release.reminder(self._feedback(actions[-1], solved=False, last=False)))
+
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+        """The final feedback; none where the dialog outgrew the context."""
+        if error is StopReason.CONTEXT:
+            return ""
+        return self._feedback(response, success, last=turns >= self.max_turns)
+
+    def _feedback(self, response: str, solved: bool, last: bool) -> str:
+        answer = answer_in(response)
+        if answer is None:
+            return self.release.no_answer()
+        right, wrong, wrong_at_last = self.release.texts("first_rollout", "predicted_answer", used="feedback")
+        words = right if solved else wrong_at_last if last else wrong
+        return words.fill({"predicted_answer": answer})

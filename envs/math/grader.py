@@ -1,15 +1,24 @@
 """Whether an answer equals the gold one: text, then numbers, then math-verify on both, each wrapped in a box.
 
-``grade`` computes and may take forever on a hostile answer; ``Grader`` asks a process of its own, which it kills at a
-deadline. Nothing is guessed: what cannot be read or takes too long is wrong, and counted under its reason.
+``grade`` computes and may take forever on a hostile answer. So ``r3l.envs.math.grading`` runs this module as a process
+(``python -m r3l.envs.math.grader DEADLINE``; a JSON line [gold, answer] in, [correct, status, by] out), which it kills
+and replaces when a line takes too long. A Python loop is interrupted by an alarm at the deadline; only what does not
+even come back to Python is killed from outside. The deadline is in seconds of processor time, so that a busy machine
+does not make right answers wrong. What cannot be read or takes too long is wrong, and counted under its reason.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import re
+import resource
+import signal
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from types import FrameType
 from typing import Any, Literal
 
 LONGEST = 1_000  # characters of an answer; no gold of any set has more than 210
@@ -82,3 +91,44 @@ def _parsed(text: str) -> tuple[Any, ...]:
     from math_verify import parse
 
     return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None))
+
+
+MEMORY = 2 * 2**30  # bytes of address space: a tower of exponents must not take the machine's memory
+
+
+class TimeIsUpError(Exception):
+    """The alarm."""
+
+
+def main() -> None:
+    """Answer until the input closes."""
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call without a timeout of its own
+    deadline = float(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGPROF, _ring)
+    grade("\\frac{1}{2}", "\\frac{2}{4}")  # imports what grading needs before the first deadline
+    print("ready", flush=True)
+    for line in sys.stdin:
+        gold, answer = json.loads(line)
+        graded = _timely(gold, answer, deadline)
+        print(json.dumps([graded.correct, graded.status, graded.by]), flush=True)
+
+
+def _timely(gold: str, answer: str | None, deadline: float) -> MathGrade:
+    signal.setitimer(signal.ITIMER_PROF, deadline)
+    try:
+        return grade(gold, answer)
+    except TimeIsUpError:
+        return MathGrade(False, "timeout")
+    except Exception:  # noqa: BLE001 - sympy raises anything on hostile input; counted under its reason
+        return MathGrade(False, "crash")
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _ring(number: int, frame: FrameType | None) -> None:
+    raise TimeIsUpError
+
+
+if __name__ == "__main__":
+    main()

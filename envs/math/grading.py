@@ -102,7 +102,7 @@ class _Process:
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
         self.spent = 0.0  # processor seconds of the last answer, as far as anybody looked
-        command = [sys.executable, "-m", "r3l.envs.math.grading_process", str(deadline)]
+        command = [sys.executable, "-m", "r3l.envs.math.grader", str(deadline)]
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # the r3l that runs here
         self._process = subprocess.Popen(
             command, env=os.environ | path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from r3l.envs.base.package import ConstantAnswer, Demonstrator, EnvironmentPackage, TaskSets
-from r3l.envs.puzzles.options import PuzzleOptions
+from r3l.envs.base.answers import AnswerOptions
+from r3l.envs.base.package import ConstantAnswer, EnvironmentPackage
 
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.errors import ConfigError
+from r3l.core.option import option
 from r3l.core.task import Task
+
+if TYPE_CHECKING:
+    from r3l.envs.base.demonstrations import AnswerDemonstrator
+    from r3l.envs.puzzles.tasks import PuzzleTaskSets
+
+
+class PuzzleOptions(AnswerOptions):
+    """``verifier``: ours, strict, or the released one with its defects (r3l.envs.puzzles.released)."""
+
+    verifier: Literal["ours", "released"] = option(
+        "ours", "what grades an answer", "our choice: the released one has defects (docs/puzzles.md)"
+    )
 
 
 class Puzzles(EnvironmentPackage[PuzzleOptions]):
@@ -24,29 +38,41 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
         return create(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: PuzzleOptions) -> Dialogue:
-        from r3l.envs.puzzles.dialogue import create
+        from r3l.envs.base.answers import AnswerDialogue
+        from r3l.envs.puzzles.expert import SUBJECT
 
-        return create(style, max_turns, options)
+        return AnswerDialogue(SUBJECT, style, max_turns, options)
 
-    def task_sets(self) -> TaskSets:
-        from r3l.envs.puzzles import task_sets
+    def task_sets(self) -> PuzzleTaskSets:
+        from r3l.envs.puzzles.tasks import TASK_SETS
 
-        return task_sets
+        return TASK_SETS
 
-    def build_task_set(self, name: str) -> Path:
-        from r3l.envs.puzzles import validate
+    def demonstrator(self, task_sets: Sequence[str] = ()) -> AnswerDemonstrator:
+        """Of the spare problems of ``task_sets``, which take turns; there is no default: each is another puzzle."""
+        from r3l.envs.base.demonstrations import AnswerDemonstrator
+        from r3l.envs.puzzles.expert import solution, write
 
-        return validate.build(name)
+        if not task_sets:
+            raise ConfigError(
+                "an SFT recipe of environment 'puzzles' must name the task sets whose spare problems are taught, "
+                "for example task_sets: [countdown_nano]"
+            )
+        sets = self.task_sets()
+        for name in task_sets:
+            sets.definition(name)  # an unknown one is an error before anything is played
 
-    def constant_answer(self, task_set: str) -> ConstantAnswer:
-        from r3l.envs.puzzles import task_sets
+        def task(index: int) -> Task:
+            number, turn = divmod(index, len(task_sets))
+            return sets.spare_task(task_sets[turn], number)
 
-        return task_sets.constant_answer(task_set)
-
-    def demonstrator_of(self, task_sets: Sequence[str]) -> Demonstrator:
-        from r3l.envs.puzzles.demonstrations import demonstrator_of
-
-        return demonstrator_of(task_sets)
+        return AnswerDemonstrator(self, task, False, solution, write)
 
     def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        return self.demonstrator_of([tasks[0].id.partition("/")[0]]).careful(tasks, max_turns)
+        return self.demonstrator([tasks[0].id.partition("/")[0]]).careful(tasks, max_turns)
+
+    def constant_answer(self, task_set: str) -> ConstantAnswer:
+        return self.task_sets().constant_answer(task_set)
+
+
+ENVIRONMENT = Puzzles()

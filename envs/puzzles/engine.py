@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from r3l.envs.puzzles import released
-from r3l.envs.puzzles.options import PuzzleOptions
-from r3l.envs.puzzles.registry import puzzle
-from r3l.envs.single_answer.engine import AnswerEngine, AnswerGrade, ResponseGrader
-from r3l.envs.single_answer.extraction import extract
+from collections.abc import Mapping
 
+from r3l.envs.base.answers import AnswerEngine, AnswerGrade, ResponseGrader, extract
+from r3l.envs.puzzles import PuzzleOptions, released
+from r3l.envs.puzzles.base import Puzzle
+from r3l.envs.puzzles.binary_matrix import BinaryMatrix
+from r3l.envs.puzzles.countdown import Countdown
+from r3l.envs.puzzles.knights_knaves import KnightsKnaves
+from r3l.envs.puzzles.shortest_path import ShortestPath
+
+from r3l.core.errors import check_known
 from r3l.core.task import Task
 
 
@@ -28,3 +33,12 @@ def response_grader(options: PuzzleOptions) -> ResponseGrader:
 def create(options: PuzzleOptions) -> AnswerEngine:
     """A new environment under ``options``."""
     return AnswerEngine(options, response_grader(options))
+
+
+PUZZLES: Mapping[str, Puzzle] = {p.name: p for p in (KnightsKnaves(), BinaryMatrix(), ShortestPath(), Countdown())}
+
+
+def puzzle(name: str) -> Puzzle:
+    """The puzzle of that name. Raises ConfigError where there is none."""
+    check_known("puzzle", name, PUZZLES)
+    return PUZZLES[name]

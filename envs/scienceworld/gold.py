@@ -1,22 +1,22 @@
 """Solutions of the nano task set's problems, each played to score 100 and stored once; never made during rollouts.
 
-First come short ways read off the texts (``r3l.envs.scienceworld.proposals``). Where none is right, the simulator's
+First come short ways read off the texts (``proposals``). Where none is right, the simulator's
 gold path is shortened: it walks through doors that are open and names things by odd words ("egg dove egg in
 inventory"); here a walk is one ``teleport`` and things have the names that the texts show.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import permutations, zip_longest
+from pathlib import Path
 
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.proposals import proposals
-from r3l.envs.scienceworld.selection import problem_of
-from r3l.envs.scienceworld.solutions import STORED, store, stored
-from r3l.envs.scienceworld.task_sets import definition, to_solve
+from r3l.envs.scienceworld.tasks import SOLUTIONS, TASK_SETS, problem_of, solutions, to_solve
 
+from r3l.core.seeds import generator
 from r3l.core.task import Task
 
 _IDLE = ("open door", "look around", "wait")
@@ -95,16 +95,66 @@ def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     player.close()
 
 
+def store(known: Mapping[str, list[str]], path: Path = SOLUTIONS) -> None:
+    """Write solutions, one a line, sorted by id."""
+    lines = [f"{json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    solutions.cache_clear()
+
+
 def main() -> None:
     """``python -m r3l.envs.scienceworld.gold``: solve the problems of the nano task set (minutes)."""
-    defined = definition("nano")
+    defined = TASK_SETS.definition("nano")
     types = [t for group in defined.groups.values() for t in group.tasks]
     lists = [to_solve(defined, t, source) for source in defined.solve for t in types]
     ids = [key for row in zip_longest(*lists) for key in row if key is not None]
-    solutions = stored() if STORED.exists() else {}
-    for key, plan in generate(key for key in ids if key not in solutions):
-        solutions[key] = plan
-        store(solutions)  # an interrupted run goes on where it stopped
+    known = dict(solutions()) if SOLUTIONS.exists() else {}
+    for key, plan in generate(key for key in ids if key not in known):
+        known[key] = plan
+        store(known)  # an interrupted run goes on where it stopped
+
+
+_FIND = re.compile(r"find a\(n\) (.+)\. First, focus on the thing\. Then, move it to the (.+) in the (.+)\.")
+_PLACE = re.compile(r"This (?:room|outside location) is called the ([^.]+)\.")
+_ANIMAL = re.compile(r"^\tan? (baby [\w ]+|[\w ]+ egg)$", re.MULTILINE)
+_POTTED = re.compile(r"^\ta (flower pot \d+) \(containing an? ([\w ]+?)(?: in the [\w ]+)?, soil", re.MULTILINE)
+_THING = re.compile(r"^\tan? ([a-z ]+?)(?=$|\.| \(|, which)", re.MULTILINE)
+_HOMES = {"plant": "greenhouse"}  # of what is to be found; animals and other living things are outside
+
+
+def proposals(engine: ScienceWorldEngine, task: Task) -> list[list[str]]:
+    """Ways worth trying, in an order drawn by address; none for task types other than find-* and lifespan-*."""
+    task_type = str(task.payload["task"])
+    first = engine.reset(task).text
+    search = _FIND.search(first)
+    if search is None and not task_type.startswith("lifespan"):
+        return []
+    kind, box, home = search.groups() if search else ("animal", "", "")
+    place = home if kind == "non-living thing" else _HOMES.get(kind, "outside")
+    way, seen = _go(engine, first, place)
+    if search is None:
+        count = 2 if "then" in task_type else 1
+        ends = [[f"focus on {name}" for name in names] for names in permutations(_ANIMAL.findall(seen), count)]
+    elif kind == "non-living thing":
+        names = [name for name in _THING.findall(seen) if name != box]
+        ends = [[f"focus on {name}", f"move {name} to {box}"] for name in names]
+    else:
+        pairs = _POTTED.findall(seen) if kind == "plant" else [(name, name) for name in _ANIMAL.findall(seen)]
+        walk = [] if home == place else [f"teleport to {home}"]
+        ends = [[f"focus on {n}", f"pick up {held}", *walk, f"move {held} to {box}"] for held, n in pairs]
+    generator("proposals", task.id).shuffle(ends)
+    return [[*way, *end] for end in ends]
+
+
+def _go(engine: ScienceWorldEngine, seen: str, place: str) -> tuple[list[str], str]:
+    """How to come from what is ``seen`` to ``place``, and what is seen there."""
+    here = _PLACE.search(seen)
+    if here and here[1] == place:
+        return [], seen
+    way = [f"teleport to {place}", "look around"]
+    for action in way:
+        seen = engine.step(action).text
+    return way, seen
 
 
 if __name__ == "__main__":

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
-from r3l.envs.base.package import Demonstrator, EnvironmentPackage, TaskSets
-from r3l.envs.webshop.options import WebshopOptions
+from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.base.tagged import TaggedOptions
 
 from r3l.core.environment import Dialogue, Environment, Style
-from r3l.core.finding import Finding, guarded
+from r3l.core.option import option
+from r3l.core.requirements import Finding, guarded
+
+if TYPE_CHECKING:
+    from r3l.envs.base.demonstrations import ScriptedDemonstrator
+    from r3l.envs.webshop.tasks import WebshopTaskSets
+
+
+class WebshopOptions(TaggedOptions):
+    """Settings of the environment.
+
+    ``penalty`` is taken off for a last action that the page does not have and for a response that ends the episode
+    (malformed, repeated). The released code takes 0.1 and so ranks them below using up the limit, 0 (audit B-20).
+    ``refused``: what is impossible. To the ``shop`` it is what does nothing. The ``released`` code asks before it sends
+    an action: it refuses a search where there is no search bar; what passes costs nothing even if it does nothing.
+    """
+
+    penalty: float = option(
+        0.0, "lost by an impossible last action or a response that ends the episode (B-20)", "the original: none", ge=0
+    )
+    refused: Literal["shop", "released"] = option(
+        "shop", "who says which actions are impossible (B-21)", "the original environment"
+    )
 
 
 class WebShop(EnvironmentPackage[WebshopOptions]):
@@ -17,41 +40,43 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
     name, options, extra = "webshop", WebshopOptions, "webshop"
 
     def make_engine(self, options: WebshopOptions) -> Environment:
-        from r3l.envs.webshop.engine import create
+        from r3l.envs.webshop.engine import WebshopEngine
 
-        return create(options)
+        return WebshopEngine(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: WebshopOptions) -> Dialogue:
-        from r3l.envs.webshop.dialogue import WebshopDialogue
-        from r3l.envs.webshop.released import ReleasedWebshopDialogue
+        from r3l.envs.webshop.dialogue import ReleasedWebshopDialogue, WebshopDialogue
 
         kind = ReleasedWebshopDialogue if style == "released" else WebshopDialogue
         return kind(style, max_turns, options.response_format)
 
-    def task_sets(self) -> TaskSets:
-        from r3l.envs.webshop import task_sets
+    def task_sets(self) -> WebshopTaskSets:
+        from r3l.envs.webshop.tasks import TASK_SETS
 
-        return task_sets
+        return TASK_SETS
 
-    def build_task_set(self, name: str) -> Path:
-        from r3l.envs.webshop import validate
+    def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
+        """Of goals that are in no split, over and over."""
+        from r3l.envs.webshop.expert import WebshopExpert
 
-        return validate.build(name)
+        return self.scripted_demonstrator(
+            partial(self.task_sets().spare_task, task_set),
+            lambda task, first: WebshopExpert.at_start(first),
+            tasks_repeat=True,
+        )
 
     def warning(self, task_set: str) -> str:
-        from r3l.envs.webshop.definitions import WARNINGS
+        from r3l.envs.webshop.tasks import WARNINGS
 
         return WARNINGS.get(task_set, "")
 
-    def demonstrator(self) -> Demonstrator:
-        from r3l.envs.webshop.demonstrations import DEMONSTRATOR
-
-        return DEMONSTRATOR
-
     def checks(self) -> list[Finding]:
-        from r3l.envs.webshop.nouns import MODEL, VERSION, model_version, nouns
+        from r3l.envs.webshop.reward import MODEL, VERSION, model_version, nouns
 
         def version_and_nouns() -> str:
             return f"{model_version()}; the nouns of 'red cotton shirt': {', '.join(nouns('red cotton shirt'))}"
 
         return [guarded("language model (WebShop)", version_and_nouns, f"pip install {MODEL}=={VERSION}")]
+
+
+ENVIRONMENT = WebShop()

@@ -1,7 +1,7 @@
 """Where catalogues lie, and how they come there.
 
 Named synthetic catalogues are built on first use and kept under ``$R3L_CACHE/webshop`` (default
-``~/.cache/r3l/webshop``). The original's catalogue is built once from its files (``r3l catalogue build``);
+``~/.cache/r3l/webshop``). The original's catalogue is built once from its files (``r3l data catalogue``);
 ``$R3L_WEBSHOP`` names its folder.
 """
 
@@ -10,14 +10,16 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from pydantic import Field
+from r3l.envs.base import task_sets
+from r3l.envs.base.task_sets import Strict, read_definition
 from r3l.envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
-from r3l.envs.webshop.definitions import definition
 from r3l.envs.webshop.synthetic import sources
 
 from r3l.core.errors import ConfigError, DataError
@@ -25,6 +27,26 @@ from r3l.files.cache import cache_folder
 
 ORIGINAL = "original"  # the name of a catalogue of the original's files
 _VARIABLE = "R3L_WEBSHOP"
+
+
+class CatalogueConfig(Strict):
+    """The synthetic catalogue that a task set's goals belong to."""
+
+    products: int = Field(ge=1)
+    seed: int = Field(ge=0)
+    page_size: int = Field(ge=1)
+
+
+class Definition(task_sets.Definition):
+    """configs/task_sets/webshop_NAME.yaml. ``splits``: tasks of each group; goals are given out in this order."""
+
+    catalogue: CatalogueConfig
+    splits: Mapping[str, Mapping[str, int]]
+
+
+def definition(name: str) -> Definition:
+    """The definition of a synthetic task set. Raises ConfigError where there is none."""
+    return read_definition(Definition, "webshop", name, "official and r3l, of the original catalogue")
 
 
 def locate(catalogue: str) -> Path:
@@ -37,7 +59,7 @@ def original() -> tuple[Path, Meta]:
     folder = os.environ.get(_VARIABLE)
     if not folder:
         raise DataError(
-            f"{_VARIABLE} is not set: build the catalogue of the original files (r3l catalogue build --help) "
+            f"{_VARIABLE} is not set: build the catalogue of the original files (r3l data catalogue --help) "
             f"and set {_VARIABLE} to its folder"
         )
     return Path(folder), read_meta(Path(folder))

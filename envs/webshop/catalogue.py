@@ -21,10 +21,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r3l.envs.webshop import nouns
 from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
 from r3l.envs.webshop.index import Index, IndexWriter, Term, file_names
 from r3l.envs.webshop.products import Product, is_listed, product_of, read_items, read_table
+from r3l.envs.webshop.reward import model_version, nouns
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.unpacking import most, unpacked
@@ -148,7 +148,7 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
         page_size=page_size,
         total_length=writer.total_length,
         sha256=digest.hexdigest(),
-        nouns=nouns.model_version(),
+        nouns=model_version(),
     )
     (folder / "meta.json").write_text(json.dumps(asdict(meta), indent=1) + "\n", encoding="utf-8")
     return meta
@@ -164,7 +164,7 @@ def _nouns(database: sqlite3.Connection, goals: Sequence[Goal], products: int) -
     if products <= _ALL_NOUNS:
         bodies = database.execute("SELECT body FROM products").fetchall()
         names |= {_product(body).name for (body,) in bodies}
-    return ((name, json.dumps(nouns.nouns(name))) for name in sorted(names))
+    return ((name, json.dumps(nouns(name))) for name in sorted(names))
 
 
 def _sync(folder: Path) -> None:
@@ -227,7 +227,7 @@ class Catalogue:
 
     def _nouns(self, name: str) -> tuple[str, ...]:
         row = self._one("SELECT nouns FROM nouns WHERE name = ?", name)
-        return nouns.nouns(name) if row is None else tuple(json.loads(row[0]))
+        return nouns(name) if row is None else tuple(json.loads(row[0]))
 
     def _term(self, term: str) -> Term | None:
         row: Term | None = self._one("SELECT start, size FROM terms WHERE term = ?", term)
@@ -257,7 +257,7 @@ def read_meta(folder: Path) -> Meta:
     try:
         meta = Meta(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{folder} holds no catalogue ({error}); see: r3l catalogue build --help") from error
+        raise DataError(f"{folder} holds no catalogue ({error}); see: r3l data catalogue --help") from error
     if meta.schema != SCHEMA:
         raise DataError(f"{path}: schema is {meta.schema}, this release reads {SCHEMA}; build the catalogue again")
     return meta

@@ -15,14 +15,16 @@ import json
 import re
 from collections.abc import Sequence
 
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
-from r3l.envs.tagged_text.responses import first_pair, not_empty
+from r3l.envs.base.experts import criticise
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, first_pair, not_empty
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.engine import SEARCH_ACTION
+from r3l.envs.webshop.expert import WebshopExpert
+from r3l.envs.webshop.synthetic import is_wish
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
-from r3l.core.message import Message
 from r3l.core.task import Task
+from r3l.core.text import Message
 
 _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
 _BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
@@ -76,10 +78,6 @@ class WebshopDialogue(TaggedDialogue):
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic, who reads the observed pages alone; None for the original's instructions."""
-        from r3l.envs.scripted.expert import criticise
-        from r3l.envs.webshop.expert import WebshopExpert
-        from r3l.envs.webshop.synthetic import is_wish
-
         if not is_wish(pages.instruction(transcript.first)):
             return None
         return criticise(WebshopExpert.at_start(transcript.first), transcript, self.max_turns)
@@ -136,3 +134,14 @@ def _on_every_page(line: str) -> bool:
     """Whether it is a button, not an option, that pages of its kind always have."""
     button = _BUTTON.fullmatch(line)
     return button is not None and not button[1] and button[3] in _STANDARD_BUTTONS
+
+
+class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
+    """The text side of WebShop, with ``prompts: released``."""
+
+    system = "webshop_system"
+
+    def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """The page, and what can be done on it as Python prints it."""
+        (turn,) = self.words.texts("format_observation", "observation", "available_actions")
+        return Message("user", turn.fill({"observation": now.text, "available_actions": available_actions(now)}))

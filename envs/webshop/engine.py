@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from r3l.envs.webshop import pages
+from r3l.envs.webshop import WebshopOptions, pages
 from r3l.envs.webshop.build import locate
 from r3l.envs.webshop.catalogue import HITS, Catalogue
 from r3l.envs.webshop.goals import Goal
-from r3l.envs.webshop.options import WebshopOptions
 from r3l.envs.webshop.pages import Page, String
 from r3l.envs.webshop.reward import score
 
@@ -204,11 +203,6 @@ class WebshopEngine:
     def _shop(self) -> Catalogue:
         assert self._catalogue is not None
         return self._catalogue
-
-
-def create(options: WebshopOptions) -> WebshopEngine:
-    """A new engine under ``options``."""
-    return WebshopEngine(options)
 
 
 def read_action(action: str) -> tuple[str, str]:

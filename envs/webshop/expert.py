@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from r3l.envs.scripted.expert import Answers, ErrorModel, ScriptedExpert, WrongAction
+from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
 from r3l.envs.webshop import pages
 from r3l.envs.webshop.synthetic import Wish, read_wish
 

@@ -20,12 +20,12 @@ import torch
 from r3l.bench.measuring import clock, forget_peak, machine, peak_gib
 from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
-from r3l.core.message import Message
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.decoding import GenerationRequest
 from r3l.local.engine import trainer_of

@@ -84,7 +84,7 @@ def environment_of(env: str) -> EnvironmentPackage[Any]:
 def _of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
     kind = find_class("envs", code)
     if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):
-        raise ConfigError(f"env code {code!r} is no EnvironmentPackage; derive it from r3l.envs.one_file")
+        raise ConfigError(f"env code {code!r} is no EnvironmentPackage; derive it from r3l.envs.base.one_file")
     if issubclass(kind, AdaptedEnvironment):
         return kind(env, json.loads(arguments))
     if arguments != "{}":

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from r3l.core.message import Message
+from r3l.core.text import Message
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Protocol, Self
 
-from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
+from r3l.core.text import Message
 
 
 class DialogPolicy(Protocol):

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from r3l.core.message import Message
 from r3l.core.task import Task
-from r3l.core.text import well_formed
+from r3l.core.text import Message, well_formed
 from r3l.original.prompts import ReleasedPrompts
 
 Style = Literal["full", "compact", "released"]

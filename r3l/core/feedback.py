@@ -1,14 +1,24 @@
-"""Feedback: what was said of a finished episode, as it was read (r3l.core.reflections, r3l.baselines.critique)."""
+"""Feedback: what was written about a finished episode, and the reading of a reflection.
+
+A reflection is a JSON object in the model's words. It is valid when the required keys are there, the outcome is one of
+three words and, unless the outcome is ``success``, there is a suggestion and a pivot that names a played turn.
+(Critiques are read in r3l.baselines.critique.)
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from r3l.core.environment import Outcome
 from r3l.core.option import OptionModel, option
+from r3l.core.text import well_formed_json
+
+ReflectionSchema = Literal["strict", "released"]
+REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
 
 
 class FeedbackSource(StrEnum):
@@ -101,3 +111,101 @@ def feedback_of(content: Mapping[str, Any]) -> Feedback:
     if "invalid" in content:
         return InvalidFeedback(content["invalid"])
     return ParsedCritique(content["guidance"]) if "guidance" in content else ParsedReflection.of(content)
+
+
+@dataclass(frozen=True)
+class ReflectionRules:
+    """When a reflection is valid.
+
+    ``strict``: values are there, and of the kind that the prompt asks for. ``released``: keys are there, whatever their
+    values, and a pivot is anything that Python's ``int`` takes (audit B-41). ``coerce_pivot``: one that the released
+    code cannot use is read as that integer; without it, it is invalid, as the released retry then fails (audit B-16).
+    ``suggestion``: whether a retry needs one.
+    """
+
+    schema: ReflectionSchema = "strict"
+    coerce_pivot: bool = True
+    suggestion: bool = True
+
+
+STRICT = ReflectionRules()
+
+
+def parse_reflection(text: str, turns: int, rules: ReflectionRules = STRICT) -> ParsedReflection | InvalidFeedback:
+    """Read a reflection of a trajectory of ``turns`` responses. Never raises on any string.
+
+    The JSON is what stands between the first "{" and the last "}" (released code).
+    """
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        return InvalidFeedback("no_json")
+    try:
+        document, replaced = well_formed_json(json.loads(text[start : end + 1]))
+    except (ValueError, RecursionError):
+        return InvalidFeedback("bad_json")
+    parsed = _judged(document, turns, rules)
+    if not replaced or isinstance(parsed, InvalidFeedback):
+        return parsed
+    if rules.schema == "released" and not parsed.perfect:  # a prompt that prints it cannot be sent
+        return InvalidFeedback("not_unicode")
+    return replace(parsed, replaced=replaced)
+
+
+def _judged(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+    released = rules.schema == "released"
+    missing = [key for key in REQUIRED if key not in document or (document[key] is None and not released)]
+    if missing:
+        return InvalidFeedback(f"missing_{missing[0]}")
+    outcome = document["trajectory_outcome"]
+    if outcome not in tuple(Outcome):
+        return InvalidFeedback("bad_outcome")
+    if outcome == Outcome.SUCCESS:
+        return ParsedReflection.of(document)
+    return _released(document, turns, rules) if released else _strict(document, turns, rules)
+
+
+def _strict(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+    suggestion = document.get("improvement_suggestion")
+    if not isinstance(suggestion, str) or not suggestion.strip():
+        return InvalidFeedback("missing_improvement_suggestion")
+    raw = document.get("retry_from_step")
+    pivot = _integer(raw)
+    if pivot is None:
+        return InvalidFeedback("missing_retry_from_step" if raw is None else "bad_retry_from_step")
+    if not 0 <= pivot < turns:
+        return InvalidFeedback("pivot_out_of_range")
+    coerced = not isinstance(raw, int)
+    if coerced and not rules.coerce_pivot:
+        return InvalidFeedback("retry_from_step_not_an_integer")
+    return ParsedReflection.of({**document, "retry_from_step": pivot}, coerced)
+
+
+def _released(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+    if rules.suggestion and document.get("improvement_suggestion") is None:
+        return InvalidFeedback("missing_improvement_suggestion")
+    raw = document.get("retry_from_step")
+    if raw is None:
+        return InvalidFeedback("missing_retry_from_step")
+    try:
+        pivot = int(raw)
+    except (ValueError, TypeError, OverflowError):
+        return InvalidFeedback("bad_retry_from_step")
+    if not 0 <= pivot < turns:
+        return InvalidFeedback("pivot_out_of_range")
+    # Its retry asks whether the value as written is above 0, and counts responses up to it if so.
+    usable = isinstance(raw, int) or (isinstance(raw, float) and raw <= 0)
+    if not usable and not rules.coerce_pivot:
+        return InvalidFeedback("retry_from_step_not_an_integer")
+    return ParsedReflection.of(document, coerced=not usable)
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, int):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else None

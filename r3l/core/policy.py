@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from r3l.core.environment import Stop
-from r3l.core.message import Message
 from r3l.core.seeds import Address
+from r3l.core.text import Message
 
 Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole dialog, or one response in its context
 

@@ -13,8 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from r3l.core.environment import Stop
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
-from r3l.core.text import well_formed
+from r3l.core.text import Message, well_formed
 
 # Lone surrogates stand in no well-formed text, so neither a template nor a message holds these.
 _RESPONSE = "\ud800"  # in the place of an earlier response

@@ -13,10 +13,10 @@ from typing import Literal
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Transcript
 from r3l.core.finite import check_finite
-from r3l.core.message import Message
 from r3l.core.policy import Completion, Conversation, FinishReason, Judge, Phase, Policy, Sampling
 from r3l.core.seeds import Address
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 from r3l.processes.gather import Gather
 from r3l.processes.pool import EnvironmentHandle, EnvironmentPool

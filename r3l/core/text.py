@@ -1,13 +1,32 @@
-"""Text from outside (engines, models, servers) as text: well-formed Unicode, and no control tokens in it."""
+"""Text: the messages of a chat, the method's own prompt templates, and text from outside made well-formed Unicode."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from string import Template
 from typing import Any
 
+PROMPTS = Path(__file__).parent / "prompts"  # of the method; environments keep theirs beside their code
 DEEPEST = 64  # lists and objects within one another in a JSON value; our choice (a reflection has one)
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 REPLACEMENT = "\ufffd"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a chat: role in {system, user, assistant}."""
+
+    role: str
+    content: str
+
+
+@cache
+def template(name: str) -> Template:
+    """The text ``r3l/core/prompts/<name>.txt`` with ``$name`` placeholders."""
+    return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())
 
 
 def well_formed(text: str) -> tuple[str, int]:

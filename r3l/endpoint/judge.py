@@ -13,13 +13,13 @@ from r3l.config import Run
 from r3l.config.feedback import feedback_source
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
-from r3l.core.masking import KEY
-from r3l.core.message import Message
 from r3l.core.policy import Completion, JudgePrompts, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.core.text import Message
 from r3l.endpoint.options import EndpointOptions, Settable
 from r3l.endpoint.policy import MessagePolicy
+from r3l.files.masking import KEY
 
 if TYPE_CHECKING:  # a run without a judge needs no client
     from r3l.endpoint.client import Endpoint

@@ -19,13 +19,13 @@ from typing import Any
 from r3l.core.benchmark import Benchmark, BenchmarkItem, Reply
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.policy import Completion
-from r3l.core.progress import progress
 from r3l.core.seeds import Address
 from r3l.evaluation.models import Model
 from r3l.evaluation.statistics import wilson_interval
 from r3l.files.json_files import append_jsonl, read_json, read_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.processes.gather import together
+from r3l.processes.progress import progress
 from r3l.runs.manifest import versions
 from r3l.runs.provenance import commit
 from r3l.runs.run_dir import locked

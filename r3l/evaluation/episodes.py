@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from r3l.core.progress import progress
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.processes.gather import together
+from r3l.processes.progress import progress
 from r3l.runs.metrics import GENERATED_TOKENS
 from r3l.runs.session import PlaySession
 

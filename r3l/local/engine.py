@@ -29,14 +29,13 @@ from r3l.local.precision import cast_parameters
 from r3l.local.session import Session, check_installed, open_session, pass_wanted
 from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
-from r3l.runs import step_metrics, trajectory_log
-from r3l.runs.context import progress
+from r3l.runs import steps, trajectory_log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
-from r3l.runs.recorder import recording
-from r3l.runs.refusal import keeping_batch
 from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import METRICS, forget_after, locked
+from r3l.runs.session import progress
+from r3l.runs.steps import keeping_batch, recording
 
 log = logging.getLogger(__name__)
 Metrics = dict[str, float]
@@ -179,8 +178,8 @@ class Training:
                 )
         metrics = {
             "step": collected.number,
-            **step_metrics.of_groups(collected.groups, ctx.played(), len(collected.refused)),
-            **step_metrics.of_rows(rows),
+            **steps.of_groups(collected.groups, ctx.played(), len(collected.refused)),
+            **steps.of_rows(rows),
             **ctx.counters,
             **collected.metrics,
             **updated,

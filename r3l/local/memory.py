@@ -12,8 +12,8 @@ from r3l.config import ArchitectureConfig, TierConfig, find_model
 from r3l.config import gpu_memory as memory
 from r3l.config.tier import TierSettings
 from r3l.core.errors import EngineError
-from r3l.core.finding import Finding, checked
 from r3l.core.method import MethodSettings
+from r3l.core.requirements import Finding, checked
 
 FIX = (
     "lower the largest part: train.tokens_per_microbatch (training), train.tasks_per_step, sampling.max_context or "

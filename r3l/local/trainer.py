@@ -20,7 +20,7 @@ from r3l.local.logprobs import LogprobMismatch, token_logprobs, tree_logprobs
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, recompute_activations
 from r3l.local.prefix_tree import PrefixTree
-from r3l.runs import step_metrics
+from r3l.runs import steps
 
 R = TypeVar("R", bound=Row)
 
@@ -73,7 +73,7 @@ class Trainer:
         ``lr``: by default the configured one, after its warm-up.
         """
         trained = trainable_rows(self.criterion, rows)
-        metrics: dict[str, float] = defaultdict(float, step_metrics.of_training(rows, trained))
+        metrics: dict[str, float] = defaultdict(float, steps.of_training(rows, trained))
         if any(row.mask.any() for row in trained):
             self._update(trained, self._warmed_up_lr() if lr is None else lr, metrics)
         elif rows:  # nothing to learn, but every step says how far sampling and training are apart

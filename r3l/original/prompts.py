@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from r3l.core.message import Message
+from r3l.core.text import Message
 from r3l.original.digests import FOLDER
 from r3l.original.texts import Text, render, texts
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from r3l.core.progress import tracked
+from r3l.processes.progress import tracked
 from r3l.released.check import Check, Mismatch, Outcome, Reading, agree, answer
 from r3l.released.checks import SUBJECTS
 from r3l.released.process import ask

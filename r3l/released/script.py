@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.seeds import Address
+from r3l.core.text import Message
 
 
 class Script:

@@ -90,7 +90,7 @@ WORLDS = {"alfworld": AlfworldGame, "webshop": Shop, "scienceworld": Laboratory}
 def _simulator() -> Any:
     from scienceworld import ScienceWorldEnv
 
-    from r3l.envs.scienceworld.java import find_java
+    from r3l.envs.scienceworld.jvm import find_java
 
     class Simulator(ScienceWorldEnv):  # type: ignore[misc]
         def get_valid_action_object_combinations(self) -> list[str]:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from r3l.core.progress import clock
+from r3l.processes.progress import clock
 from r3l.workflow.following import Progress
 from r3l.workflow.status import State
 

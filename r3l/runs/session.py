@@ -1,4 +1,4 @@
-"""What playing the episodes of a run needs beside a model: workers, an event loop, ears for stop signals."""
+"""What playing the episodes of a run needs beside a model: workers, an event loop, stop signals, a rollout context."""
 
 from __future__ import annotations
 
@@ -10,22 +10,47 @@ from typing import Any
 
 from r3l.config import Run, dialogue_of, environment_of
 from r3l.core.environment import Dialogue
-from r3l.core.policy import Policy
+from r3l.core.policy import Phase, Policy, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.processes.gather import Gather, Item, T, outside_event_loop
 from r3l.processes.pool import EnvironmentPool
-from r3l.runs.context import rollout_context
 from r3l.runs.preemption import StopSignals, stop_signals
+
+
+def progress(run: Run, step: int) -> float:
+    """The share of training that is done before step ``step`` (from 1): 0 in the first step, 1 in the last."""
+    return (step - 1) / max(run.train.steps - 1, 1)
+
+
+def rollout_context(
+    run: Run,
+    policy: Policy,
+    pool: EnvironmentPool,
+    dialogue: Dialogue,
+    gather: Gather,
+    address: Address,
+    temperature: float,
+) -> RolloutContext:
+    """A fresh rollout context (its own budget meter) whose draws are seeded under ``address``."""
+    s = run.sampling
+    return RolloutContext(
+        policy=policy,
+        pool=pool,
+        dialogue=dialogue,
+        sampling=Sampling(temperature, s.max_tokens, stop=dialogue.stop),
+        feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=Phase.FEEDBACK),
+        address=address,
+        gather=gather,
+    )
 
 
 @dataclass
 class PlaySession:
     """A run's policy, environment workers and dialogue, alive for the length of a command.
 
-    An evaluation plays ``batches_at_once`` batches of
-    ``batch`` episodes.
+    An evaluation plays ``batches_at_once`` batches of ``batch`` episodes.
     """
 
     run: Run

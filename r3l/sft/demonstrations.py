@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
 
 from r3l.config import environment_of
-from r3l.core.progress import tracked
+from r3l.processes.progress import tracked
 from r3l.sft.examples import Document, documents_of
 from r3l.sft.recipe import SFTConfig, SFTPhase
 

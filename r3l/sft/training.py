@@ -18,10 +18,10 @@ import torch
 from r3l.config import environment_of
 from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
-from r3l.core.progress import progress
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.local.trainer import Trainer
+from r3l.processes.progress import progress
 from r3l.sft import demonstrations
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of
@@ -38,7 +38,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
     ``out`` is written after every phase; a build that was cut off goes on after its last whole phase.
     """
     config = load_config(name).model_copy(update={"model": base} if base else {})
-    environment_of(config.env).demonstrator_of(config.task_sets)  # what cannot be taught is an error before any work
+    environment_of(config.env).demonstrator(config.task_sets)  # what cannot be taught is an error before any work
     torch.set_num_threads(config.threads)
     manifest = begun(config, out)
     source = str(out) if manifest["loss"] else config.model

@@ -16,8 +16,8 @@ from r3l.core.batching import TrajectoryRow, microbatches, rows_of, trainable_ro
 from r3l.core.errors import ConfigError
 from r3l.core.render import load_tokenizer
 from r3l.files.json_files import append_jsonl
-from r3l.runs import step_metrics, trajectory_log
-from r3l.runs.refusal import keeping_batch
+from r3l.runs import steps, trajectory_log
+from r3l.runs.steps import keeping_batch
 from r3l.trinity.experience import CollectedTask, training_batch, unpack
 
 
@@ -55,11 +55,11 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
             counters.update(collected.counters)
         metrics = {
             "step": step,
-            **step_metrics.of_groups(groups, played, len(tasks) - len(kept)),
-            **step_metrics.of_rows(rows),
+            **steps.of_groups(groups, played, len(tasks) - len(kept)),
+            **steps.of_rows(rows),
             **counters,
             "dropped/tasks": self.run.train.tasks_per_step - len(tasks),
-            **step_metrics.of_training(rows, trainable),
+            **steps.of_training(rows, trainable),
         }
         return training_batch(trainable, self.experiences, exps[0].info["model_version"]), metrics
 

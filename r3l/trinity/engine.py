@@ -1,6 +1,6 @@
 """The trinity engine: `trinity run` on a Ray cluster, around the same methods; running it again resumes.
 
-A run leaves what a local one leaves (r3l.runs.recorder, r3l.local.checkpoint); Trinity's own files lie in ``trinity/``
+A run leaves what a local one leaves (r3l.runs.steps, r3l.local.checkpoint); Trinity's own files lie in ``trinity/``
 of its directory. Trinity lives in an environment of its own (`make trinity`) and is talked to through files. It exits
 with 0 after a crash, so what a step left decides, and its logs are read for errors. What differs between a CPU and
 GPUs is behind Backend.
@@ -25,9 +25,9 @@ from r3l.runs import trajectory_log
 from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
-from r3l.runs.recorder import Record, recording
 from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, forget_after, locked, recorded_fingerprint
+from r3l.runs.steps import Record, recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config
 from r3l.trinity.processes import Environment, Ray

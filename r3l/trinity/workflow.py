@@ -27,7 +27,7 @@ from r3l.core.trajectory import Group, Trajectory
 from r3l.endpoint.judge import judging
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool
-from r3l.runs.context import progress, rollout_context
+from r3l.runs.session import progress, rollout_context
 from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy

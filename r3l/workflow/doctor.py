@@ -16,8 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
-from r3l.core import extras
-from r3l.core.finding import Finding, checked, guarded
+from r3l.core import requirements
+from r3l.core.requirements import Finding, checked, guarded
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.files.paths import ROOT, is_checkout
 
@@ -140,11 +140,11 @@ def _short(path: Path) -> str:
 def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:
     """What the environment itself checks, then that its engine starts; of one whose extra is left out only that."""
     package = environment_of(env.env)
-    lacking = extras.missing(package.extra) if package.extra else []
+    lacking = requirements.missing(package.extra) if package.extra else []
     if package.extra and lacking:
-        left_out = lacking == extras.packages(package.extra)  # on purpose, not broken
+        left_out = lacking == requirements.packages(package.extra)  # on purpose, not broken
         what = f"not installed: {', '.join(lacking)}"
-        yield Finding(f"{env.label} packages", left_out, what, extras.install(package.extra))
+        yield Finding(f"{env.label} packages", left_out, what, requirements.install(package.extra))
         return
     yield from package.checks()
     yield guarded(f"{env.label} engine", lambda: _starts(package, env.tiers[tier]), INSTALL)

@@ -4,7 +4,7 @@ import numpy as np
 from exploration import CRITIQUE_SCRIPT, LOSE, WIN, explore, played, review, shape
 from scripted import TASK
 
-from r3l.runs.step_metrics import of_groups
+from r3l.runs.steps import of_groups
 
 
 def test_critique_grpo_swaps_in_the_best_refinement():

@@ -11,7 +11,7 @@ from scripted import TASK
 from r3l.config import build_method, resolve
 from r3l.core.trajectory import Group
 from r3l.retry import Retry
-from r3l.runs.context import progress
+from r3l.runs.session import progress
 
 
 @pytest.mark.parametrize(("learn", "extra"), [("sd", "distilled"), ("sft", "distilled"), ("fm", "critique")])

@@ -12,8 +12,8 @@ from r3l.baselines.grpo import GRPO
 from r3l.algorithm import R3L
 from r3l.core import losses
 from r3l.core.batching import collate, microbatches, packed, rows_of
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
+from r3l.core.text import Message
 from r3l.core.trajectory import Group, Objective
 from r3l.local.logprobs import token_logprobs
 from r3l.local.policy import LocalPolicy

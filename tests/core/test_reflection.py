@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r3l.core.environment import Critique, Outcome
-from r3l.core.feedback import InvalidFeedback, ParsedReflection
-from r3l.core.reflections import ReflectionRules, parse_reflection
+from r3l.core.feedback import InvalidFeedback, ParsedReflection, ReflectionRules, parse_reflection
 from r3l.core.task import Task
 from r3l.reflection import ReflectionSettings, reflection_text, shown_feedback
 from r3l.retry import guidance_text

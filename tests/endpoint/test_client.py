@@ -10,9 +10,9 @@ import pytest
 from chat_server import completion, serving
 
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
+from r3l.core.text import Message
 from r3l.endpoint import client
 from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer
 from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, only_model

@@ -10,8 +10,8 @@ from nano_server import NanoServer
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.core.message import Message
 from r3l.core.policy import FinishReason, JudgePrompts, Sampling
+from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
 from r3l.endpoint.judge import EndpointJudge, judge_options
 from r3l.endpoint.options import EndpointOptions, ServerError, Settable

@@ -4,9 +4,9 @@ import asyncio
 
 from chat_server import completion, serving
 
-from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.render import ChatRenderer
+from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
 from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy

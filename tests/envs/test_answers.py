@@ -6,10 +6,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.base.answers import WRONG, AnswerDialogue, AnswerEngine, AnswerGrade, AnswerOptions, Subject, WrongLine
 from r3l.envs.registry import find_environment
-from r3l.envs.single_answer.dialogue import AnswerDialogue, Subject, WrongLine
-from r3l.envs.single_answer.engine import WRONG, AnswerEngine, AnswerGrade
-from r3l.envs.single_answer.options import AnswerOptions
 from scripted import Scripted
 
 from r3l.core.environment import Critique, Outcome, Transcript

@@ -1,14 +1,13 @@
 """Scripted demonstrations of every environment, on the real engines: careful agents win, critiques are reflections."""
 
 import pytest
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import ErrorModel, ScriptedExpert, WrongAction, criticise
 from r3l.envs.registry import find_environment
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import ErrorModel, ScriptedExpert, WrongAction, criticise
 
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import ParsedReflection
-from r3l.core.reflections import parse_reflection
+from r3l.core.feedback import ParsedReflection, parse_reflection
 from r3l.core.task import Task
 from r3l.reflection import reflection_text
 

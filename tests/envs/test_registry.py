@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from r3l.envs.base.package import BenchmarkOptions, EnvironmentPackage
+from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.config import EnvConfig, environment_of, load, names
@@ -39,8 +39,6 @@ def test_unknown_names_are_named_with_what_is_meant():
         find_environment("scienceword")
     with pytest.raises(ConfigError, match="there is no environment 'marsworld'"):
         find_environment("marsworld")
-    with pytest.raises(ConfigError, match="'alfworld' has no question sets"):
-        find_environment("alfworld").benchmark(BenchmarkOptions())
 
 
 def test_listing_environments_imports_none_of_their_engines():

@@ -4,10 +4,8 @@ import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from r3l.envs.single_answer.extraction import boxed
-from r3l.envs.tagged_text.released import action_in
-from r3l.envs.tagged_text.responses import first_pair, one_pair
-from r3l.envs.tagged_text.tags import between, first_between
+from r3l.envs.base.answers import boxed
+from r3l.envs.base.tagged import action_in, between, first_between, first_pair, one_pair
 from r3l.envs.webshop.engine import read_action
 
 TAGS = ("<think>", "</think>", "<action>", "</action>", "<Answer>", "</answer>")

@@ -10,7 +10,7 @@ from r3l import cli
 from r3l.cli import workflow
 from r3l.config import resolve, tuning, variant
 from r3l.config.tier import TuningConfig
-from r3l.core import extras
+from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
@@ -134,7 +134,7 @@ def test_a_second_tuning_surrounds_the_same_rate(stored):
 
 
 def test_a_finished_tuning_needs_no_packages_of_its_environment(tmp_path, monkeypatch):
-    monkeypatch.setattr(extras, "missing", lambda extra: ["math-verify"] if extra == "math" else [])
+    monkeypatch.setattr(requirements, "missing", lambda extra: ["math-verify"] if extra == "math" else [])
     runs = {
         place: run for of_rate in plan.tuning_runs("nano", "math", "grpo").values() for place, run in of_rate.items()
     }

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
 
 from r3l.core.batching import packed_by_prefix
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
+from r3l.core.text import Message
 from r3l.local.forward import has_machine_code, is_of_family, torch_kernel, two_products
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.machine_code import KernelTree

@@ -12,16 +12,15 @@ from program import run as program
 from r3l.config import build_method, resolve
 from r3l.core.batching import rows_of
 from r3l.core.errors import NonFiniteError
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
 from r3l.core.rollout import RolloutContext
+from r3l.core.text import Message
 from r3l.core.trajectory import Group, Objective
 from r3l.files.json_files import read_jsonl
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import Trainer
 from r3l.processes.gather import together
-from r3l.runs.recorder import recording
-from r3l.runs.refusal import BATCH, keeping_batch
+from r3l.runs.steps import REFUSED, keeping_batch, recording
 from r3l.sft.training import WeightedCrossEntropy
 
 RUN = resolve("nano", "math", "grpo", 0)
@@ -65,11 +64,11 @@ def test_a_method_that_divides_by_no_deviation_ends_its_run(tmp_path, monkeypatc
     monkeypatch.setenv("R3L_METHODS", str(tmp_path))
     options = [part for value in ("train.tasks_per_step=1", "workers=0") for part in ("--set", value)]
     code, _, err = program(
-        *(monkeypatch, capsys, "train", "--env", "math", "--method", "divides", "--steps", "1"),
+        *(monkeypatch, capsys, "train", "--env", "math", "--method", "divides", "--set", "train.steps=1"),
         *(*options, "--set", "method_settings.group_size=1", "--run-dir", str(tmp_path / "run")),
     )
     assert code == 2 and "method divides, step 1: advantage of row 0 (task " in err and "is nan" in err
-    (kept,) = read_jsonl(tmp_path / "run" / BATCH)
+    (kept,) = read_jsonl(tmp_path / "run" / REFUSED)
     assert kept["kind"] == "base" and math.isnan(kept["advantage"]) and kept["task"] in err
     assert len(kept["ids"]) == len(kept["mask"]) == len(kept["old_logprobs"])
     left = {path.name for path in (tmp_path / "run").iterdir()}
@@ -90,8 +89,8 @@ def test_a_row_is_named_by_task_and_member(tmp_path, change, words):
     expected = pytest.raises(NonFiniteError, match=rf"method grpo, step 7: {words}")
     with expected as refused, keeping_batch(RUN, 7, tmp_path, rows):
         raise AssertionError("unreachable")
-    assert "task t0, base 0" in str(refused.value) and str(tmp_path / BATCH) in str(refused.value)
-    assert [kept["row"] for kept in read_jsonl(tmp_path / BATCH)] == [0, 1]
+    assert "task t0, base 0" in str(refused.value) and str(tmp_path / REFUSED) in str(refused.value)
+    assert [kept["row"] for kept in read_jsonl(tmp_path / REFUSED)] == [0, 1]
 
 
 def test_log_probs_of_training_name_the_row(nano):

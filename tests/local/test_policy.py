@@ -5,8 +5,8 @@ import asyncio
 import pytest
 import torch
 
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
+from r3l.core.text import Message
 from r3l.local.policy import LocalPolicy
 
 SAMPLING = Sampling(1.0, 8)

@@ -13,8 +13,8 @@ from r3l.baselines.gspo import GSPO
 from r3l.algorithm import R3L
 from r3l.core.batching import collate, rows_of
 from r3l.core.environment import StopReason
-from r3l.core.message import Message
 from r3l.core.policy import Sampling
+from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.logprobs import token_logprobs
 from r3l.local.policy import LocalPolicy

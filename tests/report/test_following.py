@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from r3l.config import resolve
-from r3l.core.progress import clock
+from r3l.processes.progress import clock
 from r3l.report import following as shown
 from r3l.workflow.following import Follower, Progress
 from r3l.workflow.status import State, Status

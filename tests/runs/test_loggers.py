@@ -1,21 +1,28 @@
 """What other viewers get is what metrics.jsonl says, once, however often a run was resumed; by their own readers."""
 
 import shutil
-import sqlite3
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from program import Program
 
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import append_jsonl, read_json, read_jsonl
 from r3l.files.paths import STORED
-from r3l.files.writing import write_json_atomic
 from r3l.runs import loggers
 from r3l.runs.places import find_runs
 
+OPEN = """
+import sys
+from pathlib import Path
+from r3l.files.json_files import read_json
+from r3l.runs.loggers import open_loggers
+name, run_dir = sys.argv[1], Path(sys.argv[2])
+with open_loggers([name], run_dir, read_json(run_dir / "manifest.json")["run"]):
+    pass
+"""
 RUN = next(path.parent for path in find_runs(STORED) if path.parent.match("r3l/seed0"))
 
 
@@ -46,9 +53,9 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     lines = read_jsonl(run_dir / "metrics.jsonl")
-    loggers.export(run_dir, ["tensorboard"])
-    loggers.export(run_dir, ["tensorboard"])  # again: written again, not added to
     config = read_json(run_dir / "manifest.json")["run"]
+    with loggers.open_loggers(["tensorboard"], run_dir, config):
+        pass  # below it is written again, not added to
     with loggers.open_loggers(["tensorboard"], run_dir, config) as log:
         log({"step": len(lines) + 1, "train/success": 0.5})
     events = EventAccumulator(str(run_dir / "tensorboard")).Reload()
@@ -63,9 +70,7 @@ def test_wandb_offline_keeps_every_step(run_dir):
     `finish` has returned, so: by a command of its own, which waits for the service."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    loggers.export(run_dir, ["wandb"])
-    code, _, stderr = Program("r3l.cli", "export", run_dir, "--to", "wandb", folder=run_dir).wait()  # in its place
-    assert code == 0, stderr
+    subprocess.run([sys.executable, "-c", OPEN, "wandb", run_dir], check=True, capture_output=True)
     (path,) = (run_dir / "wandb").rglob("run-*.wandb")
     records = list(map(Record.FromString, leveldb_log(path.read_bytes(), header=7)))
     (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
@@ -76,40 +81,13 @@ def test_wandb_offline_keeps_every_step(run_dir):
     assert steps == [line["step"] for line in read_jsonl(run_dir / "metrics.jsonl")]
 
 
-def test_trackio_keeps_every_step(run_dir):
-    lines = read_jsonl(run_dir / "metrics.jsonl")
-    loggers.export(run_dir, ["trackio"])
-    (path,) = (run_dir / "trackio").rglob("*.db")
-    with sqlite3.connect(path) as file:
-        assert file.execute("SELECT count(*), max(step) FROM metrics").fetchone() == (len(lines), lines[-1]["step"])
-
-
-def test_runs_of_a_grid_are_one_trackio_project_also_when_they_write_at_the_same_time(run_dir, tmp_path):
-    manifest = read_json(run_dir / "manifest.json")
-    cell = f"{manifest['run']['env']}/{Path(manifest['run']['model']).name}/r3l"
-    folders = [tmp_path / "results" / "nano" / cell / f"seed{seed}" for seed in (0, 1)]
-    for seed, folder in enumerate(folders):
-        shutil.copytree(run_dir, folder)
-        write_json_atomic(folder / "manifest.json", {**manifest, "run": {**manifest["run"], "seed": seed}})
-    for _ in range(2):  # the second time in place of the first
-        programs = [Program("r3l.cli", "export", folder, "--to", "trackio", folder=tmp_path) for folder in folders]
-        for program in programs:
-            code, stdout, stderr = program.wait()
-            assert code == 0 and str(tmp_path / "results" / "trackio") in stdout, stderr
-    steps = len(read_jsonl(run_dir / "metrics.jsonl"))
-    with sqlite3.connect(tmp_path / "results" / "trackio" / "r3l-nano.db") as file:
-        rows = file.execute("SELECT run_name, count(*), max(step) FROM metrics GROUP BY run_name ORDER BY run_name")
-        assert rows.fetchall() == [(f"{cell}/seed{seed}", steps, steps) for seed in (0, 1)]
-
-
-def test_a_run_elsewhere_keeps_trackios_file_itself(run_dir):
-    config = read_json(run_dir / "manifest.json")["run"]
-    assert loggers.place("trackio", run_dir, config) == run_dir / "trackio"
-
-
 def test_an_unknown_sink_and_a_missing_package_are_named(run_dir, monkeypatch):
-    with pytest.raises(ConfigError, match="no logger 'excel'; known: tensorboard, trackio, wandb"):
-        loggers.export(run_dir, ["excel"])
+    with (
+        pytest.raises(ConfigError, match="no logger 'excel'; known: tensorboard, wandb"),
+        loggers.open_loggers(["excel"], run_dir, {}),
+    ):
+        pass
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match="pip install wandb"):
-        loggers.export(run_dir, ["wandb"])
+    config = read_json(run_dir / "manifest.json")["run"]
+    with pytest.raises(ConfigError, match="pip install wandb"), loggers.open_loggers(["wandb"], run_dir, config):
+        pass

@@ -67,20 +67,24 @@ def test_a_model_twice_is_an_error():
 def test_tasksets_are_written_with_the_configuration(tmp_path):
     """ScienceWorld's task sets need no download: every step's tasks in order, and the whole test task set."""
     out = tmp_path / "run.yaml"
-    given = ["--env", "scienceworld", "--set", "train.steps=2", "--folder", str(tmp_path), "--out", str(out)]
-    done = program("trinity-config", *given, "--write-tasks")
+    given = ["--tier", "paper", "--env", "scienceworld", "--set", "train.steps=2", "--run-dir", str(tmp_path)]
+    done = program("train", *given, "--trinity-config", str(out), "--write-tasks")
     assert done.exit_code == 0, done.output
-    lines = [json.loads(line)["id"] for line in (tmp_path / "tasks" / "train.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)["id"] for line in (tmp_path / "trinity" / "tasks" / "train.jsonl").read_text().splitlines()
+    ]
     assert len(lines) == len(set(lines)) == 2 * 96
-    assert len((tmp_path / "tasks" / "test.jsonl").read_text().splitlines()) == 1308
+    assert len((tmp_path / "trinity" / "tasks" / "test.jsonl").read_text().splitlines()) == 1308
     assert yaml.safe_load(out.read_text())["buffer"]["total_steps"] == 2
 
 
 def test_a_configuration_of_a_profile(tmp_path):
-    given = ("trinity-config", "--folder", str(tmp_path))
-    paper, released = program(*given), program(*given, "--profile", "released_code")
-    assert (paper.exit_code, released.exit_code) == (0, 0)
-    assert ("k2" in paper.output, "k2" in released.output) == (False, True)  # R3L's KL, which only the release has
+    configs = []
+    for method in ("r3l", "r3l@profile=released_code"):
+        given = ("--tier", "paper", "--method", method, "--trinity-config", str(tmp_path / "run.yaml"))
+        assert program("train", *given).exit_code == 0
+        configs.append((tmp_path / "run.yaml").read_text())
+    assert ["k2" in config for config in configs] == [False, True]  # R3L's KL, which only the release has
 
 
 def program(*arguments):

@@ -9,10 +9,10 @@ import torch
 
 from r3l.config import build_method, resolve
 from r3l.core.batching import collate, rows_of, trainable_rows
-from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
+from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local import checkpoint
 from r3l.local.logprobs import token_logprobs

@@ -20,8 +20,8 @@ from r3l.core.rollout import RolloutContext, play
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
+from r3l.envs.base.tagged import write_response
 from r3l.envs.registry import find_environment
-from r3l.envs.tagged_text.responses import write_response
 from r3l.original.clones import R3L
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool

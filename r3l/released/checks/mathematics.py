@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
+from grader_agreement import VARIANTS
+
 from r3l.core.seeds import generator
-from r3l.envs.math.agreement import VARIANTS
 from r3l.envs.math.datasets import load
+from r3l.envs.math.engine import answer_in, check, check_in_actor
 from r3l.envs.math.grader import grade
-from r3l.envs.math.released import answer_in, check, check_in_actor
 from r3l.original.clones import R3L, RLTF
 from r3l.released.check import Case, Check, Code, Namespace, Value, pick
 

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 from r3l.core.seeds import generator
 from r3l.core.task import Task
-from r3l.envs.puzzles import task_sets
+from r3l.envs.puzzles import PuzzleOptions
 from r3l.envs.puzzles.base import Data
 from r3l.envs.puzzles.countdown import Countdown
 from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.knights_knaves import render, solve
-from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.released import answer_in
 from r3l.envs.puzzles.shortest_path import search
+from r3l.envs.puzzles.tasks import TASK_SETS
 from r3l.original.clones import R3L, RLTF
 from r3l.released.check import Case, Check, Code, Namespace, Value, pick
 from r3l.released.checks import puzzle_answers as answers
@@ -34,7 +34,7 @@ Write = Callable[[Data, answers.Rng], str]
 @cache
 def tasks(name: str) -> list[Task]:
     """Test tasks of a puzzle, small ones and those of RLTF's size."""
-    return [task for size in ("nano", "rltf") for task in task_sets.tasks(f"{name}_{size}/test")[:TASKS]]
+    return [task for size in ("nano", "rltf") for task in TASK_SETS.tasks(f"{name}_{size}/test")[:TASKS]]
 
 
 def responses(name: str, write: Write, cases: int = CASES) -> Iterator[Case]:

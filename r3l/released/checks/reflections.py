@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from r3l.core.feedback import InvalidFeedback
-from r3l.core.reflections import ReflectionRules, parse_reflection
+from r3l.core.feedback import InvalidFeedback, ReflectionRules, parse_reflection
 from r3l.core.seeds import generator
 from r3l.original.clones import R3L
 from r3l.released.check import Case, Check, Code, Namespace, Value, answer, pick

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from r3l.core.seeds import generator
-from r3l.envs.tagged_text.dialogue import TaggedDialogue
+from r3l.envs.base.tagged import TaggedDialogue
 from r3l.original.clones import R3L
 from r3l.released.check import Case, Check, Code, Namespace, Value
 from r3l.released.ours import dialogue_of

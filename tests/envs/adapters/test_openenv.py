@@ -15,7 +15,7 @@ from program import run as program
 
 import r3l
 from r3l.config import environment_of
-from r3l.core import extras
+from r3l.core import requirements
 from r3l.core.errors import ConfigError, EngineError
 from r3l.files.json_files import read_jsonl
 from r3l.processes.pool import EnvironmentPool
@@ -67,7 +67,7 @@ def stamps(server, write):
 
 
 def test_without_the_package_the_command_is_named(write, monkeypatch, capsys):
-    monkeypatch.setattr(extras, "missing", lambda extra: ["openenv"] if extra == "openenv" else [])
+    monkeypatch.setattr(requirements, "missing", lambda extra: ["openenv"] if extra == "openenv" else [])
     write("stamps", "openenv", url="http://localhost:1", **FIELDS)
     code, _, err = program(monkeypatch, capsys, "train", "--env", "stamps", "--method", "grpo")
     assert code == 2 and "needs packages of the extra 'openenv', and openenv is not installed" in " ".join(err.split())

@@ -8,7 +8,7 @@ from program import run as program
 import r3l
 from r3l.config import environment_of
 from r3l.config.own_code import own_code
-from r3l.core import extras
+from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.files.json_files import read_jsonl
 
@@ -21,7 +21,7 @@ SMALL = {"train": [0, 2], "test": [2, 4]}
 
 
 def test_without_the_package_the_command_is_named(write, monkeypatch, capsys):
-    monkeypatch.setattr(extras, "missing", lambda extra: ["verifiers"] if extra == "verifiers" else [])
+    monkeypatch.setattr(requirements, "missing", lambda extra: ["verifiers"] if extra == "verifiers" else [])
     write("chain", "verifiers", taskset={"id": "chain"})
     code, _, err = program(monkeypatch, capsys, "train", "--env", "chain", "--method", "grpo")
     assert code == 2 and err.splitlines() == [

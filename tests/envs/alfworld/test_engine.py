@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from official_alfworld import OfficialEnvironment
 from r3l.envs.alfworld import translate
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.games import load_packed
 from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.official import OfficialEnvironment
 from r3l.envs.alfworld.rooms import House
 
 from r3l.core.environment import Observation

@@ -3,20 +3,20 @@
 import re
 
 import pytest
-from r3l.envs.alfworld.demonstrations import demonstrator_of
+from r3l.envs.alfworld import ENVIRONMENT
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.engine import AlfworldEngine
-from r3l.envs.alfworld.expert import DEVICES, kind_of
-from r3l.envs.alfworld.goals import FAMILIES, parse_goal
+from r3l.envs.alfworld.goals import FAMILIES
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import first_action
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import first_action
 
 from r3l.core.environment import StopReason, Transcript
 from r3l.processes.worker import RecordedEnvironment
 
 ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.6, invalid=0.3)
+DEMONSTRATOR = ENVIRONMENT.demonstrator()
 NAME = re.compile(r"\b[a-z]+ \d+\b")
 
 
@@ -30,16 +30,14 @@ def engine():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_careful_agent_wins_from_the_text_alone(engine, family):
     for seed in range(5):
-        d = demonstrator_of("nano").demonstrate(engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
+        d = DEMONSTRATOR.demonstrate(engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
         assert d.success and d.reward == 1 and d.retry == ()
 
 
 @pytest.fixture(scope="module")
 def erring(engine):
     tasks = [generate(House(family, 900 + k, 7, 8)) for family in FAMILIES for k in range(4)]
-    return [
-        demonstrator_of("nano").demonstrate(engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)
-    ]
+    return [DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
 
 
 def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
@@ -71,11 +69,6 @@ def test_an_invalid_action_is_inadmissible_and_ends_the_episode(erring):
     for d in ended:
         assert not d.success
         assert d.steps[-1].action not in d.steps[-1].now.admissible
-
-
-def test_goal_needs_a_device_that_exists():
-    goal = parse_goal("put a hot mug in shelf")
-    assert DEVICES[goal.state] == "microwave" and kind_of("mug 2") == "mug"
 
 
 @pytest.mark.parametrize("response", ["", " ", "\n\n"])

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from official_alfworld import OfficialEnvironment
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.expressions import Entity, evaluate, parse_expression
 from r3l.envs.alfworld.games import game_texts
 from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.official import OfficialEnvironment
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.alfworld.textgen import Text, parse_nodes
 

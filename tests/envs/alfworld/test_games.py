@@ -8,10 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from official_alfworld import official_game
 from r3l.envs.alfworld import games
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.official import official_game
 from r3l.envs.alfworld.rooms import House
 
 from r3l.core.environment import Observation

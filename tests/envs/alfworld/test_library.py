@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fast_downward import interface
-from r3l.envs.alfworld import library
+from r3l.envs.alfworld import engine
 
 DOWNWARD = Path(interface.DOWNWARD_LIB_PATH)
 
@@ -18,7 +18,7 @@ def test_loaded_part_ends_with_the_last_segment_that_readelf_lists() -> None:
     listed = subprocess.run(["readelf", "-lW", DOWNWARD], capture_output=True, text=True, check=True).stdout
     segments = [line.split() for line in listed.splitlines() if line.strip().startswith("LOAD")]
 
-    part = library.loaded_part(DOWNWARD)
+    part = engine.loaded_part(DOWNWARD)
 
     assert len(part) == max(int(offset, 16) + int(size, 16) for _, offset, _, _, size, *_ in segments)
     assert DOWNWARD.read_bytes().startswith(part)
@@ -27,22 +27,18 @@ def test_loaded_part_ends_with_the_last_segment_that_readelf_lists() -> None:
 def test_a_file_of_another_format_comes_whole(tmp_path: Path) -> None:
     other = tmp_path / "lib.dylib"
     other.write_bytes(b"\xcf\xfa\xed\xfe" + bytes(100))
-    assert library.loaded_part(other) == other.read_bytes()
+    assert engine.loaded_part(other) == other.read_bytes()
 
 
-def test_each_handle_holds_a_problem_of_its_own_and_the_package_is_left_as_it_was() -> None:
-    first, second = library.take(), library.take()
-    assert first._handle != second._handle
-    assert Path(interface.DOWNWARD_LIB_PATH) == DOWNWARD
-
-    library.leave(first)
-    assert library.take() is first
-    library.leave(first)
-    library.leave(second)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-def test_nothing_is_left_on_disk_and_no_more_than_the_loaded_part_is_mapped() -> None:
-    library.leave(library._load())
-    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "libdownward.so" in line]
-    assert mapped and all("(deleted)" in line for line in mapped)
+def test_each_engine_holds_a_problem_of_its_own_and_nothing_is_left_on_disk() -> None:
+    first, second = engine.AlfworldEngine(), engine.AlfworldEngine()
+    handles = first._library()._handle, second._library()._handle
+    assert handles[0] != handles[1] and Path(interface.DOWNWARD_LIB_PATH) == DOWNWARD
+    second.close()
+    third = engine.AlfworldEngine()
+    assert third._library()._handle == handles[1]  # closed engines leave theirs to the next one
+    first.close()
+    third.close()
+    if sys.platform == "linux":
+        mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "libdownward.so" in line]
+        assert mapped and all("(deleted)" in line for line in mapped)

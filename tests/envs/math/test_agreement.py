@@ -2,7 +2,7 @@
 
 import csv
 
-from r3l.envs.math.agreement import OUT, VARIANTS, ours
+from grader_agreement import OUT, VARIANTS, ours
 
 
 def test_ours_on_the_variants_by_hand():

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.base.experts import ErrorModel
 from r3l.envs.math import Math
 from r3l.envs.math.arithmetic import (
     BUCKETS,
@@ -17,8 +18,7 @@ from r3l.envs.math.arithmetic import (
     solution,
     write,
 )
-from r3l.envs.math.validate import validate
-from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.math.tasks import TASK_SETS
 
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator
@@ -50,7 +50,7 @@ def test_the_solution_is_a_line_for_each_operation():
 def test_problems_are_solved_by_reading_them_and_stay_in_range(split, number, count):
     task = problem(split, number, count)
     assert task == problem(split, number, count)
-    validate(task)
+    TASK_SETS.validate(task)
     value = None
     for verb, digits in re.findall(r" (\w+) (\d+)[ .]", task.payload["problem"]):
         value = int(digits) if verb == "has" else Operation(verb, int(digits)).applied(value)

@@ -5,8 +5,8 @@ import json
 import pyarrow
 import pytest
 from pyarrow import parquet
-from r3l.envs.math import Math, datasets, task_sets
-from r3l.envs.math.cleaning import key_of
+from r3l.envs.math import Math, datasets
+from r3l.envs.math.datasets import key_of
 
 from r3l.config import resolve
 from r3l.core.errors import DataError
@@ -59,7 +59,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_building_reads_the_shards_cleans_splits_and_freezes(folder):
     assert Math().task_set_hash("deepmath/test") == "unfrozen"
-    with pytest.raises(DataError, match="'deepmath' is not frozen yet: .* r3l task-set build deepmath --env math"):
+    with pytest.raises(DataError, match="'deepmath' is not frozen yet: .* r3l data build deepmath --env math"):
         Math().tasks("deepmath/test")
     assert Math().build_task_set("deepmath") == folder / "sets.json"
     report = datasets.frozen()["deepmath"]["cleaning"]
@@ -71,7 +71,7 @@ def test_building_reads_the_shards_cleans_splits_and_freezes(folder):
     order = sorted(key_of(f"Evaluate term {k}.") for k in range(503))
     assert [task.id for task in (*test, *train)] == [f"deepmath/{key[:16]}" for key in order]
     assert all(task.payload["problem"] == f"Evaluate term {task.payload['answer']}." for task in (*test, *train))
-    assert task_sets.committed_hash("deepmath/test") == datasets.frozen()["deepmath"]["sha256"]
+    assert Math().task_set_hash("deepmath/test") == datasets.frozen()["deepmath"]["sha256"]
 
 
 def test_other_shards_than_the_frozen_ones_are_refused(folder):

@@ -3,9 +3,9 @@
 import threading
 
 import pytest
+from r3l.envs.base.answers import boxed, extract
 from r3l.envs.math.grader import LONGEST, grade
 from r3l.envs.math.grading import GRACE, Grader
-from r3l.envs.single_answer.extraction import boxed, extract
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from r3l.envs.math.benchmarks import MathBenchmark
 
 from r3l.core.benchmark import Reply
 
-FOLDER = Path(__file__).resolve().parents[3] / "envs" / "math" / "lm_eval"
+FOLDER = Path(__file__).with_name("lm_eval")
 ITEMS = 24
 
 

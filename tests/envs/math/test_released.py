@@ -5,11 +5,10 @@ the real math-verify.
 import json
 
 import pytest
+from r3l.envs.math import MathOptions
 from r3l.envs.math.datasets import load
-from r3l.envs.math.engine import response_grader
+from r3l.envs.math.engine import answer_in, check, check_in_actor, response_grader
 from r3l.envs.math.grader import grade
-from r3l.envs.math.options import MathOptions
-from r3l.envs.math.released import answer_in, check, check_in_actor
 
 from r3l.config import resolve
 from r3l.core.task import Task

@@ -4,8 +4,7 @@ import json
 
 import pytest
 from r3l.envs.math import Math, datasets
-from r3l.envs.math.arithmetic import problem
-from r3l.envs.math.templated import TEMPLATED, Templated, rows
+from r3l.envs.math.arithmetic import TEMPLATED, Templated, problem, rows
 
 from r3l.config import resolve
 

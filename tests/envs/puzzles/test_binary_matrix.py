@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from puzzle_problems import generated
 from r3l.envs.puzzles.base import CORRECT
 from r3l.envs.puzzles.binary_matrix import distances
-from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.engine import PUZZLES
 
 KIND = PUZZLES["binary_matrix"]
 BY_HAND = {"matrix": [[0, 1, 1], [1, 1, 1], [1, 1, 0]], "style": "released"}

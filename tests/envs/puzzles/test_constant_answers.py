@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import committed
-from r3l.envs.puzzles import task_sets
-from r3l.envs.puzzles.constant_answers import constant_answers, scores_of
-from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.tasks import TASK_SETS, best_constant_answer, constant_answers
 from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
 from r3l.core.task import Task
@@ -21,30 +20,30 @@ def path_task(grid):
 def test_shares_are_counted_over_all_and_by_group():
     # Two closed grids, one whose goal is to the right, one whose goal is two to the right.
     tasks = [path_task([row]) for row in ("*X#", "#X*", "*#O", "*O#")]
-    scores = scores_of(tasks)
-    assert (scores.groups, scores.best.answer) == ({"feasible": 2, "infeasible": 2}, "infeasible")
-    assert scores.success["infeasible"] == {"all": 0.5, "feasible": 0.0, "infeasible": 1.0}
-    assert scores.success["right"] == {"all": 0.25, "feasible": 0.5, "infeasible": 0.0}
-    assert scores.success["left"] == {"all": 0.0, "feasible": 0.0, "infeasible": 0.0}
+    success = constant_answers(tasks)
+    assert best_constant_answer(tasks).answer == "infeasible"
+    assert success["infeasible"] == {"all": 0.5, "feasible": 0.0, "infeasible": 1.0}
+    assert success["right"] == {"all": 0.25, "feasible": 0.5, "infeasible": 0.0}
+    assert success["left"] == {"all": 0.0, "feasible": 0.0, "infeasible": 0.0}
 
 
 def test_always_infeasible_at_nano_scores_a_quarter_and_nothing_on_feasible_grids():
-    best = constant_answers("shortest_path_nano/test").best
+    best = best_constant_answer(TASK_SETS.tasks("shortest_path_nano/test"))
     assert best == ConstantAnswer("infeasible", {"all": 0.25, "feasible": 0.0, "infeasible": 1.0})
 
 
 def test_always_infeasible_at_rltfs_size_is_the_share_of_infeasible_grids():
-    tasks = task_sets.tasks("shortest_path_rltf/test")
+    tasks = TASK_SETS.tasks("shortest_path_rltf/test")
     count = sum(task.payload["answer"] == "infeasible" for task in tasks)
-    assert constant_answers("shortest_path_rltf/test").success["infeasible"]["all"] == count / 200 == 0.34
+    assert constant_answers(tasks)["infeasible"]["all"] == count / 200 == 0.34
 
 
 def test_the_best_fixed_roles_are_the_most_frequent_solution():
-    tasks = task_sets.tasks("knights_knaves_rltf/test")
+    tasks = TASK_SETS.tasks("knights_knaves_rltf/test")
     solutions = Counter(KnightsKnavesDataset.find_solution(t.payload["data"]["statements"])[0] for t in tasks)
-    scores, most = constant_answers("knights_knaves_rltf/test"), solutions.most_common(1)[0][1]
-    assert scores.best.success["all"] == most / 200
-    assert len(scores.success) == 32 and sum(s["all"] for s in scores.success.values()) == pytest.approx(1)
+    success, most = constant_answers(tasks), solutions.most_common(1)[0][1]
+    assert max(s["all"] for s in success.values()) == most / 200
+    assert len(success) == 32 and sum(s["all"] for s in success.values()) == pytest.approx(1)
 
 
 def test_copying_the_matrix_is_right_where_every_one_is_beside_a_zero():
@@ -52,21 +51,21 @@ def test_copying_the_matrix_is_right_where_every_one_is_beside_a_zero():
         near = [(r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
         return any(matrix[x][y] == 0 for x, y in near if 0 <= x < len(matrix) and 0 <= y < len(matrix))
 
-    tasks = task_sets.tasks("binary_matrix_nano/test")
+    tasks = TASK_SETS.tasks("binary_matrix_nano/test")
     matrices = [task.payload["data"]["matrix"] for task in tasks]
     count = sum(all(m[r][c] == 0 or beside(m, r, c) for r in range(len(m)) for c in range(len(m))) for m in matrices)
-    success = constant_answers("binary_matrix_nano/test").success
+    success = constant_answers(tasks)
     assert success["copy"]["all"] == count / 200 == 0.07
     assert success["all 1"]["all"] == 0
 
 
 def test_adding_all_numbers_is_right_where_the_target_is_their_sum():
-    tasks = task_sets.tasks("countdown_nano/test")
+    tasks = TASK_SETS.tasks("countdown_nano/test")
     count = sum(sum(task.payload["data"]["numbers"]) == task.payload["data"]["target"] for task in tasks)
-    assert constant_answers("countdown_nano/test").success["sum"]["all"] == count / 200 == 0.295
+    assert constant_answers(tasks)["sum"]["all"] == count / 200 == 0.295
 
 
 @pytest.mark.parametrize("name", PUZZLES)
 def test_the_committed_file_has_the_best_constant_answer(name):
     stored = committed("puzzles", f"{name}_nano")["splits"]["test"]["constant_answer"]
-    assert ConstantAnswer(**stored) == constant_answers(f"{name}_nano/test").best
+    assert ConstantAnswer(**stored) == best_constant_answer(TASK_SETS.tasks(f"{name}_nano/test"))

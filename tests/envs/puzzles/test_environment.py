@@ -3,18 +3,17 @@
 import itertools
 
 import pytest
-from r3l.envs.puzzles import Puzzles, task_sets
-from r3l.envs.puzzles.demonstrations import write
-from r3l.envs.puzzles.dialogue import first_wrong_line, solution
-from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.scripted.expert import ErrorModel
+from r3l.envs.base.experts import ErrorModel
+from r3l.envs.puzzles import Puzzles
+from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.expert import first_wrong_line, solution, write
+from r3l.envs.puzzles.tasks import TASK_SETS as SETS
 from transformers import AutoTokenizer
 
 from r3l.config import environment_of, resolve
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import ParsedReflection
-from r3l.core.reflections import parse_reflection
+from r3l.core.feedback import ParsedReflection, parse_reflection
 from r3l.core.seeds import generator
 from r3l.files.paths import STORED_MODELS
 from r3l.reflection import reflection_text
@@ -98,17 +97,15 @@ def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
     both = ["knights_knaves_nano", "shortest_path_nano"]
     stored = Puzzles().demonstrations(range(6), 1, 18, CAREFUL, both)
     spare = [(0, "knights_knaves"), (0, "shortest_path"), (1, "knights_knaves"), (1, "shortest_path")]
-    assert [d.task for d in itertools.islice(stored, 4)] == [task_sets.sft_task(k, f"{name}_nano") for k, name in spare]
+    assert [d.task for d in itertools.islice(stored, 4)] == [SETS.spare_task(f"{name}_nano", k) for k, name in spare]
     with pytest.raises(ConfigError, match=r"must name the task sets .* for example task_sets: \[countdown_nano\]"):
-        Puzzles().demonstrator_of(())
+        Puzzles().demonstrator(())
     with pytest.raises(ConfigError, match="'sudoku_nano'"):
-        Puzzles().demonstrator_of(["sudoku_nano"])
-    with pytest.raises(ConfigError, match="environment 'webshop' has one kind of task .* remove the key"):
-        environment_of("webshop").demonstrator_of(["nano"])
+        Puzzles().demonstrator(["sudoku_nano"])
     with pytest.raises(
         ConfigError, match=r"'math' teaches the tasks of one task set, not of \['nano', 'chain'\]; keep"
     ):
-        environment_of("math").demonstrator_of(["nano", "chain"])
+        environment_of("math").demonstrator(["nano", "chain"])
     assert {len(d.steps) for d in environment_of("math").demonstrations(range(8), 1, 7, CAREFUL, ["chain"])} == {
         3,
         4,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import SIZES, generated
 from r3l.envs.puzzles.base import CORRECT
-from r3l.envs.puzzles.registry import PUZZLES, puzzle
+from r3l.envs.puzzles.engine import PUZZLES, puzzle
 
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import generator

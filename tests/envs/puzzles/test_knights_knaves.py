@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
 from r3l.envs.puzzles.base import CORRECT
+from r3l.envs.puzzles.engine import PUZZLES
 from r3l.envs.puzzles.knights_knaves import holds, render, solve
-from r3l.envs.puzzles.registry import PUZZLES
 from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
 KIND = PUZZLES["knights_knaves"]

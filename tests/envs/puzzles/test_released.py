@@ -3,8 +3,8 @@
 import time
 
 import pytest
+from r3l.envs.puzzles import PuzzleOptions
 from r3l.envs.puzzles.engine import response_grader
-from r3l.envs.puzzles.options import PuzzleOptions
 from r3l.envs.puzzles.released import answer_in, cells, moves, solves
 
 from r3l.config import resolve

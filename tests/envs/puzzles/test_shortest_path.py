@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
 from r3l.envs.puzzles.base import CORRECT
-from r3l.envs.puzzles.registry import PUZZLES
+from r3l.envs.puzzles.engine import PUZZLES
 from r3l.envs.puzzles.shortest_path import MOVES
 
 KIND = PUZZLES["shortest_path"]

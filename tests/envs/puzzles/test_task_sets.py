@@ -2,16 +2,15 @@
 
 import itertools
 import json
-import shutil
 from collections import Counter
 
 import pytest
-import r3l.envs.base.task_sets
-from r3l.envs.base.task_sets import committed, committed_path, sha256_of, split_hash
-from r3l.envs.puzzles import Puzzles, task_sets
+from r3l.envs.base.task_sets import committed, sha256_of, split_hash
+from r3l.envs.puzzles import Puzzles
+from r3l.envs.puzzles import tasks as module
 from r3l.envs.puzzles.base import item
-from r3l.envs.puzzles.registry import PUZZLES
-from r3l.envs.puzzles.validate import build, validate
+from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.tasks import TASK_SETS, Allocation, Definition
 
 from r3l.core.errors import ConfigError, DataError
 
@@ -46,10 +45,10 @@ def test_nano_panels_are_committed_grouped_and_apart(name):
         assert all(set(task.payload) == {"puzzle", "data", "answer", "problem"} for task in tasks)
     keys = [kind.key(task.payload["data"]) for tasks in splits.values() for task in tasks]
     assert len(set(keys)) == len(keys) == 928
-    spare = [task_sets.sft_task(k, name) for k in range(1000)]
+    spare = [TASK_SETS.spare_task(name, k) for k in range(1000)]
     assert not {kind.key(task.payload["data"]) for task in spare} & set(keys)
     kinds = 3 if kind.name == "knights_knaves" else 2  # those of 3 people are in no split
-    assert len({task.group for task in spare}) == kinds and task_sets.sft_task(3, name) == spare[3]
+    assert len({task.group for task in spare}) == kinds and TASK_SETS.spare_task(name, 3) == spare[3]
 
 
 def listed(name, split):
@@ -58,8 +57,8 @@ def listed(name, split):
 
 @pytest.mark.parametrize("name", PUZZLES)
 def test_the_test_sets_of_rltfs_size_need_no_training_set(name):
-    tasks = task_sets.tasks(f"{name}_rltf/test")
-    assert len(tasks) == 200 and not task_sets._allocation(f"{name}_rltf").splits["train"]
+    tasks = TASK_SETS.tasks(f"{name}_rltf/test")
+    assert len(tasks) == 200 and not module._allocation(f"{name}_rltf").splits["train"]
     about = committed("puzzles", f"{name}_rltf")["splits"]
     assert about["train"]["tasks"] == (4800 if name == "countdown" else 19_800) and "ids" not in about["train"]
     assert len(split_hash("puzzles", f"{name}_rltf", "train")) == 64
@@ -67,18 +66,18 @@ def test_the_test_sets_of_rltfs_size_need_no_training_set(name):
 
 @pytest.mark.parametrize("name", ["binary_matrix_rltf", "shortest_path_rltf"])
 def test_no_matrix_of_the_test_set_is_among_the_first_training_problems(name):
-    task_set = task_sets.Allocation(task_sets.definition(name))
+    task_set = Allocation(TASK_SETS.definition(name))
     while len(task_set.splits["train"]) < 1500:
         task_set._make()
     keys = [task_set.puzzle.key(t.payload["data"]) for tasks in task_set.splits.values() for t in tasks]
     assert len(set(keys)) == len(keys) == 1700
-    assert [t.id for t in task_set.splits["test"]] == [t.id for t in task_sets.regenerate(name, "test")]
+    assert [t.id for t in task_set.splits["test"]] == [t.id for t in TASK_SETS.regenerate(name, "test")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUZZLES)
 def test_training_sets_of_rltfs_size_are_those_committed(name):
-    assert len(task_sets.tasks(f"{name}_rltf/train")) == (4800 if name == "countdown" else 19_800)
+    assert len(TASK_SETS.tasks(f"{name}_rltf/train")) == (4800 if name == "countdown" else 19_800)
 
 
 @pytest.mark.slow
@@ -90,53 +89,21 @@ def test_without_leaving_out_repeats_half_the_test_matrices_would_be_trained_on(
     assert len(set(texts)) == 11_968 and sum(text in train for text in texts[19_800:]) == 92
 
 
-@pytest.fixture
-def copied(tmp_path, monkeypatch):
-    """The committed file of the matrices, where it may be damaged."""
-    original = committed_path("puzzles", "binary_matrix_nano")
-    copy = tmp_path / "puzzles" / "task_sets" / original.name
-    copy.parent.mkdir(parents=True)
-    shutil.copy(original, copy)
-    monkeypatch.setattr(r3l.envs.base.task_sets, "ENVS", tmp_path)
-    return copy
-
-
-def test_building_validates_every_task_and_writes_the_committed_bytes(copied):
-    before = copied.read_bytes()
-    copied.unlink()
-    assert build("binary_matrix_nano") == copied and copied.read_bytes() == before
-
-
-def test_other_tasks_than_the_committed_ones_are_refused(copied):
-    content = json.loads(copied.read_text())
-    content["splits"]["test"]["sha256"] = "0" * 64
-    copied.write_text(json.dumps(content))
-    with pytest.raises(DataError, match="r3l task-set build binary_matrix_nano --env puzzles"):
-        task_sets.tasks("binary_matrix_nano/test")
-
-
 def test_a_task_with_a_wrong_answer_is_not_valid():
-    task = task_sets.regenerate("shortest_path_nano", "test")[0]
-    validate(task)
+    task = TASK_SETS.regenerate("shortest_path_nano", "test")[0]
+    TASK_SETS.validate(task)
     wrong = dict(task.payload) | {"answer": "left left left left"}
     with pytest.raises(DataError, match=f"task {task.id}: its answer does not verify"):
-        validate(type(task)(task.id, task.env, task.split, task.group, wrong))
-
-
-def test_unknown_panels_and_splits_are_named():
-    with pytest.raises(ConfigError, match="binary_matrix_nano/SPLIT"):
-        task_sets.tasks("micro/test")
-    with pytest.raises(ConfigError, match="has no split 'dev'; it has test, train, validation"):
-        task_sets.tasks("countdown_nano/dev")
+        TASK_SETS.validate(type(task)(task.id, task.env, task.split, task.group, wrong))
 
 
 def allocation(**changes):
-    wanted = task_sets.definition("binary_matrix_nano").model_dump() | changes
-    return task_sets.Allocation(task_sets.Definition.model_validate(wanted))
+    wanted = TASK_SETS.definition("binary_matrix_nano").model_dump() | changes
+    return Allocation(Definition.model_validate(wanted))
 
 
 def test_a_group_that_never_comes_is_an_error(monkeypatch):
-    monkeypatch.setattr(task_sets, "_IN_VAIN", 50)
+    monkeypatch.setattr(module, "_IN_VAIN", 50)
     with pytest.raises(ConfigError, match=r"still missing: \{'test': \{'5x5': 1\}\}"):
         allocation(splits={"test": {"5x5": 1}}).split("test")
 

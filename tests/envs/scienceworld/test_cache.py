@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from r3l.envs.scienceworld import task_sets
 from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
+from r3l.envs.scienceworld.tasks import TASK_SETS
 
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError, ReplayMismatch
@@ -33,7 +33,7 @@ class Counting:
 
 @pytest.fixture(scope="module")
 def task():
-    return task_sets.tasks("nano/test")[0]
+    return TASK_SETS.tasks("nano/test")[0]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_new_branch_replays_its_prefix_once(task, counting):
 @pytest.mark.parametrize("simulators", [pytest.param(1, marks=pytest.mark.slow), 3])  # one: every turn is replayed
 def test_random_walks_are_those_of_the_bare_engine(simulators):
     """Episodes that take turns on too few simulators, branching at random, say what a bare engine says."""
-    rng, tasks, bare = random.Random(simulators), task_sets.tasks("nano/test")[:2], ScienceWorldEngine()
+    rng, tasks, bare = random.Random(simulators), TASK_SETS.tasks("nano/test")[:2], ScienceWorldEngine()
     cache = ObservationCache(ScienceWorldEngine, simulators=simulators)
     engines = [CachedEngine(cache) for _ in range(4)]
     actions = [*tasks[0].payload["solution"], "look around", "inventory", "teleport to kitchen", "focus on nothing"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.base.tagged import each_tag_once, write_response
 from r3l.envs.scienceworld.brief import LIMIT, brief, brief_first
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
-from r3l.envs.scienceworld.selection import problem
-from r3l.envs.tagged_text.responses import each_tag_once, write_response
+from r3l.envs.scienceworld.tasks import problem
 
 from r3l.core.environment import Observation, Parsed, Transcript
 from r3l.core.errors import ConfigError

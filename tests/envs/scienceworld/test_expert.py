@@ -2,13 +2,13 @@
 
 import pytest
 from dove_egg import SOLUTION
-from r3l.envs.scienceworld import ScienceWorld, task_sets
-from r3l.envs.scienceworld.demonstrations import DEMONSTRATOR
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import criticise
+from r3l.envs.scienceworld import ScienceWorld
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.expert import ScienceWorldExpert, plan
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import criticise
+from r3l.envs.scienceworld.tasks import TASK_SETS
 
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.task import Task
@@ -16,6 +16,7 @@ from r3l.processes.worker import RecordedEnvironment
 from r3l.reflection import reflection_text
 from r3l.sft.nano_model import build_tokenizer
 
+DEMONSTRATOR = ScienceWorld().demonstrator()
 ERRING = ErrorRates(low=0.3, high=0.6, systematic=0.8, overlook=0.6, invalid=0.3)
 FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
 GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
@@ -59,7 +60,7 @@ def engine():
 @pytest.fixture(scope="module")
 def tasks():
     """One problem of each task type."""
-    return list({task.payload["task"]: task for task in task_sets.tasks("nano/test")}.values())
+    return list({task.payload["task"]: task for task in TASK_SETS.tasks("nano/test")}.values())
 
 
 @pytest.fixture(scope="module")

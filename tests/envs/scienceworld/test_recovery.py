@@ -15,8 +15,8 @@ from py4j.protocol import ERROR
 from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld import jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
-from r3l.envs.scienceworld.java import find_java
-from r3l.envs.scienceworld.selection import problem
+from r3l.envs.scienceworld.jvm import find_java
+from r3l.envs.scienceworld.tasks import problem
 
 from r3l.core.errors import EngineError
 from r3l.processes.pool import EnvironmentPool

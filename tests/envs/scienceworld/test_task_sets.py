@@ -6,13 +6,9 @@ from collections import Counter
 import pytest
 import r3l.envs.base.task_sets
 from r3l.envs.base.task_sets import definition_path
-from r3l.envs.scienceworld import gold, solutions, task_sets, validate
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.gold import shorten
-from r3l.envs.scienceworld.proposals import proposals
-from r3l.envs.scienceworld.selection import R3L_TEST, VARIATIONS, official_variations, problem, select
+from r3l.envs.scienceworld.tasks import R3L_TEST, TASK_SETS, VARIATIONS, official_variations
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError
 
 
 def ids(tasks):
@@ -20,7 +16,7 @@ def ids(tasks):
 
 
 def test_r3l_selection_is_the_released_one():
-    train, test = select("r3l", "train"), select("r3l", "test")
+    train, test = TASK_SETS.regenerate("r3l", "train"), TASK_SETS.regenerate("r3l", "test")
     assert (len(train), len(test)) == (2294, 1308)  # audit 3.4
     assert len(R3L_TEST) == 13 and {t.group for t in test} == set(R3L_TEST)
     assert len({t.group for t in train}) == 17 and not {t.group for t in train} & set(R3L_TEST)
@@ -32,7 +28,7 @@ def test_r3l_selection_is_the_released_one():
 
 
 def test_official_selection_has_the_published_sizes():
-    parts = [ids(select("official", split)) for split in ("train", "dev", "test")]
+    parts = [ids(TASK_SETS.regenerate("official", split)) for split in ("train", "dev", "test")]
     assert [len(part) for part in parts] == [3592, 1796, 1819]
     assert len(set.union(*parts)) == 7207 == sum(VARIATIONS.values())
     # 10 variations: quarters of 2, so 4 train, 2 dev, and the 4 left test
@@ -44,9 +40,9 @@ def test_official_selection_has_the_published_sizes():
 
 
 def test_nano_is_disjoint_and_has_short_solutions():
-    defined = task_sets.definition("nano")
-    splits = {split: task_sets.tasks(f"nano/{split}") for split in ("train", "test", "validation")}
-    warm = [task_sets.sft_task(k) for k in range(300)]
+    defined = TASK_SETS.definition("nano")
+    splits = {split: TASK_SETS.tasks(f"nano/{split}") for split in ("train", "test", "validation")}
+    warm = [TASK_SETS.spare_task("nano", k) for k in range(300)]
     for split, tasks in splits.items():
         assert Counter(t.group for t in tasks) == Counter(defined.splits[split].counts)
         assert [t.id for t in tasks] == sorted(ids(tasks)) and len(ids(tasks)) == len(tasks)
@@ -62,13 +58,13 @@ def test_nano_is_disjoint_and_has_short_solutions():
 
 @pytest.mark.parametrize("task_set", ["r3l/train", "r3l/test", "official/dev"])
 def test_committed_hash_is_that_of_the_tasks(task_set):
-    assert task_sets.sha256_of(task_sets.tasks(task_set)) == task_sets.committed_hash(task_set)
+    assert TASK_SETS.sha256(TASK_SETS.tasks(task_set)) == TASK_SETS.committed_hash(task_set)
 
 
 @pytest.mark.parametrize("task_set", ["nano", "r3l/dev", "official/valid"])
 def test_unknown_panels_are_named(task_set):
     with pytest.raises(ConfigError, match=task_set.partition("/")[2] or "must look like"):
-        task_sets.tasks(task_set)
+        TASK_SETS.tasks(task_set)
 
 
 def write_definition(folder, monkeypatch, old, new):
@@ -78,65 +74,9 @@ def write_definition(folder, monkeypatch, old, new):
     monkeypatch.setattr(r3l.envs.base.task_sets, "DEFINITIONS", folder)
 
 
-@pytest.mark.parametrize(
-    "old, new, message",
-    [
-        ("from: [test]", "from: [train]", "train and test both draw from 'train'"),
-        ("sft_from: [dev, train]", "sft_from: [test]", "sft_from shares"),
-        ("find-plant", "find-plants", "unknown task types find-plants"),
-        ("max_actions", "max_action", "max_action"),
-    ],
-)
-def test_bad_definitions_are_refused(tmp_path, monkeypatch, old, new, message):
-    write_definition(tmp_path, monkeypatch, old, new)
-    with pytest.raises(ConfigError, match=message):
-        task_sets.definition("odd")
-
-
-def test_more_problems_than_are_solved_are_refused(tmp_path, monkeypatch):
-    write_definition(tmp_path, monkeypatch, "{from: [test], counts: {easy: 80", "{from: [test], counts: {easy: 81")
-    with pytest.raises(ConfigError, match="easy asks for 81 of 80 problems"):  # 4 task types with 20 solved each
-        task_sets.regenerate("odd", "test")
-
-
-def test_gold_paths_are_shortened():
-    path = ["open door to kitchen", "go to kitchen", "go to outside", "look around", "focus on egg", "go to kitchen"]
-    assert shorten([*path, "move egg to box", "wait1"]) == [
-        "teleport to outside",
-        "look around",
-        "focus on egg",
-        "teleport to kitchen",
-        "move egg to box",
-    ]
-
-
-def test_gold_path_of_the_simulator_is_shortened_and_solves():
-    golden, player = ScienceWorldEngine(), ScienceWorldEngine()
-    task = problem("find-plant", 7, "")
-    plan = gold.from_gold(player, task, golden.gold_actions(task))
-    assert plan == [
-        "teleport to greenhouse",
-        "look around",
-        "focus on pea plant",
-        "pick up flower pot 8",
-        "teleport to bathroom",
-        "move flower pot 8 to green box",
-    ]
-    assert proposals(player, problem("boil", 0, "")) == []
-    options = proposals(player, task)
-    assert plan in options and len(options) == 3  # cherry tree, apple tree, pea plant
-    golden.close()
-    player.close()
-
-
-def test_a_problem_without_solution_says_how_to_make_one():
-    with pytest.raises(DataError, match=r"no solution of boil-0; .*python -m r3l\.envs\.scienceworld\.gold"):
-        solutions.solution("boil-0")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("task_set", ["r3l", "official"])
 def test_building_a_selection_writes_the_committed_bytes(tmp_path, monkeypatch, task_set):
     before = r3l.envs.base.task_sets.committed_path("scienceworld", task_set).read_bytes()
     monkeypatch.setattr(r3l.envs.base.task_sets, "ENVS", tmp_path)
-    assert validate.build(task_set).read_bytes() == before
+    assert TASK_SETS.build(task_set).read_bytes() == before

@@ -1,4 +1,4 @@
-"""``r3l catalogue build`` end to end: catalogues are whole or not there, and bad input is told in one paragraph."""
+"""``r3l data catalogue`` end to end: catalogues are whole or not there, and bad input is told in one paragraph."""
 
 import json
 import os
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def command(files, out):
     items, attributes, human = files
-    return ["catalogue", "build", "--items", items, "--attrs", attributes, "--human", human, "--out", out]
+    return ["data", "catalogue", "--items", items, "--attrs", attributes, "--human", human, "--out", out]
 
 
 def program(arguments, **options):

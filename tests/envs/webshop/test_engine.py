@@ -8,13 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from r3l.envs.base.options import Options, read_options
+from r3l.envs.base.package import Options, read_options
 from r3l.envs.registry import find_environment
-from r3l.envs.webshop import WebShop
+from r3l.envs.webshop import WebShop, WebshopOptions
 from r3l.envs.webshop.catalogue import Catalogue, Source, build
 from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
 from r3l.envs.webshop.goals import human_goals
-from r3l.envs.webshop.options import WebshopOptions
 from r3l.envs.webshop.pages import instruction
 from r3l.envs.webshop.products import product_of
 

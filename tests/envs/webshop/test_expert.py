@@ -1,16 +1,16 @@
 """The scripted customer of WebShop on the real engine (what holds everywhere: ../test_demonstrations.py)."""
 
 import pytest
-from r3l.envs.scripted.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.scripted.expert import criticise, having_read
+from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.experts import criticise, having_read
 from r3l.envs.webshop import WebShop
-from r3l.envs.webshop.demonstrations import DEMONSTRATOR
 from r3l.envs.webshop.expert import WebshopExpert, is_right, plan
 
 from r3l.core.environment import Transcript
 from r3l.sft.examples import documents_of
 from r3l.sft.nano_model import build_tokenizer
 
+DEMONSTRATOR = WebShop().demonstrator()
 ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.3)
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from r3l.envs.webshop.analysis import terms
-from r3l.envs.webshop.index import Index, IndexWriter, length_byte, length_of
+from r3l.envs.webshop.index import Index, IndexWriter, length_byte, length_of, terms
 
 from r3l.core.errors import DataError
 

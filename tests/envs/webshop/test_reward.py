@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from r3l.envs.webshop.goals import Goal
-from r3l.envs.webshop.nouns import VERSION, model_version, nouns
 from r3l.envs.webshop.products import Product
-from r3l.envs.webshop.reward import COLORS, color_of, matched_options, score, title_score, type_score
+from r3l.envs.webshop.reward import (
+    COLORS,
+    VERSION,
+    color_of,
+    matched_options,
+    model_version,
+    nouns,
+    score,
+    title_score,
+    type_score,
+)
 
 ORIGINAL = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop"
 # What nine human sessions on the original site recorded (AgentGym 3ef9235, all_trajs/20220427_*): attributes wanted,

@@ -1,61 +1,62 @@
 """TaskSets: committed, hashed, disjoint, solvable, and loud when they differ."""
 
 import pytest
-from r3l.envs.webshop import WebShop, task_sets
+from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.build import synthetic
 from r3l.envs.webshop.catalogue import build
 from r3l.envs.webshop.synthetic import sources
+from r3l.envs.webshop.tasks import ORIGINAL_SPLITS, TASK_SETS
 
 from r3l.core.errors import ConfigError, DataError
 
 
 def test_sizes_groups_and_disjointness():
-    train, test, validation = (task_sets.tasks(f"nano/{split}") for split in ("train", "test", "validation"))
+    train, test, validation = (TASK_SETS.tasks(f"nano/{split}") for split in ("train", "test", "validation"))
     assert (len(train), len(test), len(validation)) == (256, 200, 128)
     for tasks in (train, test, validation):
         assert [t.id for t in tasks] == sorted({t.id for t in tasks})
         assert sum(t.group == "easy" for t in tasks) == len(tasks) / 2
         wanted = [t.payload["instruction"].split(", in ")[1].split(",")[0] for t in tasks]
         assert [" and " in options for options in wanted] == [t.group == "hard" for t in tasks]
-    warm = [task_sets.sft_task(i) for i in range(3016)]
+    warm = [TASK_SETS.spare_task("nano", i) for i in range(3016)]
     ids = [{t.id for t in tasks} for tasks in (train, test, validation, warm)]
     assert len(set.union(*ids)) == 256 + 200 + 128 + 3016 == 3600
-    assert task_sets.sft_task(3016) == warm[0] and {t.group for t in warm[:20]} == {"easy", "hard"}
+    assert TASK_SETS.spare_task("nano", 3016) == warm[0] and {t.group for t in warm[:20]} == {"easy", "hard"}
 
 
 def test_ids_carry_the_size_and_hash_of_the_catalogue():
     meta = synthetic("nano", 1200, 0, 4)[1]
-    assert task_sets.tasks("nano/test")[0].id.startswith(f"nano-1200-{meta.sha256[:8]}/0")
+    assert TASK_SETS.tasks("nano/test")[0].id.startswith(f"nano-1200-{meta.sha256[:8]}/0")
 
 
 def test_unknown_splits_of_the_original_are_named():
     for name in ("official/valid", "r3l"):
         with pytest.raises(ConfigError, match=name.partition("/")[0]):
-            task_sets.tasks(name)
+            TASK_SETS.tasks(name)
 
 
 def test_the_originals_splits(tmp_path, monkeypatch):
     monkeypatch.delenv("R3L_WEBSHOP", raising=False)
-    with pytest.raises(DataError, match=r"R3L_WEBSHOP is not set.*r3l catalogue build"):
-        task_sets.tasks("official/test")
+    with pytest.raises(DataError, match=r"R3L_WEBSHOP is not set.*r3l data catalogue"):
+        TASK_SETS.tasks("official/test")
     build(sources(1400, 1), tmp_path / "shop", "original")  # 4,200 goals
     monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
     numbers = {
-        name: [t.payload["goal"] for t in task_sets.tasks(name)]
+        name: [t.payload["goal"] for t in TASK_SETS.tasks(name)]
         for name in ("official/test", "official/dev", "official/train", "r3l/train", "r3l/test")
     }
     assert numbers["official/test"] == list(range(500)) and numbers["official/dev"] == list(range(500, 1500))
     assert numbers["official/train"] == list(range(1500, 4200))
     assert numbers["r3l/train"] == list(range(4096)) and numbers["r3l/test"] == list(range(4096, 4196))
-    assert task_sets.committed_hash("r3l/test") == task_sets.sha256_of(task_sets.tasks("r3l/test"))
+    assert TASK_SETS.committed_hash("r3l/test") == TASK_SETS.sha256(TASK_SETS.tasks("r3l/test"))
     build(sources(5, 1), tmp_path / "small", "original")
     monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "small"))
     with pytest.raises(DataError, match="goal 15 is outside catalogue original-5-"):
-        task_sets.tasks("r3l/train")
+        TASK_SETS.tasks("r3l/train")
 
 
 def test_cautions_say_what_the_split_numbers_say():
-    splits = task_sets.ORIGINAL_SPLITS
+    splits = ORIGINAL_SPLITS
     train, test, official = set(splits["r3l"]["train"]), set(splits["r3l"]["test"]), set(splits["official"]["test"])
     assert official <= train and set(splits["official"]["dev"]) <= train and min(test) >= 1500
     assert "official/test" in WebShop().warning("r3l/train") and "official/train" in WebShop().warning("r3l/test")

@@ -11,8 +11,8 @@ from start_models import START_MODEL
 
 from r3l.config import resolve
 from r3l.core.errors import EngineError
-from r3l.core.message import Message
 from r3l.core.policy import FinishReason, Sampling
+from r3l.core.text import Message
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.files.digests import write_digests
 from r3l.files.json_files import read_json, read_jsonl

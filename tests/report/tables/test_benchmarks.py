@@ -9,8 +9,8 @@ import pytest
 
 from r3l.core.benchmark import BenchmarkItem, Grade, Grading
 from r3l.core.errors import DataError
-from r3l.core.message import Message
 from r3l.core.policy import Completion, FinishReason, Sampling
+from r3l.core.text import Message
 from r3l.evaluation.benchmarks import evaluate_sets
 from r3l.evaluation.models import Model
 from r3l.report import tables

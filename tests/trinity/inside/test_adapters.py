@@ -26,7 +26,7 @@ from r3l.core.trajectory import Objective
 from r3l.files.json_files import read_jsonl
 from r3l.local.logprobs import token_logprobs
 from r3l.local.session import open_session
-from r3l.runs.refusal import BATCH
+from r3l.runs.steps import REFUSED
 from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE, algorithm_name
 from r3l.trinity.experience import CollectedTask, pack, unpack
 from r3l.trinity.sizes import experiences_per_step
@@ -216,7 +216,7 @@ def test_numbers_that_are_not_finite_are_refused(collected, tmp_path):
             NonFiniteError, match=rf"method {run.method}, step 7: advantage of row 0 \(task house-.* nan"
         ):
             adapter.process(arrived)
-        assert len(read_jsonl(tmp_path / BATCH)) >= 1
+        assert len(read_jsonl(tmp_path / REFUSED)) >= 1
     trained, _ = through_the_pipeline(run, tasks)
     _, _, inputs = to_tinker_input(trained, logging.getLogger())
     before = logprobs_of(model, trained[0])

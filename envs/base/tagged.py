@@ -1,0 +1,225 @@
+"""Responses with one thought and one action in tags, and the dialogues made of them: what agentic environments share.
+
+A reader gives the action of a response, without the blanks around it, or None where there is none. The released code
+has two (``one_pair`` on ALFWorld, ``first_pair`` elsewhere), to which an empty action is an action (audit B-42).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from string import Template
+from typing import Literal
+
+from r3l.envs.base.package import Options
+
+from r3l.core.environment import Observation, Stop, StopReason, Style
+from r3l.core.errors import ConfigError
+from r3l.core.option import option
+from r3l.core.task import Task
+from r3l.core.text import Message
+from r3l.original.prompts import ReleasedPrompts
+
+REPEATS = 3  # identical actions in a row that end an episode (audit 3.1)
+OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # which every environment has
+_TAGS = ("<think>", "</think>", "<action>", "</action>")
+
+Reader = Callable[[str], str | None]
+ResponseFormat = Literal["strict", "released"]
+
+
+def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
+    """Where the texts between ``<name>`` and the next ``</name>`` stand, from left to right; in linear time.
+
+    A further ``<name>`` in such a text is part of it, and one that is never closed is none.
+    """
+    start: int | None = None
+    for tag in _tag(name, any_case).finditer(text):
+        if not tag[1]:
+            start = tag.end() if start is None else start
+        elif start is not None:
+            yield slice(start, tag.start())
+            start = None
+
+
+def first_between(text: str, name: str, any_case: bool = False) -> str | None:
+    """The first text between such tags; None where there is none."""
+    where = next(between(text, name, any_case), None)
+    return None if where is None else text[where]
+
+
+@cache
+def _tag(name: str, any_case: bool) -> re.Pattern[str]:
+    return re.compile(rf"<(/?){name}>", re.IGNORECASE if any_case else 0)
+
+
+def each_tag_once(response: str) -> str | None:
+    """Of a response with exactly one thought and one action, in any order, and no tag beside theirs."""
+    return one_pair(response) if all(response.count(tag) == 1 for tag in _TAGS) else None
+
+
+def one_pair(response: str) -> str | None:
+    """Of a response with exactly one thought and one action, in any order; a lone tag beside them does not count."""
+    thoughts, actions = list(between(response, "think")), list(between(response, "action"))
+    return response[actions[0]].strip() if len(thoughts) == len(actions) == 1 else None
+
+
+def first_pair(response: str) -> str | None:
+    """The first action after the end of a thought, whatever else there is."""
+    thought = next(between(response, "think"), None)
+    action = None if thought is None else first_between(response[thought.stop :], "action")
+    return None if action is None else action.strip()
+
+
+def not_empty(read: Reader) -> Reader:
+    """``read``, but an empty action is none."""
+    return lambda response: read(response) or None
+
+
+def write_response(thought: str, action: str) -> str:
+    """A response in the format."""
+    return f"<think>{thought}</think><action>{action}</action>"
+
+
+def repeats(actions: Sequence[str], action: str) -> bool:
+    """Whether ``action`` would be the same for the REPEATS-th time in a row."""
+    return len(actions) >= REPEATS - 1 and set(actions[-(REPEATS - 1) :]) == {action}
+
+
+class TaggedOptions(Options):
+    """Settings that environments with tagged responses share. ``response_format``: which reader of the dialogue."""
+
+    response_format: ResponseFormat = option(
+        "strict", "which responses hold an action (B-42)", "our choice: one reading in training and evaluation"
+    )
+
+
+class TaggedDialogue:
+    """Base of a ``Dialogue`` whose responses hold one thought and one action in tags. Stateless.
+
+    ``max_turns`` counts actions; by default the released code's limit. Subclasses say what they are about, which
+    readers they have and which reasons of their own; prompt texts lie in ``envs/<package>/prompts``. Raises ConfigError
+    for an unknown style or a turn limit below 1.
+    """
+
+    stop: Stop = "end"
+    package: str
+    label: str
+    domain: str
+    released_turns: int  # the released code's limit (audit 3.1)
+    readers: Mapping[ResponseFormat, Reader]
+    retry_tolerates: frozenset[StopReason] = frozenset()
+    undertaking = "task"
+    suggestion_optional = False
+    styles = OUR_STYLES
+    release: ReleasedPrompts | None = None
+    reasons: Mapping[StopReason, str] = {}
+    _REASONS: Mapping[StopReason, str] = {
+        StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",
+        StopReason.INADMISSIBLE: "an action was not one of the admissible actions",
+        StopReason.REPETITION: f"the same action was given {REPEATS} times in a row",
+        StopReason.TRUNCATED: "a response was longer than allowed and was cut off",
+        StopReason.CONTEXT: "the dialog outgrew the model's context",
+    }
+
+    def __init__(self, style: Style, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
+        max_turns = self.released_turns if max_turns is None else max_turns
+        check_style(self.label, style, max_turns, self.styles)
+        self.style = style
+        self.max_turns = max_turns
+        self.response_format = response_format
+
+    def read(self, response: str) -> str | None:
+        """The action of a response, None where it has none."""
+        return self.readers[self.response_format](response)
+
+    def names(self, action: str) -> list[str]:
+        """The names in an action, which a policy has to copy from what it was shown; here all words but the first."""
+        return action.split()[1:]
+
+    def possible(self, action: str, now: Observation) -> bool:
+        """Whether an action can be taken now, as far as the environment says."""
+        return not now.admissible or action in now.admissible
+
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+        """The final feedback on an ended episode."""
+        # The rollout stops at the limit, so using it up without success is how an episode exceeds it.
+        exceeded = turns > self.max_turns or (turns == self.max_turns and not success and error is None)
+        limit = f"{'exceeded' if exceeded else 'within'} the limit of {self.max_turns}"
+        outcome = "completed" if success else "not completed"
+        if self.style == "compact":
+            ended = f" ({error})" if error is not None else ""
+            return f"{outcome}{ended}. reward {reward:.3g}. {turns} steps, {limit}."
+        reasons = {**self._REASONS, **self.reasons}
+        early = f" The episode was ended early: {reasons.get(error, error)}." if error is not None else ""
+        return f"The {self.undertaking} was {outcome}.{early} Reward: {reward:.3g}. Steps: {turns}, {limit}."
+
+    def prompt(self, name: str, **values: object) -> str:
+        """The text of ``prompts/NAME.txt`` with ``values`` in its placeholders."""
+        return _template(self.package, name).substitute(values)
+
+
+def check_style(label: str, style: Style, max_turns: int, known: Sequence[Style] = OUR_STYLES) -> None:
+    """Raise ConfigError for an unknown style or a turn limit below 1."""
+    if style not in known:
+        raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(known)}")
+    if max_turns < 1:
+        raise ConfigError(f"{label} max_turns is {max_turns}; it must be at least 1")
+
+
+@cache
+def _template(package: str, name: str) -> Template:
+    source = resources.files(f"r3l.envs.{package}").joinpath("prompts", f"{name}.txt")
+    return Template(source.read_text(encoding="utf-8").rstrip("\n"))
+
+
+class ReleasedWords(TaggedDialogue):
+    """Mixed into a ``TaggedDialogue``: rules are that one's, words the release's (``prompts: released``).
+
+    ``system``: its system template; ``reward``: what its code calls an episode's reward. Raises ConfigError without a
+    clone of the release.
+    """
+
+    system: str
+    reward = "reward"
+    styles = ("released",)
+    words: ReleasedPrompts
+
+    def __init__(self, style: Style, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
+        super().__init__(style, max_turns, response_format)
+        self.words = self.release = ReleasedPrompts(self.package)
+        self.words.template(self.system)  # no clone is an error now, not in the middle of a run
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        return [Message("system", self.words.template(self.system)), self.observed(first, [], first)]
+
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        return self.observed(first, actions, now)
+
+    def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """The user turn, first or later."""
+        raise NotImplementedError
+
+    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+        """The final feedback on an ended episode; none where the dialog outgrew the context."""
+        if error is StopReason.CONTEXT:
+            return ""
+        if error is not None:
+            return self.ended_by(error, response)
+        fields = (self.reward, "self.max_env_steps", "step + 1")
+        four = self.words.texts("first_rollout", *fields)  # won early, won late, lost early, lost late
+        which = 2 * (reward < 1) + (turns >= self.max_turns)
+        return four[which].fill(dict(zip(fields, (float(reward), self.max_turns, turns), strict=True)))
+
+    def ended_by(self, error: StopReason, response: str) -> str:
+        """The feedback on a response that ended the episode."""
+        fields = ("action",) if error is StopReason.REPETITION else ()
+        text, *_ = self.words.texts("first_rollout", *fields, used="feedback")
+        return text.fill({"action": action_in(response)})
+
+
+def action_in(response: str) -> str:
+    """The first action of a response, as the release names it in its feedback."""
+    return (first_between(response, "action") or "").strip()

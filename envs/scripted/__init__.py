@@ -1,1 +1,0 @@
-"""Scripted experts with an error model, and the demonstrations that they give."""

@@ -1,1 +1,0 @@
-"""Problems that end with one answer: what mathematics and puzzles share."""

@@ -1,1 +1,0 @@
-"""Responses with one thought and one action in tags: what the agentic environments share."""

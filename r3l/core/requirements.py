@@ -1,0 +1,78 @@
+"""What a machine must have: the extras of pyproject.toml that some environments need, and findings of `r3l doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from r3l.core.errors import ConfigError, DataError, R3LError
+from r3l.files.paths import is_checkout
+
+DISTRIBUTION = "r3l"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``fix``: what to do; empty where ``ok``."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+def checked(name: str, ok: bool, detail: str, fix: str) -> Finding:
+    """A finding with ``fix`` where it is not ``ok``."""
+    return Finding(name, ok, detail, "" if ok else fix)
+
+
+def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
+    """What ``find`` returns. It starts foreign code: a typed error or missing import of it is the finding."""
+    try:
+        return Finding(name, True, find())
+    except DataError as error:
+        return Finding(name, False, f"DataError: {error}", "get the data as it says")
+    except (R3LError, ImportError, OSError) as error:
+        return Finding(name, False, f"{type(error).__name__}: {error}", fix)
+
+
+def packages(extra: str) -> list[str]:
+    """What the extra brings, as the installed metadata name it."""
+    return list(_packages(extra))
+
+
+def missing(extra: str) -> list[str]:
+    """Those packages of the extra that are not installed."""
+    return [name for name in packages(extra) if not _is_installed(name)]
+
+
+def require(extra: str, purpose: str) -> None:
+    """Raises ConfigError, with the command that installs them, where packages of the extra are missing."""
+    if lacking := missing(extra):
+        verb = "is" if len(lacking) == 1 else "are"
+        raise ConfigError(
+            f"{purpose} needs packages of the extra {extra!r}, and {', '.join(lacking)} {verb} not installed: "
+            f"{install(extra)}"
+        )
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install -e '.[{extra}]'" if is_checkout() else f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def _packages(extra: str) -> Iterator[str]:
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, (_is_installed(DISTRIBUTION) and requires(DISTRIBUTION)) or []):
+        if requirement.marker and requirement.marker.evaluate({"extra": extra}):
+            yield requirement.name
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True

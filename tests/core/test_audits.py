@@ -1,0 +1,111 @@
+"""Reflections held against the environment's critic, on real ALFWorld episodes, by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from r3l.envs.registry import find_environment
+from scripted import TASK, Scripted, rollout_context, say
+
+from r3l.core.audits import Leak, count_retry, grade_reflection, leak_of
+from r3l.core.feedback import ParsedReflection
+from r3l.core.rollout import play
+from r3l.processes.pool import EnvironmentPool
+from r3l.runs.metrics import rates
+
+CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``
+
+
+@pytest.fixture
+def failed():
+    """A rollout context and an episode whose needless first turns do not matter: the impossible ``fly`` at turn 2
+    ended it."""
+    pool = EnvironmentPool(find_environment("alfworld"), 0)
+    a = rollout_context(Scripted([say("look"), say("look"), say("fly")]), pool)
+    episode = asyncio.run(play(a, TASK, 0))
+    yield a, episode
+    pool.close()
+
+
+def reflection(pivot, cause):
+    document = {
+        "trajectory_summary": "s",
+        "root_cause_analysis": cause,
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": "go on",
+        "retry_from_step": pivot,
+    }
+    return ParsedReflection.of(document)
+
+
+@pytest.mark.parametrize(
+    ("pivot", "cause", "exact", "near", "grade"),
+    [
+        (2, f"It was {CAUSE.upper()}.", 1, 1, "accurate"),
+        (1, CAUSE, 0, 1, "accurate"),
+        (0, CAUSE, 0, 0, "partial"),
+        (1, "bad luck", 0, 1, "partial"),
+        (0, "bad luck", 0, 0, "wrong"),
+    ],
+)
+def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade):
+    a, episode = failed
+    assert a.dialogue.critique(episode.transcript()).cause == CAUSE
+    assert grade_reflection(a, episode, reflection(pivot, cause)) == 2
+    counts = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
+    assert counts == (1, exact, near)
+    assert {key: n for key, n in a.counters.items() if key.startswith("reflection_quality/")} == {
+        f"reflection_quality/{grade}": 1
+    }
+
+
+def test_without_a_critic_nothing_is_counted(failed):
+    a, episode = failed
+    a.dialogue.critique = lambda transcript: None
+    before = dict(a.counters)
+    assert grade_reflection(a, episode, reflection(2, CAUSE)) is None
+    count_retry(a, 2, None, True)
+    assert dict(a.counters) == before
+
+
+def test_retries_count_by_where_they_started():
+    a = rollout_context(Scripted([]), None)
+    for pivot, success in ((4, True), (5, False), (6, True), (6, True), (3, False), (7, True)):
+        count_retry(a, pivot, 5, success)
+    shares = rates(a.counters)
+    assert shares["retry_success_right_pivot"] == pytest.approx(3 / 4)  # 4, 5, 6, 6
+    assert shares["retry_success_wrong_pivot"] == pytest.approx(1 / 2)  # 3, 7
+
+
+def test_runs_that_were_not_graded_have_no_rates():
+    shares = rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
+    assert shares["pivot_oracle_agreement"] == pytest.approx(1 / 3)
+    assert shares["pivot_oracle_near"] is None and shares["reflection_accurate"] is None
+
+
+PROBLEM = "Ann has 12 apples. Ann finds 7."
+
+
+@pytest.mark.parametrize(
+    ("text", "leak"),
+    [
+        ("It is 42.", Leak.TOLD),
+        ("try X = 42, then", Leak.TOLD),
+        ("it is 142", None),
+        ("look again", None),
+    ],
+)
+def test_an_answer_is_stated_as_a_whole_word(text, leak):
+    assert leak_of(text, 42, [PROBLEM]) is leak
+
+
+def test_what_stands_in_the_problem_or_the_attempt_may_be_quoted():
+    assert leak_of("compute 12 + 7", "7", [PROBLEM]) is Leak.QUOTED
+    assert leak_of("the last result is 19", "19", [PROBLEM]) is Leak.TOLD
+    assert leak_of("the last result is 19", "19", [PROBLEM, "12 + 7 = 19"]) is Leak.QUOTED
+
+
+def test_case_and_spacing_do_not_hide_an_answer_of_several_words():
+    assert leak_of("so ann is a  KNIGHT,\nben is a knave", "Ann is a knight, Ben is a knave", []) is Leak.TOLD
+    assert leak_of("anything", " ", []) is None

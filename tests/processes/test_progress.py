@@ -1,0 +1,53 @@
+"""Long work shows how far it is: plain lines where stderr is no terminal, a bar where it is one."""
+
+import pytest
+
+from r3l.processes.progress import progress, tracked
+
+
+def test_lines_are_spread_evenly_and_carry_the_note(capsys):
+    with progress("playing", 20, lines=4) as advance:
+        for k in range(20):
+            advance(f"{k} solved")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        *(f"playing: {k}/20  {k - 1} solved  0 s left" for k in (5, 10, 15)),
+        "playing: 20/20  19 solved",
+    ]
+
+
+def test_what_was_there_before_counts_and_parts_may_be_large(capsys):
+    with progress("evaluating", 100, done=55) as advance:
+        advance(count=3)
+        advance("well", count=42)
+    assert capsys.readouterr().err.splitlines() == ["evaluating: 100/100  well"]
+
+
+def test_time_left_is_that_of_the_parts_done_here(capsys, monkeypatch):
+    seconds = iter([100.0, 160.0])  # three parts in a minute
+    monkeypatch.setattr("r3l.processes.progress.time.monotonic", lambda: next(seconds, 160.0))
+    with progress("playing", 20, done=5, lines=5) as advance:
+        advance("", count=3)
+    assert capsys.readouterr().err.splitlines() == ["playing: 8/20  4 min left"]
+
+
+def test_an_iterable_is_followed_and_may_have_no_length(capsys):
+    assert list(tracked(range(2), "proving")) == [0, 1]
+    assert list(tracked(iter("abc"), "letters", 3)) == ["a", "b", "c"]
+    assert capsys.readouterr().err.splitlines()[-1] == "letters: 3/3"
+
+
+def test_a_terminal_gets_a_bar(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress("playing", 2) as advance:
+        advance("half")
+    err = capsys.readouterr().err
+    assert "playing" in err and "1/2" in err and "half" in err and "━" in err
+
+
+@pytest.mark.parametrize("total", [0, 3])
+def test_no_work_is_no_line(capsys, total):
+    with progress("nothing", total):
+        pass
+    assert capsys.readouterr().err == ""
