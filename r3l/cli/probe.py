@@ -1,4 +1,4 @@
-"""The verb that measures a start model: `r3l probe`."""
+"""`r3l probe`: measures a fixed model."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from r3l.cli.printing import print_shown
 def probe(
     env: Annotated[str, typer.Argument(help="Environment: a file of configs/envs/.")],
     model: Model = None,
-    tasks: Annotated[int | None, typer.Option(min=2, help="Only so many tasks, of each group in turn.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=2, help="Number of tasks. Default: all.")] = None,
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
     seed: Seed = 0,
-    out: Annotated[Path | None, output("Default: results/stored/probe/ENV.json, and docs/regime.md.")] = None,
+    out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a start model without training: how it fails, and whether reflections, pivots and hints help it.
+    """Measure a model without training it: how it fails, and whether reflections, restarts and hints help it.
 
     Example: `r3l probe alfworld`
 
     Example: `r3l probe webshop --model results/models/candidate --attempts 4 --out candidate.json`
     """
-    from r3l.files.paths import is_checkout
-    from r3l.probe import page
-    from r3l.probe.card import table_of
-    from r3l.probe.measure import Sample, measure_regime
+    from r3l.config import resolve
+    from r3l.probe.result import Sample, measure_probe, table_of
     from r3l.report.render import to_terminal
 
-    content = measure_regime(env, model, seed, Sample(task_set, tasks, attempts), out)
-    if out is None and is_checkout():
-        page.write()
+    run = resolve("nano", env, "r3l", seed, model)
+    path = out or Path("results", "probe", f"{env}_{Path(run.model).name}.json")
+    content = measure_probe(run, Sample(task_set, tasks, attempts), path)
     print_shown(content, as_json, to_terminal(table_of(content)))

@@ -1,7 +1,7 @@
-"""Playing what a regime card counts: attempts, reflections on the failed ones, and retries.
+"""What a probe plays: attempts, reflections on the failed ones, and retries.
 
-Every draw has an address, and the retries of one attempt share theirs: a guided retry and an unguided one from the same
-pivot sample from the same noise, so that their difference is the hint's.
+Every draw has an address, and the retries of one attempt share theirs: a guided and an unguided retry from the same
+pivot are sampled from the same noise, so that their difference is the effect of the hint.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from r3l.algorithm import R3LSettings
-from r3l.core.audits import agreement
-from r3l.core.environment import Critique
+from r3l.core.audits import Agreement, agreement
+from r3l.core.environment import Critique, StopReason
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.core.rollout import Episode, RolloutContext, play
@@ -23,17 +23,96 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Turn
 from r3l.envs.base.experts import NO_CAUSE, first_action
 from r3l.envs.base.tagged import TaggedDialogue
-from r3l.probe.records import UNUSABLE, Attempt, CriticReflection, OwnReflection, Regime, Try
 from r3l.processes.progress import progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
 
-CRITIC = (1,)  # the attempt of its reflection's address
+INVALID = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})  # ends by an invalid response
+CRITIC = (1,)  # the attempt in the address of the critic's reflection; the model's own is 0
 
 
-def play_regime(session: PlaySession, settings: R3LSettings, tasks: Sequence[Task], attempts: int) -> Regime:
-    """``attempts`` attempts at each task, and what follows the failed ones; the scripted expert plays each once.
+@dataclass(frozen=True)
+class Outcome:
+    """Of a retry. ``improved``: its reward is higher than the attempt's.
+
+    ``tokens``: generated for it, with those of the reflection that gave its pivot or hint.
+    ``followed``: whether its first action was the hinted one; None where no possible action was hinted.
+    ``invalid``: it ended by an invalid response.
+    """
+
+    success: bool
+    improved: bool
+    tokens: int
+    followed: bool | None = None
+    invalid: bool = False
+
+
+@dataclass(frozen=True)
+class OwnReflection:
+    """The model's reflection on a failed attempt. ``invalid``: why it could not be used.
+
+    ``agrees``: with the critic; None where one of them names no pivot. The retries start at the pivot, with its hint
+    and without, and at the start with the hint; None where there is no pivot.
+    """
+
+    invalid: str | None = None
+    agrees: Agreement | None = None
+    guided: Outcome | None = None
+    unguided: Outcome | None = None
+    from_start: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class CriticReflection:
+    """The environment's critic on a failed attempt, and retries from its pivot with and without its hint.
+
+    ``cause`` is None where it found no wrong action.
+    """
+
+    cause: str | None
+    guided: Outcome
+    unguided: Outcome
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A base rollout. ``actions`` that could be read, and how many of them name only what was ``shown`` before;
+    None where responses are answers, not actions.
+
+    ``own`` and ``critic`` belong to failed attempts; ``critic`` is None where the critic has nothing to say.
+    """
+
+    task: str
+    group: str
+    member: int
+    success: bool
+    reward: float
+    stop: StopReason
+    turns: int
+    tokens: int
+    actions: int | None = None
+    shown: int = 0
+    own: OwnReflection | None = None
+    critic: CriticReflection | None = None
+
+
+@dataclass(frozen=True)
+class Played:
+    """Everything that was played. ``expert``: successes of the error-free expert by task; ``seconds`` by activity."""
+
+    attempts: list[Attempt]
+    expert: Mapping[str, bool] | None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def halves(self) -> list[str]:
+        """The task groups, the easier one first: their names sort that way."""
+        return sorted({attempt.group for attempt in self.attempts})
+
+
+def play_probe(session: PlaySession, settings: R3LSettings, tasks: Sequence[Task], attempts: int) -> Played:
+    """``attempts`` attempts at each task, with what follows the failed ones; the error-free expert plays each once.
 
     Raises ConfigError where the environment has no critic for the tasks.
     """
@@ -52,7 +131,7 @@ def play_regime(session: PlaySession, settings: R3LSettings, tasks: Sequence[Tas
             played += session.concurrently(partial(study, ctx, settings), episodes)
             seconds["retries"] += time.perf_counter() - began
             advance(f"{sum(attempt.success for attempt in played)} solved", count=len(batch))
-    return Regime(played, _expert(session, tasks), isinstance(session.dialogue, TaggedDialogue), seconds)
+    return Played(played, _expert(session, tasks), seconds)
 
 
 async def _attempt(ctx: RolloutContext, member: tuple[Task, int]) -> Episode:
@@ -63,13 +142,13 @@ def _check_critic(ctx: RolloutContext, episodes: Sequence[Episode]) -> None:
     failed = [episode for episode in episodes if not episode.trajectory.success and episode.trajectory.turns]
     if failed and not any(ctx.dialogue.critique(episode.transcript()) for episode in failed):
         raise ConfigError(
-            f"the environment has no critic for tasks such as {failed[0].trajectory.task.id}, and a regime card is "
-            "about what a critic says of failures; give --task-set with tasks that it knows"
+            f"the environment has no critic for tasks such as {failed[0].trajectory.task.id}, and a probe compares "
+            "reflections with a critic; give --task-set with tasks that have one"
         )
 
 
 def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | None:
-    """Which tasks a scripted expert without errors solves; None where there is no expert."""
+    """Which tasks the error-free expert solves; None where there is no expert."""
     try:
         demonstrations = session.package.careful(tasks, session.run.env_settings.max_turns)
     except ConfigError:
@@ -78,10 +157,9 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
 
 
 async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> Attempt:
-    """An attempt with what came of it; closes it."""
+    """An attempt with its reflections and retries; closes the episode."""
     trajectory = episode.trajectory
     assert trajectory.stop_reason is not None
-    copied = [shown for shown in _copied(ctx, episode) if shown is not None]
     attempt = Attempt(
         task=trajectory.task.id,
         group=trajectory.task.group,
@@ -91,9 +169,10 @@ async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) ->
         stop=trajectory.stop_reason,
         turns=len(trajectory.turns),
         tokens=_tokens(trajectory.turns),
-        actions=len(copied),
-        shown=sum(copied),
     )
+    if isinstance(ctx.dialogue, TaggedDialogue):
+        copied = list(_copied(ctx.dialogue, episode))
+        attempt = replace(attempt, actions=len(copied), shown=sum(copied))
     if not trajectory.success and trajectory.turns:
         critique = ctx.dialogue.critique(episode.transcript())
         retries = Retries(ctx, settings, episode)
@@ -105,15 +184,15 @@ async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) ->
 
 @dataclass
 class Retries:
-    """The retries of one failed attempt; the same one is played once."""
+    """The retries of one failed attempt. Two that are the same (pivot and guidance) are played once."""
 
     ctx: RolloutContext
     settings: R3LSettings
     base: Episode
-    _played: dict[tuple[int, str | None], Try] = field(default_factory=dict)
+    _played: dict[tuple[int, str | None], Outcome] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
-        """From the pivot of the model's own reflection."""
+        """From the pivot that the model's own reflection names."""
         reflection = await reflect(self.ctx, self.base, self.settings)
         parsed = reflection.parsed
         if isinstance(parsed, InvalidFeedback):
@@ -122,14 +201,14 @@ class Retries:
         if parsed.pivot is None:
             return OwnReflection()
         written = _tokens(reflection.trajectory.turns[-1:])
-        tries = [
+        outcomes = [
             await self._retry(pivot, parsed if guided else None, written)
             for pivot, guided in ((parsed.pivot, True), (parsed.pivot, False), (0, True))
         ]
-        return OwnReflection(None, agreement(critique, parsed), *tries)
+        return OwnReflection(None, agreement(critique, parsed), *outcomes)
 
     async def of_critic(self, critique: Critique | None) -> CriticReflection | None:
-        """From the pivot of the environment's critic."""
+        """From the pivot that the environment's critic names."""
         if critique is None or critique.turn is None:
             return None
         by_critic = self.settings.model_copy(update={"feedback": FeedbackSource.ENVIRONMENT})
@@ -140,24 +219,27 @@ class Retries:
         guided, unguided = [await self._retry(critique.turn, hint, 0) for hint in (parsed, None)]
         return CriticReflection(cause, guided, unguided)
 
-    async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> Try:
-        """``written``: tokens of the reflection."""
+    async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> Outcome:
+        """``written``: tokens of the reflection, which count as tokens of the retry."""
         guidance = None if reflection is None else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
         if (pivot, guidance) not in self._played:
             self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
-        played = self._played[pivot, guidance]
-        return replace(played, tokens=played.tokens + written)
+        outcome = self._played[pivot, guidance]
+        return replace(outcome, tokens=outcome.tokens + written)
 
-    async def _play(self, pivot: int, guidance: str | None, reflection: ParsedReflection | None) -> Try:
-        base = self.base.trajectory
+    async def _play(self, pivot: int, guidance: str | None, reflection: ParsedReflection | None) -> Outcome:
+        base, dialogue = self.base.trajectory, self.ctx.dialogue
         hinted = None if reflection is None else await self._hinted(pivot, reflection)
-        guided = (
-            await retry(self.ctx, self.base, restart_at(pivot, guidance, base, self.settings), self.settings)
-        ).guided
+        restart = restart_at(pivot, guidance, base, self.settings)
+        guided = (await retry(self.ctx, self.base, restart, self.settings)).guided
         turns = guided.turns[pivot:]
-        followed = None if hinted is None or not turns else _action(self.ctx, turns[0]) == hinted
-        unusable = guided.stop_reason in UNUSABLE
-        return Try(guided.success, guided.reward > base.reward, _tokens(turns), followed, unusable)
+        followed = None
+        if hinted is not None and turns:
+            assert isinstance(dialogue, TaggedDialogue)
+            followed = dialogue.read(turns[0].response) == hinted
+        return Outcome(
+            guided.success, guided.reward > base.reward, _tokens(turns), followed, guided.stop_reason in INVALID
+        )
 
     async def _hinted(self, pivot: int, reflection: ParsedReflection) -> str | None:
         """The action that a suggestion begins with, where it is possible at ``pivot``."""
@@ -168,25 +250,19 @@ class Retries:
         return action if dialogue.possible(action, now) else None
 
 
-def _copied(ctx: RolloutContext, episode: Episode) -> Iterator[bool | None]:
-    """Of each turn whether its action names only what was shown before; None where nothing can be read."""
-    if not isinstance(ctx.dialogue, TaggedDialogue):
-        return
+def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:
+    """For each turn with an action, possible or not: whether it names only what was shown before."""
     shown = ""
     for turn, messages in zip(episode.trajectory.turns, episode.prompts, strict=False):
         shown += "\n".join(message.content.lower() for message in messages) + "\n"
-        action = _action(ctx, turn)
-        yield None if action is None else all(stands_in(name, shown) for name in ctx.dialogue.names(action))
+        action = dialogue.read(turn.response)
+        if action is not None:
+            yield all(contains_words(shown, name) for name in dialogue.names(action))
 
 
-def stands_in(name: str, text: str) -> bool:
+def contains_words(text: str, name: str) -> bool:
     """Whether ``text``, in lower case, has ``name`` as whole words."""
     return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
-
-
-def _action(ctx: RolloutContext, turn: Turn) -> str | None:
-    """The action that a response holds, possible or not."""
-    return ctx.dialogue.read(turn.response) if isinstance(ctx.dialogue, TaggedDialogue) else None
 
 
 def _tokens(turns: Sequence[Turn]) -> int:

@@ -7,9 +7,10 @@ import pytest
 
 from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
-from r3l.probe.card import judged, targets
+from r3l.files.paths import CONFIGS
+from r3l.files.yaml_files import read_yaml
 from r3l.probe.measures import difference, mean, measures, ratio, share
-from r3l.probe.records import Attempt, CriticReflection, OwnReflection, Regime, Try
+from r3l.probe.play import Attempt, CriticReflection, Outcome, OwnReflection, Played
 
 
 def attempt(task, member, success=False, stop=None, **more):
@@ -18,13 +19,13 @@ def attempt(task, member, success=False, stop=None, **more):
     return Attempt(task=task, member=member, success=success, stop=stop, **(values | more))
 
 
-def tried(success, tokens, followed=None, unusable=False):
-    return Try(success, success, tokens, followed, unusable)
+def tried(success, tokens, followed=None, invalid=False):
+    return Outcome(success, success, tokens, followed, invalid)
 
 
-def own(near, guided, unguided, from_start=False, unusable=False):
+def own(near, guided, unguided, from_start=False, invalid=False):
     agrees = Agreement(exact=near, near=near, same_cause=near)
-    tries = (tried(guided, 50, True, unusable), tried(unguided, 40), tried(from_start, 80))
+    tries = (tried(guided, 50, True, invalid), tried(unguided, 40), tried(from_start, 80))
     return OwnReflection(None, agrees, *tries)
 
 
@@ -42,12 +43,12 @@ def counted():
         attempt(
             "e2", 1, stop=StopReason.FORMAT, own=OwnReflection("no_json"), critic=critic("lost", True, True, False)
         ),
-        attempt("h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, unusable=True)),
+        attempt("h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, invalid=True)),
         attempt("h1", 1, own=own(True, False, False), critic=critic(None, False, False, None)),
         attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
         attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection()),
     ]
-    return measures(Regime(attempts, {"e1": True, "e2": True, "h1": True, "h2": False}, has_actions=True))
+    return measures(Played(attempts, {"e1": True, "e2": True, "h1": True, "h2": False}))
 
 
 @pytest.mark.parametrize(
@@ -95,20 +96,14 @@ def test_measures_are_those_counted_by_hand(counted, key, value, n):
     assert counted[key].value == pytest.approx(value) and counted[key].n == n
 
 
-def test_every_target_is_of_a_measure_and_judged_by_its_interval(counted):
-    assert set(targets()) <= set(counted)
-    met = {key: judged(key, measure)["met"] for key, measure in counted.items() if key in targets()}
-    assert met["success"] and met["oracle_near"] and met["success_easy"]
-    assert not met["success_hard"] and not met["unusable"] and not met["expert_success"]
-    assert met["right_over_wrong"] is False  # 1.0, wanted: 1.5
-    assert judged("turns", counted["turns"])["met"] is None
+def test_every_target_is_of_a_measure(counted):
+    assert set(read_yaml(CONFIGS / "probe_targets.yaml")["targets"]) <= set(counted)
 
 
 def test_where_responses_are_answers_nothing_is_said_of_actions():
-    found = measures(Regime([attempt("e1", 0), attempt("h1", 0, success=True)], None, has_actions=False))
+    found = measures(Played([attempt("e1", 0, actions=None), attempt("h1", 0, success=True, actions=None)], None))
     for key in ("hint_followed", "names_shown", "own_hint_followed", "expert_success"):
         assert found[key].value is None and found[key].n == 0
-        assert judged(key, found[key])["met"] is None
 
 
 def tasks_with(rates, attempts=10):
@@ -156,14 +151,14 @@ def test_ratio_and_difference_are_of_separate_attempts():
 
 
 def test_the_interval_covers_what_it_claims():
-    """200 samples of 60 tasks with rates of their own: 0.95 +- 3 binomial errors of the intervals hold the truth."""
+    """60 samples of 60 tasks with rates of their own: 0.95 - 3 binomial errors of the intervals hold the truth."""
     rng = np.random.default_rng(0)
     held = 0
-    for _ in range(200):
+    for _ in range(60):
         rates = rng.beta(1, 2, size=60)
         attempts = [
             attempt(f"e{k}", m, success=bool(rng.random() < rate)) for k, rate in enumerate(rates) for m in range(4)
         ]
         measure = share(attempts, success)
         held += measure.low <= 1 / 3 <= measure.high
-    assert 0.90 <= held / 200 <= 0.995
+    assert 0.87 <= held / 60 <= 1

@@ -13,8 +13,7 @@ from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Observation, StopReason
 from r3l.core.rollout import play
-from r3l.probe.play import stands_in, study
-from r3l.probe.records import Try
+from r3l.probe.play import INVALID, Outcome, contains_words, study
 from r3l.processes.pool import EnvironmentPool
 
 SETTINGS = R3LSettings(guidance="suggestion", kl="none")
@@ -61,16 +60,16 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
         },
     )
     assert (attempt.success, attempt.stop, attempt.turns, attempt.tokens) == (False, StopReason.INADMISSIBLE, 3, 6)
-    assert attempt.unusable and (attempt.actions, attempt.shown) == (3, 3)
+    assert attempt.stop in INVALID and (attempt.actions, attempt.shown) == (3, 3)
     own, critic = attempt.own, attempt.critic
     assert own.invalid is None and own.agrees.exact and own.agrees.grade == "accurate"
     # two tokens a response; the two of the reflection are in each
-    assert own.guided == Try(True, True, 2 * len(win) + 2, followed=True)
-    assert own.unguided == Try(False, False, 2 + 2, unusable=True)
-    assert own.from_start == Try(False, False, 4 + 2, followed=False, unusable=True)
+    assert own.guided == Outcome(True, True, 2 * len(win) + 2, followed=True)
+    assert own.unguided == Outcome(False, False, 2 + 2, invalid=True)
+    assert own.from_start == Outcome(False, False, 4 + 2, followed=False, invalid=True)
     assert critic.cause == "not possible there" and critic.guided.tokens == 2
-    assert critic.unguided == Try(
-        False, False, 2, unusable=True
+    assert critic.unguided == Outcome(
+        False, False, 2, invalid=True
     )  # the same retry as the model's, and no token of a reflection
     assert next(policy.responses["retry"], None) is None
     asked = {address[1]: None for address, _ in policy.asked}
@@ -135,8 +134,12 @@ def test_a_response_without_an_action_names_nothing(pool):
 
 
 def test_names_stand_in_a_text_as_whole_words():
-    assert stands_in("mug 1", "on the desk 2, you see a mug 1, and a pen 4.")
-    assert not stands_in("mug 1", "a mug 12") and not stands_in("mug 1", "smug 1") and stands_in("B04", "b04 shoe")
+    assert contains_words("on the desk 2, you see a mug 1, and a pen 4.", "mug 1")
+    assert (
+        not contains_words("a mug 12", "mug 1")
+        and not contains_words("smug 1", "mug 1")
+        and contains_words("b04 shoe", "B04")
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import re
 
-from docs.pages import DOCS, text
+from docs.pages import text
 from docs.test_audit import _HEADING as HEADING
 from docs.test_audit import AUDIT, cited
 
@@ -12,11 +12,6 @@ from r3l.released.checks import SUBJECTS
 from r3l.released.compare import checks_of
 
 STORED = read_json(report.STORED_ROWS)
-
-
-def test_the_page_holds_the_tables_of_the_stored_rows():
-    """Made by `r3l released --out results/stored/released/checks.json`; printed by python -m r3l.released.report."""
-    assert report.markdown(STORED["rows"], STORED["source"]) in text(DOCS / "released.md")
 
 
 def test_stored_rows_are_of_checks_that_there_are():

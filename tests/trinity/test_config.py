@@ -1,7 +1,7 @@
 """Configurations for Trinity against the release's 249 files; needs no Trinity.
 
 The audit's table of their hyperparameters is results/stored/released/hyperparameters.yaml. Whatever differs from it
-stands in DIFFERENCES with its reason, and in docs/paper_tier.md.
+stands in DIFFERENCES with its reason, and in docs/tiers.md.
 """
 
 from collections import defaultdict
@@ -200,7 +200,7 @@ def test_every_key_that_is_written_names_its_source():
 
 
 def test_differences_stand_in_the_documentation():
-    text = (ROOT / "docs/paper_tier.md").read_text()
+    text = (ROOT / "docs/tiers.md").read_text()
     assert [key for key in DIFFERENCES if f"`{key}`" not in text] == []
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 
-from r3l.core.environment import Observation, Transcript
+from r3l.core.environment import Observation, Parsed, Transcript
 
 FIRST = Observation(
     "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. You see a desk 1.\n\n"
@@ -45,17 +48,6 @@ def test_compact_prompts_can_end_with_the_places_to_go_to():
     assert listing.opening(TASK, FIRST) == COMPACT.opening(TASK, FIRST)  # the first text names them
 
 
-def test_released_opening_has_a_system_prompt_and_everything_needed():
-    system, user = AlfworldDialogue("full", max_turns=17).opening(TASK, FIRST)
-    assert (system.role, user.role) == ("system", "user")
-    assert "at most 17 steps" in system.content and "go to (receptacle)" in system.content
-    assert "one object only" in system.content
-    assert FIRST.text in user.content and "- go to desk 1\n- inventory\n- look" in user.content
-    for part in ("<think>", "</think>", "<action>", "</action>"):
-        assert part in user.content
-    assert "$" not in system.content + user.content
-
-
 def test_released_later_turns_show_the_task_and_the_last_four_actions():
     actions = [f"go to drawer {k}" for k in range(1, 7)]
     content = FULL.following(FIRST, actions, NOW).content
@@ -72,6 +64,85 @@ def test_text_of_a_game_is_never_read_as_a_template():
     odd = Observation("Costs $5 ${x}. Your task is to: buy $y.", ("pay $5",))
     assert "Costs $5 ${x}." in FULL.opening(TASK, odd)[1].content
     assert "Your task is to: buy $y." in FULL.following(odd, ["pay $5"], odd).content
+
+
+@pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
+@pytest.mark.parametrize(
+    "response, error",
+    [
+        (tagged("look"), None),
+        (tagged("  look\n"), None),
+        ("<action>look</action> then <think>a\nb</think>", None),  # the order is free
+        ("<think></think><action>look</action>", None),
+        ("<action>look</action>", "format"),
+        ("<think>x</think>", "format"),
+        ("", "format"),
+        (tagged("look") + "<action>look</action>", "format"),
+        (tagged("look") + "<think>again</think>", "format"),
+        (tagged("look") + "<action>", "format"),
+        ("</think>x<think><action>look</action>", "format"),
+        ("<think>x</think></action>look<action>", "format"),
+        (tagged("Look"), "inadmissible"),
+        (tagged(""), "inadmissible"),
+        (tagged("take mug 2 from desk 1"), "inadmissible"),
+        (tagged("take mug 1  from desk 1"), "inadmissible"),
+    ],
+)
+def test_reading_responses(dialogue, response, error):
+    parsed = dialogue.parse(response, NOW, [])
+    assert parsed == (Parsed("look") if error is None else Parsed(None, error))
+
+
+@pytest.mark.parametrize(
+    "response, error",
+    [
+        (tagged("look") + "<action>", None),  # a lone tag does not count
+        (tagged("look") + "</think></action>", None),
+        ("</think>" + tagged("look"), None),
+        ("<think>a <think>b</think><action>look</action>", None),
+        ("<think>x</think><action>look <action>look</action>", "inadmissible"),  # the pair holds "look <action>look"
+        (tagged("look") + "<action></action>", "format"),
+        (tagged("look") + "<think>again</think>", "format"),
+        (tagged(""), "inadmissible"),
+        ("<action>look</action>", "format"),
+    ],
+)
+def test_released_reading(response, error):
+    parsed = AlfworldDialogue("full", response_format="released").parse(response, NOW, [])
+    assert parsed == (Parsed("look") if error is None else Parsed(None, error))
+
+
+def test_the_third_identical_action_in_a_row_ends_the_episode():
+    assert FULL.parse(tagged("look"), NOW, ["look"]) == Parsed("look")
+    assert FULL.parse(tagged("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")
+    assert FULL.parse(tagged("look"), NOW, ["look", "go to desk 1", "look"]) == Parsed("look")
+    assert FULL.parse(tagged("look"), NOW, ["go to desk 1", "look", "look"]) == Parsed(None, "repetition")
+
+
+pieces = st.sampled_from(["<think>", "</think>", "<action>", "</action>", "look", " ", "\n", "x", "go to desk 1"])
+
+
+@given(
+    response=st.one_of(st.text(), st.lists(pieces, max_size=12).map("".join)),
+    actions=st.lists(st.sampled_from(["look", "go to desk 1"]), max_size=4),
+)
+def test_parse_gives_an_admissible_action_or_an_error(response, actions):
+    parsed = FULL.parse(response, NOW, actions)
+    assert (parsed.action is None) != (parsed.error is None)
+    assert parsed.action is None or parsed.action in NOW.admissible
+    assert parsed.error in (None, "format", "inadmissible", "repetition")
+
+
+@pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
+def test_closing_states_outcome_reward_and_limit(dialogue):
+    won = dialogue.closing(1.0, True, 25, None)
+    assert "not completed" not in won and "completed" in won and "eward" in won and "1" in won
+    assert "within the limit of 25" in won
+    spent = dialogue.closing(0.0, False, 25, None)
+    assert "not completed" in spent and "exceeded the limit of 25" in spent
+    ended = dialogue.closing(0.0, False, 25, "inadmissible")
+    assert "not completed" in ended and "admissible" in ended and "within the limit" in ended
+    assert "unheard-of" in dialogue.closing(0.0, False, 3, "unheard-of")
 
 
 def test_the_dialogue_criticises_only_what_it_can_read():

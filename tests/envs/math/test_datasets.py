@@ -1,5 +1,12 @@
 """Data sets: gold rules on published rows, sets frozen by hash, loud errors, DAPO's cleaning by hand."""
 
+import pytest
+from r3l.envs.math import datasets
+from r3l.envs.math.datasets import clean, contaminated, key_of, load, normalise, read_file
+from r3l.envs.math.published import ORIGINS
+
+from r3l.core.errors import ConfigError, DataError
+
 # Rows as published: GSM8K (MIT), MATH (MIT), OlympiadBench (MIT); the others are made up in their layout.
 GSM8K = {"question": "A robe takes 2 bolts ...", "answer": "It takes 2/2=<<2/2=1>>1 bolt\n#### 1,003"}
 TEXTBOOK = {
@@ -21,3 +28,145 @@ def olympiad(*answers):
 
 def dapo(text):
     return {"prompt": [{"role": "user", "content": text}], "reward_model": {"ground_truth": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "fields"),
+    [
+        ("gsm8k", GSM8K, ("4", "A robe takes 2 bolts ...", "1003")),
+        ("minerva", TEXTBOOK, ("7", "Find the limit.", r"\frac{1}{2}")),
+        ("math_train", {"problem": "p", "solution": r"so \boxed 2."}, ("4", "p", "2")),
+        ("math500", {"unique_id": "test/algebra/1.json", "problem": "p", "answer": "x"}, ("test/algebra/1", "p", "x")),
+        ("amc23", {"id": 3, "problem": "p", "answer": 27.0}, ("3", "p", "27")),
+        ("amc23", {"id": 3, "question": "p", "answer": "27.0"}, ("3", "p", "27")),
+        ("aime24", {"id": 60, "problem": "p", "answer": "033"}, ("60", "p", "33")),
+        ("olympiadbench", olympiad("$8$,$4$"), ("1", "?", "8, 4")),
+        ("olympiadbench", olympiad("$2^{-2 / 3}$, $8$"), ("1", "?", "2^{-2 / 3}, 8")),
+        ("olympiadbench", olympiad("$(2,4)$"), ("1", "?", "(2,4)")),
+        ("olympiadbench", olympiad("$221,$8$"), ("1", "?", "221, 8")),
+        ("olympiadbench", olympiad("8", "4"), ("1", "?", "8, 4")),
+        ("dapo_raw", dapo(DAPO_BARE), ("4", DAPO_BARE, "2")),
+        ("dapo_raw", dapo(DAPO_WRAPPED), ("4", DAPO_BARE, "2")),
+    ],
+)
+def test_gold_rules(name, row, fields):
+    assert ORIGINS[name].read(row, 4) == fields
+
+
+@pytest.mark.parametrize(("name", "rows"), [("gsm8k", 1319), ("math500", 500), ("olympiadbench", 675)])
+def test_packaged_sets_are_the_frozen_ones(monkeypatch, name, rows):
+    monkeypatch.delenv("R3L_MATH", raising=False)
+    problems = load(name)
+    assert len(problems) == len({p.id for p in problems}) == rows
+    assert all(p.source == name and p.lang == "en" and len(p.sha256) == 16 for p in problems)
+
+
+def test_a_record_by_hand(monkeypatch):
+    monkeypatch.delenv("R3L_MATH", raising=False)
+    first = load("gsm8k")[0]
+    assert (first.id, first.gold) == ("gsm8k/0", "18") and first.problem.startswith("Janet’s ducks lay 16 eggs")
+
+
+def test_another_set_than_the_frozen_one_is_refused(write_jsonl, tmp_path):
+    write_jsonl("gsm8k_test.jsonl", [GSM8K])
+    with pytest.raises(DataError, match="set 'gsm8k' is not the frozen one: 1 records .* 1319 with efadbd97"):
+        load("gsm8k", tmp_path)
+
+
+def test_a_folder_without_the_file_falls_back_to_the_package_or_says_so(tmp_path):
+    assert len(load("math500", tmp_path)) == 500
+    with pytest.raises(DataError, match=r"has no amc23_test\.jsonl \(set 'amc23'\); docs/math.md"):
+        load("amc23", tmp_path)
+
+
+def test_unknown_names_and_folders(tmp_path):
+    with pytest.raises(ConfigError, match="no set 'gsm9k'; known: aime24, amc23, dapo, .*did you mean 'gsm8k'"):
+        load("gsm9k")
+    with pytest.raises(ConfigError, match="nowhere does not exist; correct R3L_MATH"):
+        load("gsm8k", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (['{"question": "q"}'], r"row 1: key 'answer' is missing; it has 'question'"),
+        (['{"question": "q", "answer": "#### 1"}', "{"], r"row 2: not valid JSON .* download it again"),
+        (["[]"], r"row 1: not a JSON object"),
+        (['{"question": "", "answer": "#### 1"}'], r"row 1: id, problem and gold must be non-empty text"),
+        (['{"question": "q", "answer": "#### "}'], r"row 1: id, problem and gold must be non-empty text"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, rows, message):
+    path = tmp_path / "gsm8k_test.jsonl"
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(DataError, match=message):
+        read_file(path, ORIGINS["gsm8k"])
+
+
+def test_other_bad_values_are_named(write_jsonl, tmp_path):
+    with pytest.raises(DataError, match=r"row 1: key 'answer' has value 2\.5; it must be a whole number"):
+        read_file(write_jsonl("a.jsonl", [{"id": 1, "problem": "p", "answer": 2.5}]), ORIGINS["amc23"])
+    with pytest.raises(DataError, match=r"row 1: key 'solution' has no \\boxed"):
+        read_file(write_jsonl("m.jsonl", [{"problem": "p", "solution": "2"}]), ORIGINS["minerva"])
+    (tmp_path / "d.parquet").write_bytes(b"PAR0")
+    with pytest.raises(DataError, match=r"d\.parquet: not a readable parquet file .* download it again"):
+        read_file(tmp_path / "d.parquet", ORIGINS["dapo_raw"])
+
+
+def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
+    """The real client on a cache laid out as the hub's own; offline, so that nothing is asked for."""
+    import huggingface_hub.constants as constants
+    import pyarrow
+    from pyarrow import parquet
+
+    monkeypatch.delenv("R3L_MATH", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match=r"'amc23' cannot be had from the hub \(math-ai/amc23.*amc23_test\.jsonl"):
+        load("amc23")
+    cached = tmp_path / "datasets--math-ai--amc23"
+    snapshot = cached / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("0123")
+    rows = [{"id": 0, "question": "How far?", "answer": 27.0, "url": ""}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), snapshot / "test-00000-of-00001.parquet")
+    monkeypatch.setattr(datasets, "frozen", lambda: {"amc23": {"rows": 1, "sha256": datasets.sha256_of([wanted])}})
+    wanted = datasets.record("amc23", "0", "How far?", "27")
+    assert load("amc23") == [wanted]
+
+
+def test_layout_does_not_make_another_problem():
+    assert (
+        normalise(r"Let $\left( x \right)$ be  \dfrac{1}{2}.") == normalise(r"let (x) be $\frac12$") == "let(x)befrac12"
+    )
+    assert normalise("x+1") != normalise("x-1")
+
+
+def test_cleaning_by_hand():
+    clean_rows = [(f"Problem {k}", str(k)) for k in range(302)]
+    rows = [
+        *clean_rows,
+        ("problem 0 .", "0"),  # a duplicate
+        ("contradiction", "1"),
+        ("Contradiction", "2"),
+        ("In a test.", "3"),
+    ]
+    train, test, report = clean(rows, {"amc23": ["in a test"], "gsm8k": ["elsewhere"]}, held_out=300)
+    assert report.as_dict() == {
+        "rows": 306,
+        "duplicates": 2,
+        "clusters": 304,
+        "conflicting": 1,
+        "overlaps": {"amc23": 1, "gsm8k": 0},
+        "train": 2,
+        "test": 300,
+    }
+    assert [key for key, _, _ in test + train] == sorted(key_of(problem) for problem, _ in clean_rows)
+    assert clean(reversed(rows), {"amc23": ["in a test"]}, 300)[:2] == (train, test)
+
+
+def test_contaminated_items_are_data():
+    assert contaminated("amc23") == {f"amc23/{k}" for k in (3, 5, 10, 15, 16, 19, 30, 32)}
+    assert [len(contaminated(name)) for name in datasets.TEST_SETS] == [0, 7, 0, 9, 8, 0]
+    assert contaminated("dapo") == frozenset()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from r3l.envs.base.tagged import write_response
 from r3l.envs.scienceworld.brief import LIMIT, brief, brief_first
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.tasks import problem
 
-from r3l.core.environment import Observation
+from r3l.core.environment import Observation, Parsed, Transcript
 
 TASK = problem("find-animal", 2, "test")
 KITCHEN = (
@@ -69,3 +71,65 @@ def test_released_shows_the_task_once_and_the_contract_always():
 
 def test_text_of_the_simulator_is_never_read_as_a_template():
     assert "costs $5 ${x}" in FULL.following(FIRST, [], Observation("costs $5 ${x}")).content
+
+
+@pytest.mark.parametrize(
+    "response, action, error",
+    [
+        (write_response("why", "go to kitchen"), "go to kitchen", None),
+        ("<action> fly to the moon\n</action> then <think>a\nb</think>", "fly to the moon", None),  # sent all the same
+        ("<action>look around</action>", None, "format"),
+        ("<think>x</think>", None, "format"),
+        ("<think>x</think><action>  </action>", None, "format"),
+        ("<think>x</think><action>a</action><action>b</action>", None, "format"),
+        ("<think>x</think><think>y</think><action>a</action>", None, "format"),
+        ("", None, "format"),
+    ],
+)
+def test_parse(response, action, error):
+    for dialogue in (FULL, COMPACT):
+        assert dialogue.parse(response, NOW, []) == Parsed(action, error)
+
+
+@pytest.mark.parametrize(
+    "response, action",
+    [
+        ("<think>x</think><action> a\n</action><action>b</action>", "a"),  # the first one
+        ("<think>x</think><think>y</think><action>a</action>", "a"),
+        ("<action>a</action><think>x</think><action>b</action>", "b"),  # after a thought
+        ("</think><action><think>x</think><action>a</action>", "a"),
+        ("<think>x</think><action>a <action>b</action>", "a <action>b"),
+        ("<think>x</think><action>  </action>", ""),
+        ("<action>a</action><think>x</think>", None),
+        ("<THINK>x</THINK><ACTION>a</ACTION>", None),
+    ],
+)
+def test_released_reading(response, action):
+    released = ScienceWorldDialogue("full", response_format="released")
+    assert released.parse(response, NOW, []) == Parsed(action, None if action is not None else "format")
+
+
+def test_the_third_identical_action_in_a_row_ends_the_episode():
+    wait = write_response("", "wait")
+    assert COMPACT.parse(wait, NOW, ["wait"]) == Parsed("wait")
+    assert COMPACT.parse(wait, NOW, ["wait", "wait"]) == Parsed(None, "repetition")
+    assert COMPACT.parse(wait, NOW, ["wait", "inventory", "wait"]) == Parsed("wait")
+
+
+@given(st.text())
+def test_reading_never_fails(response):
+    parsed = COMPACT.parse(response, NOW, [])
+    assert (parsed.action is None) == (parsed.error is not None)
+
+
+def test_closing_states_outcome_reward_and_limit():
+    assert COMPACT.closing(0.83, False, 12, None) == "not completed. reward 0.83. 12 steps, exceeded the limit of 12."
+    assert COMPACT.closing(1.0, True, 12, None) == "completed. reward 1. 12 steps, within the limit of 12."
+    assert (
+        COMPACT.closing(0, False, 2, "format") == "not completed (format). reward 0. 2 steps, within the limit of 12."
+    )
+    assert "same action was given 3 times" in FULL.closing(0, False, 3, "repetition")
+
+
+def test_a_critique_needs_a_solution():
+    assert COMPACT.critique(Transcript(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None

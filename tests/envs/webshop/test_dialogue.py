@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from r3l.envs.webshop.dialogue import WebshopDialogue, compact
 from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.pages import instruction
 
-from r3l.core.environment import Observation
+from r3l.core.environment import Observation, Parsed
 
 FULL, COMPACT = WebshopDialogue("full", 15), WebshopDialogue("compact", 10)
 ANYWHERE = Observation("", ())
@@ -57,3 +59,50 @@ def test_released_prompts_hold_everything_needed(at_item):
     for part in ("<think>", "</think>", "<action>", "</action>"):
         assert part in later
     assert "$contract" not in later and instruction(results.text) == goal.instruction
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (response("search[red tea]"), Parsed("search[red tea]")),
+        ("so <think>a</think>\n<action> click[Buy Now] </action> and <action>b</action>", Parsed("click[Buy Now]")),
+        (response("fly"), Parsed("fly")),  # what the page does not have is for the engine: it changes nothing
+        ("<action>click[x]</action><think>a</think>", Parsed(None, "format")),  # the order counts
+        ("<action>click[x]</action>", Parsed(None, "format")),
+        ("<think>a</think><action> </action>", Parsed(None, "format")),
+        ("<think>a</think><action>click[x]", Parsed(None, "format")),
+        ("", Parsed(None, "format")),
+    ],
+)
+def test_responses(response, expected):
+    assert FULL.parse(response, ANYWHERE, []) == COMPACT.parse(response, ANYWHERE, []) == expected
+
+
+def test_to_the_release_an_empty_action_is_one():
+    released = WebshopDialogue("full", 15, "released")
+    assert released.parse("<think>a</think><action> </action>", ANYWHERE, ["search[x]"]) == Parsed("")
+    assert released.parse("<think>a</think><action></action>", ANYWHERE, [""]) == Parsed(None, "repetition")
+    assert released.parse("<action>a</action><think>b</think>", ANYWHERE, []) == Parsed(None, "format")
+
+
+def test_the_same_action_twice_ends_an_episode_unless_it_turns_pages():
+    assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]"]) == Parsed(None, "repetition")
+    assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"
+    for action in ("click[next >]", "click[Next >]", "click[< PREV]", "search[tea]", "Search[tea]"):
+        assert COMPACT.parse(response(action), ANYWHERE, [action]).action == action
+
+
+@given(st.text(max_size=80))
+def test_any_response_is_read_or_counted(text):
+    parsed = COMPACT.parse(text, ANYWHERE, [])
+    assert (parsed.action is None) == (parsed.error == "format")
+    assert COMPACT.parse(f"<think>{'a'}</think><action>{'b' + text.replace('<', '')}</action>", ANYWHERE, []).action
+
+
+def test_closing():
+    assert COMPACT.closing(2 / 3, False, 4, None) == "not completed. reward 0.667. 4 steps, within the limit of 10."
+    assert COMPACT.closing(0, False, 10, None) == "not completed. reward 0. 10 steps, exceeded the limit of 10."
+    assert COMPACT.closing(0, False, 2, "format").startswith("not completed (format).")
+    full = FULL.closing(1, True, 5, None)
+    assert full == "The purchase was completed. Reward: 1. Steps: 5, within the limit of 15."
+    assert "the same action was given twice" in FULL.closing(0, False, 5, "repetition")

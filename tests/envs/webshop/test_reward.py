@@ -3,14 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from r3l.envs.webshop.goals import Goal
 from r3l.envs.webshop.products import Product
 from r3l.envs.webshop.reward import (
+    COLORS,
     VERSION,
+    color_of,
+    matched_options,
     model_version,
     nouns,
     score,
     title_score,
+    type_score,
 )
 
 # What nine human sessions on the original site recorded (AgentGym 3ef9235, all_trajs/20220427_*): attributes wanted,
@@ -49,6 +55,85 @@ def test_a_purchase_by_hand():
     # the attribute list is compared fuzzily, texts literally
     both = score(GOAL, replace(SHOE, attributes=("tea tree oil",)), ["grey stone", "xl"], words)
     assert both.reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("query", "category", "name", "kind"),
+    [
+        ("shoes", "x › y", "tea pot", 1.0),  # same query
+        ("hats", "c › a", "tea pot", 1.0),  # two shared categories, in any order
+        ("hats", "a › a › x", "tea pot", 1.0),  # title 1/2 > 0.2
+        ("hats", "a › a › x", "pot", 0.0),  # no noun in common counts as another kind, whatever the query
+        ("shoes", "a › b › c", "pot", 0.0),
+    ],
+)
+def test_kinds_by_hand(query, category, name, kind):
+    bought = replace(SHOE, query=query, product_category=category, name=name)
+    assert score(GOAL, bought, [], words).type == kind
+
+
+def test_title_scores_by_hand():
+    assert title_score(["red", "shoe"], ["shoe", "shoe", "hat"]) == pytest.approx(1 / 3)  # repeats count below only
+    assert title_score(["red"], []) == 0.2
+    assert [type_score(False, False, s) for s in (0.0, 0.05, 0.1, 0.2, 0.21)] == [0.0, 0.1, 0.5, 0.5, 1.0]
+    assert type_score(True, False, 0.05) == 0.1 and type_score(True, True, 0.1) == 1.0
+
+
+def test_options_by_hand():
+    assert matched_options(["grey", "xl", "pack of 12"], ["pack of 12", "grey", "xl"]) == 3
+    assert matched_options(["grey", "xl", "pack of 12"], ["pack of 12", "blue", "xl"]) == 2
+    assert matched_options(["cool powder snow"], ["powder snow"]) == 1  # fuzzy
+    assert matched_options(["rl56 | 60 silver mist"], ["3t280"]) == 0
+    assert matched_options([("color", "grey"), ("size", "xl")], ["light wood", "xl"]) == 1  # compared as "light"
+    assert matched_options([("color", "grey"), ("size", "xl")], ["grey", "xl"]) == 2  # goals made from records
+    assert matched_options([], ["red"]) == 0 and matched_options(["red"], []) == 0
+
+
+def test_colors_are_the_first_of_the_list():
+    for value, color in [("black forest", "black"), ("violet lavender", "lavender"), ("steelivy fuchsia", "fuchsia"),
+                         ("123alabaster", "alabaster"), ("webshop", "webshop"), ("", "")]:  # fmt: skip
+        assert color_of(value) == color
+    assert len(COLORS) == len(set(COLORS)) == 102 and (COLORS[0], COLORS[-1]) == ("alabaster", "yellow")
+
+
+phrase = st.sampled_from(["red", "blue xl", "pack of 6", "tea tree", "gluten free", "6 ft", "soft cotton"])
+
+
+@given(
+    st.lists(phrase, min_size=1, max_size=4, unique=True),
+    st.lists(phrase, max_size=4, unique=True),
+    st.lists(phrase, max_size=4),
+    st.lists(phrase, max_size=4),
+    st.floats(1, 200),
+    st.sampled_from(["tea shoe", "tea pot", "pot"]),
+)
+def test_the_written_definition(attributes, options, own, chosen, price, name):
+    goal = replace(GOAL, attributes=tuple(attributes), options=tuple(options))
+    bought = replace(SHOE, attributes=tuple(own), price=price, name=name, query="other", product_category="z")
+    scored = score(goal, bought, chosen, words)
+    parts = scored.attributes + scored.options + (price <= 40.0)
+    assert scored.reward == pytest.approx(scored.type * parts / (len(attributes) + len(options) + 1))
+    assert 0 <= scored.reward <= 1 and scored.attributes <= len(attributes) and scored.options <= len(options)
+    assert scored.attributes >= sum(a in own for a in attributes) and scored.options >= sum(
+        o in chosen for o in options
+    )
+    better = replace(bought, attributes=(*own, *attributes), price=min(price, 40.0))
+    more = score(goal, better, [*chosen, *options], words)
+    assert more.reward == pytest.approx(more.type) and more.reward >= scored.reward
+
+
+def test_the_goal_product_itself_is_a_success():
+    bought = replace(SHOE, attributes=GOAL.attributes)
+    assert score(GOAL, bought, GOAL.options, words).reward == 1.0
+
+
+@pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
+def test_recorded_sessions(session):
+    """Type rule, options, price and total from the recorded parts; the products themselves are not public."""
+    attributes, wanted, chosen, query, category, title, kind, share, price, limit, reward = session
+    assert type_score(query, category, title) == kind
+    parts = share * attributes + matched_options(wanted, chosen) + (price <= limit)
+    assert kind * parts / (attributes + len(wanted) + 1) == pytest.approx(reward, abs=1e-12)
 
 
 def test_nouns_of_the_pinned_model():

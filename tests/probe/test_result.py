@@ -1,0 +1,114 @@
+"""A probe of ALFWorld's base checkpoint by the command; stored probes; bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from program import run
+from start_models import START_FOLDER
+
+from r3l.core.task import Task
+from r3l.files.json_files import read_json
+from r3l.probe.result import SECTIONS, STORED_PROBES, Target, chosen, table_of
+from r3l.report.render import to_terminal
+
+
+class Captured:
+    """In place of pytest's capsys, which a fixture of a module cannot have."""
+
+    out = err = ""
+
+    def readouterr(self):
+        return self
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    """Two tasks, one of each half, two attempts each."""
+    out = tmp_path_factory.mktemp("probe") / "alfworld.json"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        code, _, _ = run(monkeypatch, Captured(), "probe", "alfworld", "--tasks", 2, "--attempts", 2, "--out", out)
+    assert code == 0
+    return json.loads(out.read_text())
+
+
+def test_it_says_what_was_measured(content):
+    weights = json.loads((START_FOLDER / "sft.json").read_text())["weights_sha256"]
+    assert content["model"]["weights_sha256"] == weights
+    assert (content["env"], content["tasks"], content["attempts"]) == ("alfworld", 2, 4)
+    assert content["halves"] == ["easy", "hard"]
+    assert content["task_set"]["name"] == "small/validation" and len(content["task_set"]["sha256"]) == 64
+
+
+def test_its_measures_are_consistent(content):
+    found = content["measures"]
+    assert sum(m["value"] for key, m in found.items() if key.startswith("stop_")) == pytest.approx(1)
+    assert found["success"]["value"] == found["stop_success"]["value"]
+    invalid = [found[f"stop_{stop}"]["value"] for stop in ("format", "inadmissible", "truncated")]
+    assert found["unusable"]["value"] == pytest.approx(sum(invalid))
+    failures = round(4 * (1 - found["success"]["value"]))
+    assert failures and found["reflections_valid"]["n"] == found["critic_names"]["n"] == failures
+    paired = ("retry_success", "unguided_success", "guided_minus_unguided", "from_start_success", "fresh_success")
+    assert len({found[key]["n"] for key in paired}) == 1
+    assert found["expert_success"]["n"] == 2
+    for key, measure in found.items():
+        if None not in (measure["value"], measure["low"], measure["high"]):
+            assert measure["low"] - 1e-9 <= measure["value"] <= measure["high"] + 1e-9, key
+
+
+def test_every_measure_has_a_row_and_stored_probes_are_read(content):
+    assert set(content["measures"]) == {key for labels in SECTIONS.values() for key in labels}
+    paths = [*STORED_PROBES.glob("*.json"), *STORED_PROBES.glob("before/*.json")]
+    for probe in (content, *map(read_json, paths)):
+        table = table_of(probe)
+        assert to_terminal(table) and len(list(table.cells())) > 25
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "low", "met"),
+    [
+        (Target(at_least=0.1, at_most=0.35), 0.35, None, True),
+        (Target(at_least=0.1, at_most=0.35), 0.36, None, False),
+        (Target(at_least=1.5, interval_above=1), 1.6, 1.01, True),
+        (Target(at_least=1.5, interval_above=1), 1.6, 1.0, False),
+        (Target(at_least=1.5, interval_above=1), 1.4, 1.1, False),
+        (Target(interval_above=0), 0.2, None, None),
+        (Target(at_most=0.05), None, None, None),
+    ],
+)
+def test_a_target_is_met_by_value_and_interval(target, value, low, met):
+    assert target.met({"value": value, "low": low}) is met
+
+
+def test_a_target_in_words():
+    assert str(Target(at_least=0.1, at_most=0.35)) == "0.1 to 0.35"
+    assert str(Target(at_least=1.5, interval_above=1)) == "at least 1.5, interval above 1"
+
+
+def test_some_tasks_are_of_both_halves_and_the_same_every_time():
+    tasks = [Task(f"t{k}", "toy", "validation", "easy" if k % 3 else "hard") for k in range(30)]
+    some = chosen(tasks, 6)
+    assert [task.group for task in some].count("hard") == 3 and chosen(tasks[::-1], 6) == some
+    assert all(task in chosen(tasks, 10) for task in some) and chosen(tasks, None) == tasks
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("chess",), "there is no env 'chess'"),
+        (("alfworld", "--task-set", "small/test"), "small/test is a test task set"),
+        (("alfworld", "--tasks", "999"), "--tasks is 999, but the task set has 128 tasks"),
+        (("gsm8k",), "gsm8k has no validation task set in tier nano; give --task-set"),
+        (
+            ("gsm8k", "--task-set", "gsm8k_nano_train/train", "--tasks", "2", "--attempts", "2"),
+            "the environment has no critic for tasks such as",
+        ),
+    ],
+)
+def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(monkeypatch, capsys, "probe", *arguments, "--out", "probe.json")
+    said = err[err.index("error: ") :]
+    assert code == 2 and message in said and "Traceback" not in err and len(said.strip().splitlines()) == 1
+    assert out == "" and not (tmp_path / "probe.json").exists()
