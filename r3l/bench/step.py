@@ -18,9 +18,8 @@ from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
+from r3l.local.cpu import use_onednn
 from r3l.local.engine import collect, trainer_of
-from r3l.local.forward import forward_of
-from r3l.local.products import use_onednn
 from r3l.local.session import Session, open_session, policy_of
 from r3l.local.trainer import Trainer
 
@@ -109,7 +108,7 @@ class _Arm:
         return seconds | {f"train/{phase}": value for phase, value in watch.seconds.items()}
 
     def _trainer(self) -> Trainer:
-        use_onednn(forward_of(self._session.run) == "fused")
+        use_onednn(self._session.run.compute == "packed")
         return trainer_of(self._session, self._method)
 
 

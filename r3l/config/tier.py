@@ -12,7 +12,6 @@ from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
 
 Compute = Literal["packed", "transformers", "vllm"]
-Forward = Literal["fused", "packed", "transformers"]  # the local engine's passes: r3l.local.forward
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
 ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.local.precision
 

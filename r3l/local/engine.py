@@ -25,9 +25,8 @@ from r3l.endpoint.judge import judging
 from r3l.files.json_files import append_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
-from r3l.local.forward import forward_of
 from r3l.local.precision import cast_parameters
-from r3l.local.session import Session, check_installed, open_session
+from r3l.local.session import Session, check_installed, open_session, pass_wanted
 from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
@@ -93,7 +92,7 @@ def trainer_of(session: Session, method: Method) -> Trainer:
         session.run.sampling.temperature,
         sampler=session.policy.model,
         master_weights=session.master_weights,
-        forward=forward_of(session.run),
+        forward=pass_wanted(session.run),
     )
 
 
@@ -231,6 +230,6 @@ def _reference(session: Session, method: Method) -> Any | None:
     start = start_of(run)
     if locate(start) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
-    reference = checkpoint.load_model(start, session.model.device, forward_of(run))[0].eval()
+    reference = checkpoint.load_model(start, session.model.device, pass_wanted(run))[0].eval()
     cast_parameters(reference, session.model.dtype)
     return reference
