@@ -100,7 +100,7 @@ def catalogue_build(
 ) -> None:
     """Build WebShop's catalogue from the original's files, whole or not at all (all: some 15 minutes, 6 GB).
 
-    The files, key by key: docs/webshop.md.
+    The files, key by key: docs/environments.md.
 
     Example: `r3l catalogue build --items items_shuffle.json --attrs items_ins_v2.json --out shop`
     """

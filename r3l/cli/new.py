@@ -29,7 +29,7 @@ def method(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
 def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
     """Write an environment that works, with its config and its test, for you to change.
 
-    Those of verifiers, gymnasium and OpenEnv need a YAML file alone: docs/adapters.md.
+    Those of verifiers, gymnasium and OpenEnv need a YAML file alone: docs/extending.md.
 
     Example: `r3l new env maze --folder ~/mine`
     """

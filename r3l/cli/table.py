@@ -116,7 +116,7 @@ def _belonging(
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help="learning_curves, exploration, ... (docs/figures.md), or a table.")],
+    name: Annotated[str, typer.Argument(help="learning_curves, exploration, ... (docs/tables.md), or a table.")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)] = RESULTS / "figures",

@@ -140,5 +140,5 @@ def summary(run_costs: Sequence[Cost], seeds: int) -> str:
     return (
         f"{len(run_costs)} runs ({seeds} seeds a cell): {total:,.0f} H20-hours, {total / 8 / 24:,.0f} days of 8 such "
         f"GPUs, by the paper's seconds a step; {own:,.0f} of them as published, the rest (~) estimated from the "
-        "nearest published number (docs/paper_tier.md)"
+        "nearest published number (docs/tiers.md)"
     )

@@ -11,7 +11,7 @@ import pytest
 def full_data():
     """The folder with every data file; not every licence allows to keep them here."""
     if not os.environ.get("R3L_MATH"):
-        pytest.skip("needs the data files of docs/math.md: set R3L_MATH to their folder")
+        pytest.skip("needs the data files of docs/environments.md: set R3L_MATH to their folder")
     return Path(os.environ["R3L_MATH"])
 
 
