@@ -42,7 +42,7 @@ def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
     assert {cell.text for column, cell in cells.items() if column not in ("method", "feedback")} == {"0/3 seeds"}
     assert cells["feedback"].text == "self"
     assert built.printed.section("Qwen2.5-1.5B-Instruct, paper")["R3L"]["ALFWorld"].text == "0.928"
-    (row,) = [r for r in built.rows if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
+    (row,) = [r for r in built.flat() if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
     assert (row["mean"], row["seeds_done"], row["seeds_planned"]) == (None, 0, 3)
     assert (row["paper"], row["verdict"], row["verdict_reason"]) == (0.928, "incomplete", "no run")
 
@@ -50,7 +50,7 @@ def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
 def test_measures_have_rows_for_what_is_planned_too():
     config, table = paper("cost")
     built = tables.build(table, [], config.rows(table), 3, config.tier, benches=config.benches(table))
-    assert {row["seeds_done"] for row in built.rows} == {0}
+    assert {row.seeds_done for row in built.rows} == {0}
     assert len(built.rows) == 4 * 2 * 4 * 4  # environments, models, methods, measures
 
 
