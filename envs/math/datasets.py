@@ -166,7 +166,7 @@ def _read_files(name: str, files: Sequence[Path]) -> list[Problem]:
 def _folder(source: Path | None) -> Path | None:
     folder = source or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
     if folder and not folder.is_dir():
-        raise ConfigError(f"the data folder {folder} does not exist; correct {'--data' if source else FOLDER}")
+        raise ConfigError(f"the data folder {folder} does not exist; correct {FOLDER}")
     return folder
 
 
@@ -184,7 +184,7 @@ def _download(name: str, origin: Origin) -> list[Path]:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
             f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give a "
-            f"folder with {origin.file} in {FOLDER} or with --data (docs/environments.md says where to get it)"
+            f"folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
         ) from error
 
 
@@ -205,7 +205,7 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
             ) from error
         except (ValueError, TypeError, AttributeError, IndexError) as error:
             raise DataError(
-                f"{path}, row {number + 1}: {error}; take the file named in docs/environments.md"
+                f"{path}, row {number + 1}: {error}; take the file that docs/environments.md names"
             ) from error
         parsed.append(fields)
     return parsed

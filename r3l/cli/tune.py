@@ -1,4 +1,4 @@
-"""The verb that chooses learning rates: `r3l tune`."""
+"""`r3l tune`: chooses learning rates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, environments_named, output
+from r3l.cli.arguments import RESULTS, AsJson, Cores, Results, Tier, check_cores, environments_named
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -19,32 +19,30 @@ if TYPE_CHECKING:
 
 
 def tune(
-    method: Annotated[str | None, typer.Argument(help="A method or variant; with --show all by default.")] = None,
-    env: Annotated[str | None, typer.Option(help="Environment; with --show several, by commas.")] = None,
+    method: Annotated[str | None, typer.Argument(help="A method or variant. With --show: default all.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment; with --show several, comma-separated.")] = None,
     tier: Tier = "nano",
-    show: Annotated[bool, typer.Option("--show", help="Only show the stored tunings, of all methods or one.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the stored tunings; train nothing.")] = False,
     offline: Annotated[bool, typer.Option(help="Train nothing; choose from the runs there are.")] = False,
     results: Results = RESULTS,
-    cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
-    out: Annotated[Path | None, output("Also draw the learning curves: a .png or .pdf file.")] = None,
+    cores: Cores = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Choose a method's learning rate as every method's is: three rates, two seeds, by validation tasks and one rule.
+    """Tune a method's learning rate on validation tasks: three rates, two seeds each.
 
-    The choice goes to results/tuning/TIER/ENV/METHOD.json; `r3l store` keeps it, and `--profile tuned` uses what is
-    kept. What is trained already is not trained again.
+    The choice goes to results/tuning/TIER/ENV/METHOD.json; `r3l stored add` stores it. Finished runs are not trained
+    again.
 
     Example: `r3l tune grpo --env alfworld`
 
-    Example: `r3l tune --show --env alfworld,webshop --out tuning.png`
+    Example: `r3l tune --show --env alfworld,webshop`
     """
     from r3l.config import variant
     from r3l.config.tuning import place, untuned
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
-    from r3l.report.comparison.tuning import tuning_table, tunings
-    from r3l.report.figures.tuning import draw_tunings
     from r3l.report.render import to_terminal
+    from r3l.report.tuning import tuning_table, tunings
     from r3l.workflow import plan
 
     envs = environments_named(env)
@@ -63,8 +61,6 @@ def tune(
         path = results / place(tier, envs[0], row)
         with writable(path):
             write_json_atomic(path, found[0])
-    if out:
-        draw_tunings(found, out)
     print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
 
 

@@ -9,15 +9,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from r3l.core.markdown import pipe_table
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
 from r3l.original.clones import R3L, RLTF
 from r3l.released.check import Outcome
-from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Section, Table
 
+LongRow = dict[str, Any]
 STORED_ROWS = STORED / "released" / "checks.json"
 COLUMNS = ("check", "release", "cases", "equal", "explained", "unexplained")
 NUMBERS = {"cases", "equal", "unexplained"}

@@ -42,7 +42,7 @@ def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
     assert {cell.text for column, cell in cells.items() if column not in ("method", "feedback")} == {"0/3 seeds"}
     assert cells["feedback"].text == "self"
     assert built.printed.section("Qwen2.5-1.5B-Instruct, paper")["R3L"]["ALFWorld"].text == "0.928"
-    (row,) = [r for r in built.rows if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
+    (row,) = [r for r in built.flat() if (r["method"], r["env"], r["model"]) == ("r3l", "alfworld", "qwen2.5-1.5b")]
     assert (row["mean"], row["seeds_done"], row["seeds_planned"]) == (None, 0, 3)
     assert (row["paper"], row["verdict"], row["verdict_reason"]) == (0.928, "incomplete", "no run")
 
@@ -50,7 +50,7 @@ def test_nothing_run_reads_0_of_3_seeds_beside_the_published_numbers():
 def test_measures_have_rows_for_what_is_planned_too():
     config, table = paper("cost")
     built = tables.build(table, [], config.rows(table), 3, config.tier, benches=config.benches(table))
-    assert {row["seeds_done"] for row in built.rows} == {0}
+    assert {row.seeds_done for row in built.rows} == {0}
     assert len(built.rows) == 4 * 2 * 4 * 4  # environments, models, methods, measures
 
 
@@ -67,20 +67,24 @@ def test_a_model_twice_is_an_error():
 def test_tasksets_are_written_with_the_configuration(tmp_path):
     """ScienceWorld's task sets need no download: every step's tasks in order, and the whole test task set."""
     out = tmp_path / "run.yaml"
-    given = ["--env", "scienceworld", "--set", "train.steps=2", "--folder", str(tmp_path), "--out", str(out)]
-    done = program("trinity-config", *given, "--write-tasks")
+    given = ["--tier", "paper", "--env", "scienceworld", "--set", "train.steps=2", "--run-dir", str(tmp_path)]
+    done = program("train", *given, "--trinity-config", str(out), "--write-tasks")
     assert done.exit_code == 0, done.output
-    lines = [json.loads(line)["id"] for line in (tmp_path / "tasks" / "train.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)["id"] for line in (tmp_path / "trinity" / "tasks" / "train.jsonl").read_text().splitlines()
+    ]
     assert len(lines) == len(set(lines)) == 2 * 96
-    assert len((tmp_path / "tasks" / "test.jsonl").read_text().splitlines()) == 1308
+    assert len((tmp_path / "trinity" / "tasks" / "test.jsonl").read_text().splitlines()) == 1308
     assert yaml.safe_load(out.read_text())["buffer"]["total_steps"] == 2
 
 
 def test_a_configuration_of_a_profile(tmp_path):
-    given = ("trinity-config", "--folder", str(tmp_path))
-    paper, released = program(*given), program(*given, "--profile", "released_code")
-    assert (paper.exit_code, released.exit_code) == (0, 0)
-    assert ("k2" in paper.output, "k2" in released.output) == (False, True)  # R3L's KL, which only the release has
+    configs = []
+    for method in ("r3l", "r3l@profile=released_code"):
+        given = ("--tier", "paper", "--method", method, "--trinity-config", str(tmp_path / "run.yaml"))
+        assert program("train", *given).exit_code == 0
+        configs.append((tmp_path / "run.yaml").read_text())
+    assert ["k2" in config for config in configs] == [False, True]  # R3L's KL, which only the release has
 
 
 def program(*arguments):
