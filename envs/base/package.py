@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -49,6 +51,15 @@ def read_options(kind: type[OptionsT], env: str, options: Mapping[str, Any]) -> 
         raise ConfigError(f"{wrong}; known keys: {known}") from error
 
 
+@cache
+def installed_version(distribution: str) -> str:
+    """The version of a distribution; ``none`` where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
 @dataclass(frozen=True)
 class ConstantAnswer:
     """The best answer that looks at no problem. ``success``: its rate in each task group, and in ``all`` tasks."""
@@ -62,11 +73,15 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
 
     ``name`` is the name of its folder, by which ``r3l.envs.registry`` finds it; ``options`` declares the settings of
     its engine; ``extra`` is the extra of pyproject.toml that brings the packages of its engine, if there is one.
+    ``version`` is raised when its code changes what an episode shows or scores; with the versions of ``decisive``, the
+    distributions that decide so too, it stands in the fingerprints of runs.
     """
 
     name: str
     options: type[OptionsT]
     extra: str | None = None
+    version: int = 1
+    decisive: tuple[str, ...] = ()
 
     @abstractmethod
     def make_engine(self, options: OptionsT) -> Environment:
@@ -109,6 +124,13 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def task_set_hash(self, task_set: str) -> str:
         """The committed sha256 of a task set, without making its tasks."""
         return self.task_sets().committed_hash(task_set)
+
+    def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
+        """What decides an episode of ``task_sets`` beside task ids and options, by name: a version or a digest.
+
+        A part of every fingerprint, so it loads no engine; what is not on this machine is ``none``.
+        """
+        return {name: installed_version(name) for name in self.decisive}
 
     def build_task_set(self, name: str) -> Path:
         """Validate every task of a task set and write the file that is committed; its path."""

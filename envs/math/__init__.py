@@ -33,7 +33,7 @@ class MathOptions(AnswerOptions):
         "strict", "how the answer is read", "our choice: one rule in training and evaluation"
     )
     grader: Literal["ours", "released"] = option(
-        "ours", "who compares it with the gold one", "our choice: the released one rejects right answers (docs/math.md)"
+        "ours", "who compares it with the gold one", "our choice: the released one rejects right answers"
     )
 
 
@@ -41,6 +41,7 @@ class Math(EnvironmentPackage[MathOptions]):
     """Its question sets are those that papers evaluate on."""
 
     name, options, extra = "math", MathOptions, "math"
+    decisive = ("math-verify", "latex2sympy2-extended")  # the grader
 
     def make_engine(self, options: MathOptions) -> Environment:
         from r3l.envs.math.engine import create

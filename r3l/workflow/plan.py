@@ -32,6 +32,7 @@ from r3l.runs.loggers import LOGGERS
 from r3l.runs.places import EVALUATION, evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
+LOGS = Path("results", "logs")  # of each job, and of snakemake
 NEEDED = {  # by the kind of a table
     "scores": ("baseline", "methods"),
     "measures": ("measures", "methods"),
@@ -208,8 +209,8 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
     Raises ConfigError for a tier that is not tuned, and for a method that trains nothing.
     """
     config = load_config("tiers", tier, TierConfig).tuning
-    row = tuning.untuned(variant(method))
-    usual = resolve(tier, env, row.changed(profile="paper"), 0, model)  # never a rate that was tuned before
+    row = variant(method)
+    usual = resolve(tier, env, row, 0, model, tuned=False)
     if config is None or not trains(usual):
         lacks = f"tier {tier} says nothing of tuning" if config is None else f"{method} trains nothing"
         raise ConfigError(f"{lacks}: there is no learning rate to choose")
