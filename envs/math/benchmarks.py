@@ -58,7 +58,6 @@ class MathBenchmark:
         self._grader = Grader(graders)
 
     def items(self, name: str) -> list[BenchmarkItem]:
-        """A set of ``r3l.envs.math.datasets``."""
         seen = datasets.contaminated(name)
         return [
             BenchmarkItem(p.id, name, p.problem, p.gold, p.sha256, overlaps=p.id in seen)
@@ -90,7 +89,6 @@ class MathBenchmark:
         return Grading({"oracle": oracle, **grades}, Message("user", feedback))
 
     def close(self) -> None:
-        """End the grading processes."""
         self._grader.close()
 
     def __enter__(self) -> MathBenchmark:

@@ -234,7 +234,6 @@ class CleaningReport:
     test: int
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         return asdict(self)
 
 

@@ -28,7 +28,6 @@ RELEASED_SYSTEM = "math_system"
 
 
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
-    """The text side under ``options``."""
     if style == "released":
         return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
     return AnswerDialogue(SUBJECT, style, max_turns, options)
