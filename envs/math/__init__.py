@@ -28,7 +28,7 @@ class MathOptions(AnswerOptions):
         "strict", "how the answer is read", "our choice: one rule in training and evaluation"
     )
     grader: Literal["ours", "released"] = option(
-        "ours", "who compares it with the gold one", "our choice: the released one rejects right answers (docs/math.md)"
+        "ours", "who compares it with the gold one", "our choice: the released one rejects right answers"
     )
 
 

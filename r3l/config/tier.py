@@ -121,7 +121,7 @@ class TierSettings(Strict):
     """What a tier and a run both have."""
 
     engine: Engine
-    prompts: Style = Field(description="full, compact (both in our words) or released: docs/prompts.md")
+    prompts: Style = Field(description="full, compact (both in our words) or released: docs/environments.md")
     samples: Samples = option(
         "trajectory",
         "one training sample: a dialog, or one response in its context",

@@ -65,7 +65,7 @@ def judge_options(run: Run) -> EndpointOptions | None:
     if missing:
         raise ConfigError(
             f"{run.cell}: feedback is 'judge', but {' and '.join(missing)}; give it, with the server's key in {KEY} if "
-            "it asks for one (docs/feedback.md), or let another write: --method METHOD@feedback=self or environment"
+            "it asks for one (docs/methods.md), or let another write: --method METHOD@feedback=self or environment"
         )
     settable = Settable(ADDRESS, "judge.model", "judge.deadline", "judge.concurrency")
     return EndpointOptions(url, judge.model, judge.concurrency, judge.deadline, settable=settable)
