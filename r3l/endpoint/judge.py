@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from r3l.config import Run
-from r3l.config.feedback import feedback_source
+from r3l.config import Run, feedback_source
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
 from r3l.core.policy import Completion, JudgePrompts, Sampling
