@@ -47,16 +47,14 @@ class Check:
         with log.open("w") as errors:
             command = [*_command(*words, settings=settings), "--json"]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        if done.returncode:
+        if done.returncode != 0:
             raise RuntimeError(f"exit code {done.returncode}: {' '.join(log.read_text().split())[-300:]} ({log})")
         return dict(json.loads(done.stdout))
 
     def card(self) -> str:
         """Which device, and the rate of its matrix products."""
-        device = torch.device("cpu" if self.cpu else "cuda")
-        types = [torch.float32] if self.cpu else [torch.float32, torch.bfloat16]
-        rates = [f"{matrix_rate_of(device, dtype) / 1e12:.3g} TFLOP/s in {dtype}" for dtype in types]
-        return ", ".join(["CPU" if self.cpu else torch.cuda.get_device_name(), *rates])
+        rate = matrix_rate_of(torch.device("cpu" if self.cpu else "cuda"), torch.float32)
+        return f"{'CPU' if self.cpu else torch.cuda.get_device_name()}, {rate / 1e12:.3g} TFLOP/s in float32"
 
     def agreement(self, *settings: str) -> str:
         """`r3l doctor --step`: fails if sampling and training disagree, or memory does not suffice."""
@@ -100,7 +98,7 @@ class Check:
         return "other bytes, but so has a second uninterrupted run on this device"
 
     def digests(self, name: str) -> list[str]:
-        """Of the last weights and the result of a run."""
+        """Of a run's last weights and result."""
         (*_, weights) = sorted((self.out / name / "checkpoints").glob("*/model.safetensors"))
         return [hashlib.sha256(path.read_bytes()).hexdigest() for path in (weights, self.out / name / "result.json")]
 
@@ -108,8 +106,7 @@ class Check:
         """`r3l bench step`: the packed pass beside that of transformers."""
         words = ("bench", "step", *self.cell, "--method", "grpo", "--repeats", "1" if self.cpu else "3")
         report = self.report("step", *words, settings=self.settings)
-        seconds = report["arms"]["packed"]["seconds/step"]
-        return f"{seconds:.3g} s a step; by the pass of transformers {report['seconds_ratio']:.2f} times that"
+        return f"{report['arms']['packed']['seconds/step']:.3g} s a step; by the pass of transformers {report['seconds_ratio']:.2f} times that"
 
     def all(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Each check by its name."""
@@ -140,9 +137,9 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     table, failed = Table("check", "result", "seconds", "what was seen"), 0
     for name, check in Check(options.cpu, options.out.absolute()).all():
-        began, result = time.monotonic(), "ok"
+        began = time.monotonic()
         try:
-            seen = check()
+            result, seen = "ok", check()
         except RuntimeError as error:  # a command failed; the other checks still run
             result, seen, failed = "failed", str(error), failed + 1
         table.add_row(name, result, f"{time.monotonic() - began:.0f}", seen)

@@ -13,7 +13,7 @@ def load():
     return SimpleNamespace(**runpy.run_path(str(ROOT / "examples" / "gpu_check.py")))
 
 
-@pytest.mark.parametrize("checks", [["agreement, float32", "resume"], pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("checks", [["agreement, float32"], pytest.param(None, marks=pytest.mark.slow)])
 def test_the_check_of_a_gpu_runs_on_a_cpu(tmp_path, monkeypatch, capsys, checks):
     gpu_check = load()
     every = gpu_check.Check.all
@@ -22,7 +22,8 @@ def test_the_check_of_a_gpu_runs_on_a_cpu(tmp_path, monkeypatch, capsys, checks)
     monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--cpu", "--out", str(tmp_path / "out")])
     assert gpu_check.main() == 0
     shown = capsys.readouterr().out
-    assert "nats in the mean" in shown and "byte for byte (stopped with exit code 75)" in shown
+    assert "nats in the mean" in shown
+    assert checks or "byte for byte (stopped with exit code 75)" in shown
 
 
 def test_a_failed_command_fails_its_check_alone(tmp_path, monkeypatch, capsys):
