@@ -106,7 +106,8 @@ class Check:
         """`r3l bench step`: the packed pass beside that of transformers."""
         words = ("bench", "step", *self.cell, "--method", "grpo", "--repeats", "1" if self.cpu else "3")
         report = self.report("step", *words, settings=self.settings)
-        return f"{report['arms']['packed']['seconds/step']:.3g} s a step; by the pass of transformers {report['seconds_ratio']:.2f} times that"
+        seconds, ratio = report["arms"]["packed"]["seconds/step"], report["seconds_ratio"]
+        return f"{seconds:.3g} s a step; by the pass of transformers {ratio:.2f} times that"
 
     def all(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Each check by its name."""
