@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from r3l.core.errors import DataError
-from r3l.evaluation import stored
+from r3l.evaluation import stored_runs
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify
 from r3l.files.columns import columns_path
@@ -136,7 +136,7 @@ def test_what_belongs_to_another_run_is_found(copy, words):
 
 def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     results, out = tmp_path / "results", tmp_path / "stored"
-    (written,) = stored.store([copy], results, out)
+    (written,) = stored_runs.store([copy], results, out)
     assert {p.name for p in written.iterdir()} >= {
         "manifest.json",
         "result.json",
@@ -146,9 +146,9 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     for name in ("metrics.jsonl", "episodes.jsonl", trajectory_log.FILE):
         assert read_jsonl(written / name) == read_jsonl(copy / name) != []
     before = (written / "episodes.json.xz").read_bytes()
-    assert stored.store([copy], results, out) == []
+    assert stored_runs.store([copy], results, out) == []
     shutil.rmtree(out)
-    stored.store([copy], results, out)
+    stored_runs.store([copy], results, out)
     assert (written / "episodes.json.xz").read_bytes() == before  # equal runs are equal bytes
     rows = read_jsonl(copy / "episodes.jsonl")
     rows[0]["reward"] = 1.0 - rows[0]["reward"]
@@ -158,11 +158,11 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     (copy / "evaluation.json").write_text(json.dumps(evaluation))
     sign(copy)
     with pytest.raises(DataError, match="same fingerprint"):
-        stored.store([copy], results, out)
+        stored_runs.store([copy], results, out)
 
 
 def test_a_torn_archive_is_found(copy, tmp_path):
-    (written,) = stored.store([copy], tmp_path / "results", tmp_path / "stored")
+    (written,) = stored_runs.store([copy], tmp_path / "results", tmp_path / "stored")
     packed = written / "episodes.json.xz"
     packed.write_bytes(packed.read_bytes()[:50])
     with pytest.raises(DataError, match="episodes.json.xz changed"):
