@@ -152,7 +152,7 @@ class Dialogue(Protocol):
         ...
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
-        """The user message that shows ``now`` after ``actions``; None where the response continues with its next line."""
+        """The user message that shows ``now`` after ``actions``; None where the next line of the response follows."""
         ...
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
