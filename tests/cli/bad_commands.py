@@ -54,7 +54,7 @@ OF_NAMES = (  # each refuses every name of NO_NAME that follows
     *("report --results", "stored add --results", "verify", "sft", "model fetch", "data check --tier", "data build"),
     *("bench env", "doctor --tier", "doctor --step --env", "list", "list options --env"),
     *("evaluate", f"evaluate --model {START_MODEL}", f"evaluate alfworld --model {START_MODEL} --task-set"),
-    *("evaluate alfworld --model m --server", f"evaluate gsm8k --model {START_MODEL} --protocol"),
+    "evaluate alfworld --model m --server",
 )
 OF_SEEDS = ("compare grpo --seed", "run --seed", "run --status --seed", "run --dry-run --seed")
 OF_SHARES = ("compare r3l --power 0.8 --difference", "compare r3l --power")
@@ -72,8 +72,7 @@ SINGLE = (
     *(f"{command} --results no/such/folder" for command in ("compare grpo --offline", "table table1", "report")),
     *(f"{command} --stored no/such/folder" for command in ("compare r3l --power 0.8", "compare --registered")),
     # options that this form of the command does not use
-    *(f"evaluate alfworld --model {START_MODEL} {option}" for option in ("--limit 2", "--deadline 9")),
-    *(f"evaluate gsm8k --model {START_MODEL} --task-set nano/test", "evaluate ./run --set train.lr=1"),
+    *(f"evaluate alfworld --model {START_MODEL} --deadline 9", "evaluate ./run --set train.lr=1"),
     *("compare --registered --env alfworld", "compare r3l --registered", "compare r3l --difference 0.1"),
     *("compare r3l --power 0.8 --seed 0", "run --status --cores 2", "doctor --env math", "train --write-tasks"),
     *("train --trinity-config x.yaml --logger wandb", "list tables --tier nano", "table published --env alfworld"),
