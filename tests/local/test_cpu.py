@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r3l.local import products
+from r3l.local import cpu
 
 
 @pytest.fixture(autouse=True)
@@ -24,22 +24,22 @@ def error():
 
 def test_products_are_float32_s_by_either_library():
     for wanted in (True, False):
-        products.use_onednn(wanted)
+        cpu.use_onednn(wanted)
         assert error() < 1e-6
 
 
 def test_onednn_is_asked_only_where_it_is_exact(monkeypatch):
-    monkeypatch.setattr(products, "is_exact", lambda: False)
-    products.use_onednn(True)
+    monkeypatch.setattr(cpu, "is_exact", lambda: False)
+    cpu.use_onednn(True)
     assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
 
 
 @pytest.mark.parametrize("failing", [False, True])
 def test_few_rows_are_mkl_s_and_then_all_is_as_before(failing):
     torch.backends.mkldnn.matmul.fp32_precision = "bf16"
-    for rows, inside in ((products.FEW - 1, "ieee"), (products.FEW, "bf16")):
+    for rows, inside in ((cpu.FEW - 1, "ieee"), (cpu.FEW, "bf16")):
         try:
-            with products.of_height(rows):
+            with cpu.mkl_below(rows):
                 assert torch.backends.mkldnn.matmul.fp32_precision == inside
                 if failing:
                     raise RuntimeError
@@ -50,10 +50,10 @@ def test_few_rows_are_mkl_s_and_then_all_is_as_before(failing):
 
 def test_heights_by_hand():
     rows = [1, 31, 32, 33, 64, 65, 128, 129, 1000, 4097]
-    assert [products.heightened(count) for count in rows] == [1, 31, 32, 34, 64, 68, 128, 136, 1024, 4352]
+    assert [cpu.padded_rows(count) for count in rows] == [1, 31, 32, 34, 64, 68, 128, 136, 1024, 4352]
 
 
 @given(st.integers(1, 10**6))
 def test_few_heights_that_cost_little(rows):
-    height = products.heightened(rows)
-    assert rows <= height <= rows * (1 + 1 / 16) and products.heightened(height) == height
+    height = cpu.padded_rows(rows)
+    assert rows <= height <= rows * (1 + 1 / 16) and cpu.padded_rows(height) == height
