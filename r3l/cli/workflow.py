@@ -54,7 +54,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     Returns snakemake's log. Raises ConfigError where an environment's packages are missing, DataError where a job
     failed, Preempted after Ctrl-C: runs have saved a checkpoint then.
     """
-    from r3l.report.following import follow
+    from r3l.report.status import follow
     from r3l.runs import stored_archive
     from r3l.workflow import execution
     from r3l.workflow.following import Follower, cores_of

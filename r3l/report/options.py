@@ -58,6 +58,9 @@ def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             return lines(row["settings"])
         return f"as {row['extends']}, but\n{lines(changed(parents[row['extends']], row['settings']))}"
 
+    def there(row: Mapping[str, Any]) -> str:
+        return "\n".join(f"{entry['condition']}:\n{lines(entry['settings'])}" for entry in row["where"])
+
     def of_profile(name: str) -> Column:
         return Column(name, lambda row: lines(row["changed"][name]))
 
@@ -66,7 +69,7 @@ def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("rollouts", lambda row: " / ".join(str(row["rollouts"][profile]) for profile in PROFILES)),
         Column("settings (profile paper)", own),
         *map(of_profile, map(str, PROFILES[1:])),
-        Column("there alone", lambda row: "\n".join(f"{e['condition']}:\n{lines(e['settings'])}" for e in row["where"])),
+        Column("there alone", there),
     ]
     note = "rollouts: the most that one task can cost under paper / released_code / fair; options: r3l list options"
     return table("Methods and options", columns, rows, note)

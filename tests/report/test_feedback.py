@@ -8,7 +8,7 @@ from report.runs import rewrite, write_run
 from r3l.report import records, tables
 from r3l.report.budget import budget_rows
 from r3l.report.compare import compare
-from r3l.report.layout import details
+from r3l.report.details import details
 from r3l.report.scores import score_rows
 from r3l.runs.places import find_runs
 from r3l.workflow import plan

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from r3l.config import resolve
 from r3l.processes.progress import clock
-from r3l.report import following as shown
+from r3l.report import status as shown
 from r3l.workflow.following import Follower, Progress
 from r3l.workflow.status import State, Status
 
@@ -39,10 +39,10 @@ def test_a_run_is_a_phrase():
         "FAILED at step 7/20: ConfigError: no",
         "waits",
     ]
-    assert shown.summary(SEEN, 65, 130) == "1 of 5 runs done, 1 failed, 1 min gone, about 2 min left"
-    assert shown.summary(SEEN[:1], 65, 0) == "1 of 1 runs done, 1 min gone, tables and figures are next"
+    assert shown.in_a_line(SEEN, 65, 130) == "1 of 5 runs done, 1 failed, 1 min gone, about 2 min left"
+    assert shown.in_a_line(SEEN[:1], 65, 0) == "1 of 1 runs done, 1 min gone, tables and figures are next"
     waiting = [progress(State.TRAINED, 20), progress(State.TRAINED, 20, seed=1), SEEN[1]]
-    assert shown.summary(waiting, 65, 130) == (
+    assert shown.in_a_line(waiting, 65, 130) == (
         "0 of 3 runs done, 2 trained and not evaluated, 1 min gone, about 2 min left"
     )
     assert [clock(seconds) for seconds in (42, 540, 11_100)] == ["42 s", "9 min", "3 h 5 min"]
