@@ -168,7 +168,8 @@ def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool
     from r3l.workflow import status as surveys
 
     stored = [path.parent for path in find_runs(stored_archive.folder(), may_be_none=True)]
-    statuses = surveys.survey(runs, RESULTS, stored)
+    times = surveys.learned_times([*stored, *(RESULTS / path for path in runs)])
+    statuses = surveys.survey(runs, RESULTS, times)
     print_shown({"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses)))
     if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):
         print(f"Left: {left['summary']}")

@@ -32,6 +32,7 @@ from r3l.runs.loggers import LOGGERS
 from r3l.runs.places import EVALUATION, evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
+LOGS = Path("results", "logs")  # of each job, and of snakemake
 NEEDED = {  # by the kind of a table
     "scores": ("baseline", "methods"),
     "measures": ("measures", "methods"),
