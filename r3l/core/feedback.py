@@ -26,7 +26,7 @@ class FeedbackSource(StrEnum):
 
     SELF = "self"  # the policy
     ENVIRONMENT = "environment"  # the environment's own critic; the policy where that has nothing to say
-    JUDGE = "judge"  # a model behind a server (docs/feedback.md)
+    JUDGE = "judge"  # a model behind a server (docs/methods.md)
 
 
 class FeedbackSettings(OptionModel):

@@ -105,7 +105,7 @@ def _verify_names(run: Run, run_dir: Path) -> None:
     """All files are of one run, and that has the fingerprint that they state."""
     manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
     result = read_json(run_dir / RESULT)
-    own = run.fingerprint(manifest.get("corrections", []))
+    own = run.fingerprint(manifest["inputs"])
     _same(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
     stated = {"cell": run.cell, "model": Path(run.model).name, "fingerprint": own}
     stated |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}

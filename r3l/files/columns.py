@@ -2,6 +2,11 @@
 
 ``metrics.json.xz`` of a stored run holds what ``metrics.jsonl`` of the run held, in two thirds of the bytes that
 compressed lines take. ``pandas.read_json`` reads it as it is.
+
+Parquet (pyarrow 26) was measured against it on all 784 files of the nano tier: 4.92 MB here; 8.34 MB with zstd 19 and
+8.35 MB with brotli 11, both without dictionaries and statistics (9.70 and 9.64 MB with dictionaries). Each file is a
+few hundred rows of mostly distinct doubles, to which a footer and a page header a column are added. Reading all took
+6.0 s here, 11.4 s there, and the nested trajectories have no Arrow type.
 """
 
 from __future__ import annotations

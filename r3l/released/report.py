@@ -1,6 +1,6 @@
 """What checks found, as tables: a row a check, differences by the id that explains them; and which files they read.
 
-``python -m r3l.released.report`` prints the tables of docs/released.md from the stored rows.
+``python -m r3l.released.report`` prints the tables of docs/reliability.md from the stored rows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def examples(outcomes: Sequence[Outcome], each: int = 3) -> list[str]:
 
 
 def markdown(found: Sequence[LongRow], source: str) -> str:
-    """The table, what it ran on, and the files of each subject, as docs/released.md has them."""
+    """The table, what it ran on, and the files of each subject, as docs/reliability.md has them."""
     shown = table(found, source)
     lines = [[_linked(cell.text) for cell in cells] for cells in shown.cells()]
     checks = pipe_table(COLUMNS, lines, right=NUMBERS)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from r3l.config import EnvConfig, load, model_label, names
-from r3l.config.corrections import MEANINGS
 from r3l.evaluation.statistics import Interval
 from r3l.report import table as tables
 from r3l.report.feedback import COLUMN as FEEDBACK
@@ -258,31 +257,15 @@ def task_set_names(rows: Sequence[Row]) -> list[str]:
     return sorted({f"{row.env} {row.task_set} ({str(row.task_set_sha256)[:12]})" for row in measured})
 
 
-def outdated_notes(lacking: Iterable[tuple[str | None, str, str]]) -> list[str]:
-    """For each correction that runs lack what it fixed, and which methods are concerned where; from (corrections by
-    commas, label of the method, environment) of each row."""
-    places: dict[str, dict[str, dict[str, None]]] = {}
-    for corrections, label, env in lacking:
-        for name in filter(None, (corrections or "").split(", ")):
-            places.setdefault(name, {}).setdefault(label, {})[env_label(env)] = None
-    return [
-        f"Outdated until run again ({name}: {MEANINGS[name]}): "
-        + "; ".join(f"{label} on {', '.join(envs)}" for label, envs in methods.items())
-        + "."
-        for name, methods in sorted(places.items())
-    ]
-
-
 def notes_of_runs(rows: Sequence[Row]) -> list[str]:
-    """What must be said of the runs behind rows of scores: outdated ones, and what docs/preregistration.md was then.
+    """What docs/preregistration.md was when the runs behind rows of scores were made.
 
     It does not say that the runs are part of that plan: every run's manifest has the sha256, a user's own too."""
-    outdated = outdated_notes((row.outdated, row.label, row.env) for row in rows)
     ran = [row.preregistration for row in rows if row.seeds_done]
     dated = list(filter(None, ran))
     if not dated:
-        return outdated
+        return []
     texts = {text for plan in dated for text in plan.split(", ")}
     part = "" if len(dated) == len(ran) else f" ({len(dated)} of {len(ran)} rows)"
     which = f"at sha256 {min(texts)}" if len(texts) == 1 else f"at {len(texts)} versions, which r3l verify names"
-    return [f"At the time of the runs, docs/preregistration.md was {which}{part}.", *outdated]
+    return [f"At the time of the runs, docs/preregistration.md was {which}{part}."]

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 
 from r3l.config import is_own, variant
 from r3l.core.errors import ConfigError
-from r3l.report import layout, measures, published, question_sets, scores
+from r3l.report import layout, measures, published, scores
 from r3l.report.details import details
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, renamed
@@ -47,7 +47,7 @@ def selected(records: Sequence[Record], table: TableConfig, config: WorkflowConf
     An environment of the user's own is in every table that is about no particular ones, a method of the user's own in
     those with the key ``own``.
     """
-    if asked.envs is not None and table.kind in ("benchmarks", "published"):
+    if asked.envs is not None and table.kind == "published":
         raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
     if table.kind == "published":
         return list(records)
@@ -116,12 +116,11 @@ def build(
     methods: Sequence[str],
     seeds_planned: int,
     tier: str,
-    evaluations: Sequence[Path] = (),
     benches: Sequence[Bench] = (),
 ) -> ReportTable:
     """The table that ``config`` describes, from whatever runs there are. ``tier``: whose it is where there are none.
 
-    ``evaluations``: those of question sets, for tables of kind ``benchmarks``. ``benches``: planned beside the records.
+    ``benches``: planned beside the records.
     """
     beside = [row for name in config.published for row in published.of_table(name)]
     reference = Reference(beside, config.published_as)
@@ -130,8 +129,6 @@ def build(
     if config.kind == "measures":
         rows = measures.measure_rows(records, methods, config.measures, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in config.measures]
-    elif config.kind == "benchmarks":
-        rows = question_sets.benchmark_rows(evaluations, reference, config.sets, tier, config.title, config.reason)
     elif config.kind == "published":
         rows = scores.published_rows(records, reference, tier, seeds_planned, config.title, config.reason)
     else:

@@ -1,4 +1,4 @@
-"""docs/released.md holds the tables of the stored rows; what is explained there, the audit explains."""
+"""docs/reliability.md holds the tables of the stored rows; what is explained there, the audit explains."""
 
 import re
 

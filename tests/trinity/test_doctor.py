@@ -35,7 +35,7 @@ def test_what_is_missing_says_how_to_get_it(checks):
     assert missing["ALFWorld engine"] == "get the data as it says"
     assert "alfworld-download" in checks["ALFWorld engine"]["detail"]
     assert "r3l catalogue build" in checks["WebShop engine"]["detail"]
-    assert "docs/math.md" in checks["DAPO engine"]["detail"]
+    assert "docs/environments.md" in checks["DAPO engine"]["detail"]
     assert all(missing.values())
 
 
