@@ -25,14 +25,7 @@ SCORES = (
     *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
     *("smallest_difference", "smallest_difference_holm", *Against.COLUMNS, "parse_failure_rate", "truncation_rate"),
-    *(
-        "rollouts",
-        "env_steps",
-        "generated_tokens",
-        "trained_tokens",
-        "outdated",
-        "preregistration",
-    ),  # outdated: of earlier versions, empty
+    *("rollouts", "env_steps", "generated_tokens", "trained_tokens", "outdated", "preregistration"),
 )
 MEASURES = ("table", *PLACE, *METHOD, "unit", *INTERVAL, "seeds_done", "seeds_planned", *Against.COLUMNS, "outdated")
 

@@ -15,8 +15,8 @@ from r3l.workflow import plan
 
 WROTE = {  # method: its settings, what training counted
     "grpo": ({}, {}),
-    "r3l": ({"reflect_when": "always"}, {"reflection/valid": 8}),  # older than the setting
-    "rltf_fm": ({"critic": "environment_or_model"}, {"critique/by_environment": 20}),  # older, too
+    "r3l": ({"feedback": "self"}, {"reflection/valid": 8}),
+    "rltf_fm": ({"feedback": "environment"}, {"critique/by_environment": 20}),
     "rltf_sd": ({"feedback": "environment"}, {"critique/by_environment": 15, "critique/by_model": 5}),
     "rltf_grpo": ({"feedback": "judge"}, {"critique/by_judge": 9, "tokens/judge": 70}),
 }
