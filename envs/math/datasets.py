@@ -236,7 +236,6 @@ class CleaningReport:
     test: int
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         return asdict(self)
 
 

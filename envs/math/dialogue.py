@@ -29,7 +29,6 @@ RELEASED_SYSTEM = "math_system"
 
 
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
-    """The text side under ``options``."""
     if style == "released":
         return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
     return (BoxedDialogue if options.ask == "boxed" else AnswerDialogue)(SUBJECT, style, max_turns, options)

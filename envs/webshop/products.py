@@ -46,12 +46,10 @@ class Product:
         return " ".join([self.name, self.description, *(self.bullets[:1] or [""]), options]).lower()
 
     def to_json(self) -> str:
-        """One canonical line; ``from_json`` gives the product back."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Product:
-        """Read ``to_json``'s line."""
         fields = json.loads(line)
         for name in ("bullets", "attributes"):
             fields[name] = tuple(fields[name])
