@@ -51,7 +51,7 @@ def trinity_config(
     """
     from r3l.config import variant
     from r3l.files.writing import writable, write_text_atomic
-    from r3l.trinity.config import Place, as_yaml, trinity_config
+    from r3l.trinity.config import Place, as_yaml, trinity_config, write_tasksets
 
     run = resolve_run(tier, env, variant(method).changed(profile=profile), seed, model, overrides, None)
     where = folder or RESULTS / run.directory / "trinity"
@@ -65,8 +65,6 @@ def trinity_config(
     )
     text = as_yaml(run, trinity_config(run, place))
     if write_tasks:
-        from r3l.trinity.tasksets import write_tasksets
-
         write_tasksets(run, place.tasks)
     if out is None:
         print(text, end="")

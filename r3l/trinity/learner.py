@@ -82,9 +82,9 @@ class Learner:
             self._caches.keep([*sample.ids, *request.ids[:-1]], request.state)
         return [(request.ids, request.logprobs) for request in requests]
 
-    def logprobs(self, ids: Sequence[int], of_start: bool) -> list[float]:
-        """Log-probability of every token given those before it (0 for the first), of the start model or the sampler."""
-        model = self.trainer.reference if of_start else self.trainer.sampler
+    def logprobs(self, ids: Sequence[int], of_base: bool) -> list[float]:
+        """Log-probability of each token given those before it, 0 for the first; by the sampler or the base model."""
+        model = self.trainer.reference if of_base else self.trainer.sampler
         ids_1_T = torch.tensor([ids])
         with torch.no_grad():
             return list(self.trainer.token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T))[0].tolist())
@@ -118,7 +118,7 @@ class Learner:
         return norm
 
     def sync(self) -> None:
-        """Hand the present weights to the sampler."""
+        """Sync the current weights to the sampler."""
         self.trainer.sync()
         self._caches = _Caches()
 

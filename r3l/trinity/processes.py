@@ -24,7 +24,7 @@ START = 120.0  # seconds that Ray may take to start; our choice
 LOOPBACK = "127.0.0.1"
 COUNT = "import ray; ray.init(log_to_driver=False); print(len(ray.nodes()), int(ray.cluster_resources().get('GPU', 0)))"
 STUB = Path(__file__).with_name("vllm_stub")  # see its docstring
-SECONDS_TO_END = 10.0  # what a process has started may end by itself; then it is killed
+SECONDS_TO_END = 10.0  # for a process and its children to end by themselves; then they are killed
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Ray:
     variables: Mapping[str, str]
     heads: tuple[subprocess.Popen[bytes], ...] = ()
 
-    def last_words(self) -> str | None:
-        """Where it has ended: the end of its log."""
+    def log_tail(self) -> str | None:
+        """The end of its log where it has ended, else None."""
         if all(head.poll() is None for head in self.heads):
             return None
         path = self.folder / "ray.log"

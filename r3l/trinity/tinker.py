@@ -55,8 +55,8 @@ class Tinker:
             if folder.name > checkpoint.name_of(step):
                 shutil.rmtree(folder)
 
-    def set_back(self, step: int) -> None:
-        """Name our checkpoint where this trainer looks for its own."""
+    def reset_to(self, step: int) -> None:
+        """Name our checkpoint in the file where this trainer looks for its own."""
         path = self.job / f"global_step_{step}" / "remote_checkpoint_path.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"tinker://run/weights/{checkpoint.name_of(step)}", encoding="utf-8")
@@ -77,5 +77,5 @@ class Tinker:
         return {**{"loss" if k == "final_loss" else k: v for k, v in loss.items()}, "grad_norm": reported["grad_norm"]}
 
     def collect(self) -> Path:
-        """The last checkpoint, which is there already; of a run without steps the start model."""
+        """The last checkpoint, which is there already; for a run without steps the base checkpoint."""
         return checkpoint.last_good(self.checkpoints) or self.learner.save()

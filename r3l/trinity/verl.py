@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,12 @@ from r3l.files.digests import write_digests
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.runs.gpu_locks import visible_gpus
-from r3l.trinity import slurm
 from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Environment, Ray
 
 ADDRESS = "RAY_ADDRESS"
+CPUS_PER_GPU = 16  # that Ray is told of: verl books 3 for each of its GPUs, and waits for ever where there are fewer
+JOB_SIZES = ("SLURM_GPUS", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES")  # srun would ask for a step as large
 EXPORTED = Path("actor", "huggingface")  # of a checkpoint: verl 0.8, fsdp_checkpoint_manager.py
 
 
@@ -46,8 +48,8 @@ class Verl:
             if gpus < nodes * each:
                 raise ConfigError(f"{plan}, but the Ray cluster at {ADDRESS}={address} has {gpus}; add some, {change}")
             return
-        if slurm.nodes() != nodes:
-            here = f"a Slurm job with {slurm.nodes()}" if slurm.inside() else "one machine"
+        if nodes_of_job() != nodes:
+            here = f"a Slurm job with {nodes_of_job()}" if "SLURM_JOB_ID" in os.environ else "one machine"
             raise ConfigError(
                 f"{plan}, and this is {here}: start it in a "
                 f"Slurm job of {nodes} (`r3l cell ... --profile slurm` asks for them), or start Ray on {nodes} and set "
@@ -79,7 +81,7 @@ class Verl:
             if number > step:
                 shutil.rmtree(folder)
 
-    def set_back(self, step: int) -> None:
+    def reset_to(self, step: int) -> None:
         """Keep one checkpoint: Trinity forgets to delete those that it did not write in the same process."""
         for number, folder in self._saved().items():
             if number != step:
@@ -91,12 +93,12 @@ class Verl:
         if address := os.environ.get(ADDRESS):
             yield environment.joined(folder, address)
             return
-        sizes = slurm.sizes(self.planned)
+        sizes = sizes_of_node(self.planned)
         if self.planned.nodes == 1:
             with environment.ray(folder, LOOPBACK, sizes) as ray:
                 yield ray
             return
-        with environment.ray(folder, slurm.own_address(), sizes) as ray, slurm.joining(ray, self.planned):
+        with environment.ray(folder, own_address(), sizes) as ray, joining_nodes(ray, self.planned):
             yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
@@ -140,3 +142,59 @@ def _whole(exported: Path) -> bool:
     except SafetensorError:
         return False
     return bool(files)
+
+
+def nodes_of_job() -> int:
+    """Nodes of the Slurm job; 1 outside of one."""
+    return int(os.environ.get("SLURM_JOB_NUM_NODES", 1)) if "SLURM_JOB_ID" in os.environ else 1
+
+
+def own_address() -> str:
+    """The address under which other nodes reach this one: that of the default route, as Ray itself finds it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("8.8.8.8", 80))  # a datagram socket: nothing is sent
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostbyname(socket.gethostname())
+
+
+def sizes_of_node(planned: ClusterConfig) -> dict[str, int]:
+    """What Ray is told of each node."""
+    return {"num-gpus": planned.gpus_per_node, "num-cpus": CPUS_PER_GPU * planned.gpus_per_node}
+
+
+@contextmanager
+def joining_nodes(ray: Ray, planned: ClusterConfig) -> Iterator[None]:
+    """The job's other nodes belong to ``ray`` until the end of the block; `srun` starts Ray there.
+
+    Raises EngineError where they do not join.
+    """
+    head = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    command = join_command(ray.environment.program("ray"), ray.address, planned, head)
+    with ray.process(command, "ray_nodes.log", step_variables(ray.variables)) as others:
+        ray.wait(others, "ray_nodes.log", planned.nodes)
+        yield
+
+
+def join_command(ray: str, address: str, planned: ClusterConfig, head: str) -> list[str]:
+    """Starts ``ray`` once on each node of the job but ``head``, with all that the job has there.
+
+    ``--overlap``: this command runs in a step of the job already, which holds everything. Without ``--cpu-bind=none``
+    Ray and all that it starts would share one core.
+    """
+    others = planned.nodes - 1
+    step = [f"--nodes={others}", f"--ntasks={others}", "--ntasks-per-node=1", f"--exclude={head}"]
+    start = [
+        ray,
+        "start",
+        f"--address={address}",
+        "--block",
+        *(f"--{k}={v}" for k, v in sizes_of_node(planned).items()),
+    ]
+    return ["srun", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1", *step, *start, "--disable-usage-stats"]
+
+
+def step_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """What the step inherits: everything but the sizes of the whole job."""
+    return {name: value for name, value in variables.items() if name not in JOB_SIZES}
