@@ -10,7 +10,7 @@
 # make vllm     an environment with vLLM for CPUs: `r3l train --set sampling.engine=vllm` (docs/engine.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
 #
-# PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip (docs/installation.md).
+# PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip, UV_ARGS=... to uv (docs/installation.md).
 
 SHELL := bash
 VENV := .venv
@@ -26,8 +26,8 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # torch is not in the lock, for its build is the machine's (CPU, which CUDA); the stored results come from this version.
 TORCH ?= torch==2.13.0
-# uv where there is one: the same packages, in less time.
-INSTALL = $(if $(shell command -v uv),uv pip install --compile-bytecode --python $(BIN)/python,$(BIN)/python -m pip install $(PIP_ARGS))
+# uv installs the lock, in less than half of pip's time; pip installs torch, for it knows where a machine keeps its own build.
+UV ?= uv==0.13.9
 
 # The first interpreter that really runs and is 3.11 or 3.12; newest first. A name on PATH may be a dead shim.
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
@@ -50,17 +50,18 @@ $(STAMP): pyproject.toml requirements.lock
 	        echo "error: $(PYTHON) cannot make a virtual environment; install its venv package" \
 	            "(e.g. apt-get install python3.12-venv)" >&2; rm -rf $(VENV); exit 2; }; \
 	fi
-	$(INSTALL) --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) $(UV)
+	$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python --no-deps --require-hashes $(UV_ARGS) -r requirements.lock
 	$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
 	$(BIN)/python -m pip install $(PIP_ARGS) --no-deps --no-build-isolation -e .
 	$(BIN)/python -c 'from r3l.local.kernels import load; load()'
 	@touch $@
 
-# Every package that '.[dev]' asks for, by version and hash; what is locked already stays, unless UV_ARGS=--upgrade.
-lock:
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
+# Every package that '.[dev]' asks for, by version and hash; what is locked already stays, unless LOCK_ARGS=--upgrade.
+lock: setup
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --overrides <(echo "torch; sys_platform == 'never'") --no-emit-package torch \
-	    --custom-compile-command "make lock (needs uv)" --output-file requirements.lock $(UV_ARGS)
+	    --custom-compile-command "make lock" --output-file requirements.lock $(LOCK_ARGS)
 
 # The wheel, and the stored runs that an installed r3l can fetch (docs/installation.md).
 dist: setup
@@ -110,7 +111,6 @@ SITE := import sysconfig; print(sysconfig.get_paths()['purelib'])
 
 table1: setup
 	@$(BIN)/r3l run --cores $(CORES)
-	@$(BIN)/r3l options --differences --count
 
 # A process more than cores, for tests wait for other processes; each computes with one thread. Bytecode is kept, whatever the shell says:
 # a test that starts the program would compile it anew.
@@ -142,7 +142,7 @@ stored: setup
 	for f in exploration pivot cost profile stops table1 mathematics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done
 	for f in learning_curves dynamics; do \
-	    $(BIN)/r3l figure $$f --results $(STORED) --rows grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
+	    $(BIN)/r3l figure $$f --results $(STORED) --method grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
 	$(BIN)/python -m r3l.report.pages
 
 clean:

@@ -32,7 +32,7 @@ def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()  # an empty PATH: no java
     settings = ("train.tasks_per_step=1", "method_settings.group_size=2", "env_settings.max_turns=4", "workers=1")
-    command = [sys.executable, "-m", "r3l.cli", "train", "--steps", "1", "--run-dir", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "r3l.cli", "train", "--set", "train.steps=1", "--run-dir", str(tmp_path / "run")]
     command += [part for setting in settings for part in ("--set", setting)]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path, "PATH": str(tools)}, capture_output=True, text=True

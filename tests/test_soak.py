@@ -25,7 +25,18 @@ def test_a_long_run_takes_no_more_at_its_end(tmp_path, monkeypatch, capsys):
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     options = [part for setting in soak.RUN for part in ("--set", setting)]
-    train = ("train", "--env", "webshop", "--method", "grpo", "--steps", STEPS, *options, "--run-dir", run_dir)
+    train = (
+        "train",
+        "--env",
+        "webshop",
+        "--method",
+        "grpo",
+        "--set",
+        f"train.steps={STEPS}",
+        *options,
+        "--run-dir",
+        run_dir,
+    )
     program = Program("r3l.cli", *train)
     rows = list(soak.samples(psutil.Process(program.process.pid), run_dir, temporary))
     code, _, stderr = program.wait()

@@ -27,16 +27,16 @@ import r3l.cli
 from r3l.config import EnvConfig, load, locate, names, resolve
 from r3l.files.paths import PACKAGE
 
-for words in (["envs"], ["methods"], ["train", "--help"], ["published", "--table", "table1"]):
+for words in (["list", "envs"], ["list", "methods"], ["train", "--help"], ["table", "published"]):
     result = CliRunner().invoke(r3l.cli.app, words)
     assert result.exit_code == 0, (words, result.output, result.exception)
 for env in names("envs"):
     if "nano" in load("envs", env, EnvConfig).tiers:
         run = resolve("nano", env, "r3l", 0)
         assert run.fingerprint() and Path(locate(run.model), "model.safetensors").is_file(), env
-shown = CliRunner().invoke(r3l.cli.app, ["cell", "nano/alfworld/alfworld-1.5m-hints/r3l/0"])
+shown = CliRunner().invoke(r3l.cli.app, ["run", "--env", "alfworld", "--method", "r3l", "--dry-run"])
 assert f"--snakefile {PACKAGE / 'data' / 'Snakefile'}" in shown.output, (shown.output, shown.exception)
-refused = CliRunner().invoke(r3l.cli.app, ["reproduced"])
+refused = CliRunner().invoke(r3l.cli.app, ["verify"])
 assert "r3l stored fetch" in str(refused.exception), refused.output
 print(PACKAGE)
 """
@@ -112,7 +112,7 @@ def test_it_works_in_an_empty_environment_with_the_packages_of_mathematics_alone
 
     code, _, stderr = r3l("train", "--env", "alfworld")
     assert code == 2 and "textworld" in stderr and "pip install 'r3l[alfworld]'" in stderr
-    code, _, stderr = r3l("reproduced")
+    code, _, stderr = r3l("verify")
     assert code == 2 and f"r3l stored fetch {stored.name}" in stderr
     assert r3l("stored", "fetch", stored)[0] == 0
     run = f"results/{cell('math', 'grpo')}/seed0"
@@ -121,8 +121,8 @@ def test_it_works_in_an_empty_environment_with_the_packages_of_mathematics_alone
         ["evaluate", run],
         ["table", "mathematics", "--out", "mathematics.csv"],
         ["compare", "grpo", "--against", "raft", "--env", "math", "--offline"],
-        ["reproduced"],
-        ["run", "mathematics", "--env", "math", "--method", "grpo", "--seeds", "1", "--set", "train.steps=1"],
+        ["verify", "results"],
+        ["run", "mathematics", "--env", "math", "--method", "grpo", "--seed", "1", "--set", "train.steps=1"],
         ["doctor"],
     ):
         code, stdout, stderr = r3l(*words)

@@ -1,9 +1,15 @@
-"""What the site does to the pages: files of the repository that they link to are copied to files/; a number and its
-interval stay on one line."""
+"""What the site does to the pages.
+
+- The pages of commands, options, metrics and interfaces are generated while it is built, from the code.
+- Files of the repository that pages link to are copied to files/.
+- The pre-registration is kept as it was written, so its links to pages that have moved are redirected.
+- A number and its interval stay on one line.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -13,6 +19,61 @@ from mkdocs.structure.pages import Page
 _LINK = re.compile(r"(?<=\]\()\.\./([^)#\s]+)")
 _INTERVAL = re.compile(r"(?<=\d) (?=±)|(?<=±) (?=\d)|(?<=\d) (?=\(\d+/\d+\))|(?<=\d) (?=to \d)|(?<=\d to) (?=\d)")
 _SHOWN = {".png", ".html"}  # what a browser shows as it is; anything else is shown as text
+MOVED = {"regime.md": "start_models.md", "tuning.md": "compare.md#tune-learning-rates", "power.md": "compare.md#power"}
+
+INTERFACES = {
+    "Methods": ["r3l.core.method.TrainedMethod", "r3l.core.method.ImitationMethod", "r3l.core.method.Batch"],
+    "Playing": [
+        "r3l.core.rollout.RolloutContext",
+        "r3l.core.rollout.play_group",
+        "r3l.reflection.reflect",
+        "r3l.retry.retry",
+    ],
+    "What was played": ["r3l.core.task.Task", "r3l.core.trajectory"],
+    "Advantages and losses": ["r3l.core.advantages", "r3l.core.losses"],
+    "Environments": [
+        "envs.base.one_file",
+        "r3l.core.environment",
+    ],
+}
+
+
+def commands() -> str:
+    """Every command, as its ``--help`` shows it."""
+    from r3l.cli.reference import page
+
+    return page()
+
+
+def options() -> str:
+    """Every option of methods, environments and runs."""
+    from r3l.config.options import page
+
+    return page()
+
+
+def metrics() -> str:
+    """Every key of metrics.jsonl."""
+    from r3l.runs.metrics import page
+
+    return page()
+
+
+def interfaces() -> str:
+    """What a method or an environment of one's own is written against: signatures and docstrings (mkdocstrings)."""
+    parts = [
+        f"## {heading}\n\n" + "\n\n".join(f"::: {name}" for name in names) for heading, names in INTERFACES.items()
+    ]
+    axes = "Tensors end in their axes: `_B` row, `_T` token, `_G` group member. `envs` is installed as `r3l.envs`."
+    return "\n\n".join(["# Interfaces", axes, *parts])
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "cli.md": commands,
+    "options.md": options,
+    "metrics.md": metrics,
+    "api.md": interfaces,
+}
 
 
 def address(target: str) -> str:
@@ -21,16 +82,21 @@ def address(target: str) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds what pages link to."""
+    """Adds the generated pages, and the files that pages link to."""
     root = Path(config.config_file_path).parent
     targets = {target for page in files.documentation_pages() for target in _LINK.findall(page.content_string)}
     for target in sorted(targets):
         if (root / target).is_file():
             files.append(File.generated(config, address(target), abs_src_path=str(root / target)))
+    for name, content in GENERATED.items():
+        files.append(File.generated(config, name, content=content()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lets the links point there, and keeps numbers together."""
+    """Redirects links, and keeps numbers together."""
     linked = _LINK.sub(lambda match: address(match[1]), markdown)
+    if page.file.src_path == "preregistration.md":
+        for old, new in MOVED.items():
+            linked = linked.replace(f"]({old})", f"]({new})")
     return _INTERVAL.sub("\u00a0", linked)

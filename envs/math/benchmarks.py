@@ -49,8 +49,8 @@ class MathBenchmark:
         graders: int = 1,
     ) -> None:
         _one_of("--protocol", protocol, get_args(ProtocolName))
-        _one_of("--prompt", prompt, get_args(Prompt))
-        _one_of("--oracle", oracle, get_args(Oracle))
+        _one_of("prompt", prompt, get_args(Prompt))
+        _one_of("oracle", oracle, get_args(Oracle))
         self.released, self._prompt, self._oracle, self._data = protocol == "r3l_released", prompt, oracle, data
         own = {"oracle": oracle} if self.released else {"prompt": prompt}
         self.settings: Mapping[str, Any] = {"protocol": protocol, **own}

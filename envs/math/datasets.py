@@ -2,7 +2,7 @@
 
 Wherever a set comes from, it must be the set that ``sets.json`` froze: its number of records and the sha256 over them
 are compared at every load. This package holds only what its licence allows (MIT: ``data/LICENSES.md``); the others
-are read from a folder (``R3L_MATH``, or ``--data DIR``; docs/math.md lists files and addresses) or from the hub. Those
+are read from a folder (``R3L_MATH``; docs/math.md lists files and addresses) or from the hub. Those
 of tier nano are made (``r3l.envs.math.arithmetic``).
 
 Published training data is cleaned of duplicates, contradictions and test problems; what each rule dropped is counted.
@@ -135,7 +135,7 @@ def _verify(name: str, problems: Sequence[Problem]) -> None:
         raise DataError(
             f"set {name!r} is not the frozen one: {len(problems)} records with sha256 {sha256_of(problems)[:16]}, "
             f"{FROZEN.name} has {expected['rows']} with {expected['sha256'][:16]}. Get the file that docs/math.md "
-            f"names and give its folder in {FOLDER} or with --data; if the change is meant: "
+            f"names and give its folder in {FOLDER}; if the change is meant: "
             "python -m r3l.envs.math.tasks DIR"
         )
 
@@ -166,7 +166,7 @@ def _read_files(name: str, files: Sequence[Path]) -> list[Problem]:
 def _folder(source: Path | None) -> Path | None:
     folder = source or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
     if folder and not folder.is_dir():
-        raise ConfigError(f"the data folder {folder} does not exist; correct {'--data' if source else FOLDER}")
+        raise ConfigError(f"the data folder {folder} does not exist; correct {FOLDER}")
     return folder
 
 
@@ -184,7 +184,7 @@ def _download(name: str, origin: Origin) -> list[Path]:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
             f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give a "
-            f"folder with {origin.file} in {FOLDER} or with --data (docs/math.md says where to get it)"
+            f"folder with {origin.file} in {FOLDER} (docs/math.md says where to get it)"
         ) from error
 
 

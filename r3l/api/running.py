@@ -37,7 +37,7 @@ def train(
     changes of single values by their dotted names, such as ``{"train.steps": 3}`` (docs/configuration.md).
     ``run_dir`` is ``results/TIER/ENV/MODEL/METHOD/seedN`` unless another is given.
 
-    Raises an R3LError (r3l.core.errors), whose text says what is wrong and how to mend it: ConfigError for an unknown
+    Raises an R3LError (r3l.core.errors), whose text says what is wrong and how to fix it: ConfigError for an unknown
     name or value and for missing packages, RunDirectoryError for a directory that another process uses.
     """
     from r3l.config import resolve
@@ -79,7 +79,7 @@ def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float
 
     if run.engine == "server":
         raise ConfigError(
-            f"{run.cell}: a server plays and trains nothing; r3l evaluate --env {run.env} --server URL --model NAME"
+            f"{run.cell}: a server plays and trains nothing; r3l evaluate {run.env} --server URL --model NAME"
         )
     if where.resolve().is_relative_to(STORED):
         check_clean(f"{where} is kept in git")

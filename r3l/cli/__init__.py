@@ -1,6 +1,6 @@
-"""The command line: one Typer app, thin verbs. Bad input is one paragraph on stderr and exit code 2.
+"""The command line: one Typer app, thin commands. Bad input is one paragraph on stderr and exit code 2.
 
-Every verb imports what it needs when it runs, so ``r3l --help`` needs neither torch nor an engine.
+Every command imports what it needs when it runs, so ``r3l --help`` needs neither torch nor an engine.
 """
 
 from __future__ import annotations
@@ -13,39 +13,14 @@ from typing import Annotated
 import typer
 
 import r3l
-from r3l.cli import (
-    bench,
-    build,
-    cell,
-    compare,
-    cost,
-    demo,
-    doctor,
-    evaluate,
-    listing,
-    new,
-    power,
-    probe,
-    published,
-    registered,
-    report,
-    reproduced,
-    run,
-    status,
-    store,
-    stored,
-    table,
-    train,
-    trinity_config,
-    tune,
-)
+from r3l.cli import bench, build, compare, demo, doctor, evaluate, lists, new, probe, run, stored, table, train, tune
 from r3l.cli.arguments import check_arguments
 from r3l.core.errors import R3LError
 from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
 
-# New objects before Python looks for garbage, where its own is 700: importing torch made it look 500 times, through
-# all modules again and again, for a tenth of a start.
+# Allocations between two garbage collections; Python's default is 700. While torch is imported that meant 500
+# collections over all modules, a tenth of the start-up time.
 GARBAGE = 10_000
 
 app = typer.Typer(
@@ -54,72 +29,64 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-task_set_app = typer.Typer(help="The committed task lists that results are measured on.", no_args_is_help=True)
-bench_app = typer.Typer(help="Measure the parts: environments, sampling, training, a step.", no_args_is_help=True)
-stored_app = typer.Typer(help="The stored runs of this project, which no wheel holds.", no_args_is_help=True)
-model_app = typer.Typer(help="Language models that runs start from.", no_args_is_help=True)
-catalogue_app = typer.Typer(help="The shop's products on disk, shared by all workers (WebShop).", no_args_is_help=True)
-new_app = typer.Typer(help="Begin a method or an environment of your own.", no_args_is_help=True)
 
-# As `r3l --help` groups them; within a group, those that have verbs of their own come last.
-VERBS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
-    "Begin": {"demo": demo.demo, "doctor": doctor.doctor, "new": new_app},
+
+def _group(meaning: str, commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
+    group = typer.Typer(help=meaning, no_args_is_help=True)
+    for name, command in commands.items():
+        group.command(name)(command)
+    return group
+
+
+# As `r3l --help` shows them.
+COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
+    "Begin": {
+        "demo": demo.demo,
+        "doctor": doctor.doctor,
+        "list": lists.list_,
+        "new": _group("Begin a method or an environment of your own.", {"method": new.method, "env": new.env}),
+    },
     "Train and evaluate": {
         "train": train.train,
-        "evaluate": evaluate.evaluate,
         "run": run.run,
-        "cell": cell.cell,
-        "status": status.status,
+        "evaluate": evaluate.evaluate,
         "tune": tune.tune,
-        "preflight": train.preflight,
-        "export": train.export,
+        "probe": probe.probe,
     },
     "Compare and show": {
         "compare": compare.compare,
         "table": table.table,
         "figure": table.figure,
-        "report": report.report,
-        "power": power.power,
-        "registered": registered.registered,
+        "report": table.report,
     },
-    "Check what is claimed": {
-        "published": published.published,
-        "reproduced": reproduced.reproduced,
-        "verify": store.verify,
-        "store": store.store,
-        "stored": stored_app,
+    "Check and keep": {
+        "verify": stored.verify,
+        "stored": _group(
+            "Finished runs that are kept: this project's, or yours.", {"add": stored.add, "fetch": stored.fetch}
+        ),
     },
-    "Look up": {"methods": listing.methods, "envs": listing.envs, "options": listing.list_options},
-    "Start models and tasks": {
+    "Models, tasks, speed": {
         "sft": build.sft,
-        "probe": probe.probe,
-        "model": model_app,
-        "task-set": task_set_app,
-        "catalogue": catalogue_app,
-    },
-    "Speed and large machines": {
-        "cost": cost.cost,
-        "trinity-config": trinity_config.trinity_config,
-        "bench": bench_app,
+        "model": _group(
+            "Fetch a base checkpoint, export a trained model.",
+            {"fetch": build.model_fetch, "export": build.model_export},
+        ),
+        "data": _group(
+            "Task sets, and WebShop's products.",
+            {"check": build.data_check, "build": build.data_build, "catalogue": build.data_catalogue},
+        ),
+        "bench": _group(
+            "Measure the speed of a training step, or of an environment.",
+            {"step": bench.step, "train": bench.train, "env": bench.env},
+        ),
     },
 }
-for panel, verbs in VERBS.items():
-    for name, verb in verbs.items():
-        if isinstance(verb, typer.Typer):
-            app.add_typer(verb, name=name, rich_help_panel=panel)
+for panel, commands in COMMANDS.items():
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
         else:
-            app.command(name, rich_help_panel=panel)(verb)
-new_app.command("method")(new.method)
-new_app.command("env")(new.env)
-model_app.command("fetch")(build.model_fetch)
-task_set_app.command("check")(build.task_set_check)
-task_set_app.command("build")(build.task_set_build)
-catalogue_app.command("build")(build.catalogue_build)
-stored_app.command("fetch")(stored.fetch)
-stored_app.command("path")(stored.path)
-bench_app.command("env")(bench.bench_env)
-bench_app.command("train")(bench.bench_train)
-bench_app.command("step")(bench.bench_step)
+            app.command(name, rich_help_panel=panel)(command)
 
 
 def _show_version(asked: bool) -> None:
@@ -138,8 +105,8 @@ def program(
 
 
 def main() -> None:
-    """Entry point: typed errors, and files that the system refuses, become one paragraph and exit code 2; a stop
-    signal 75; else a traceback and 1."""
+    """Entry point. Typed errors and unusable files end with one paragraph and exit code 2, a stop signal with 75, all
+    else with a traceback and 1."""
     gc.set_threshold(GARBAGE)
     try:
         end_with_workflow()
@@ -154,5 +121,5 @@ def main() -> None:
         print(f"error: {error.filename} cannot be used: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except Preempted as preempted:
-        print(f"stopped by {preempted.signal_name}; the same command goes on from here", file=sys.stderr)
+        print(f"stopped by {preempted.signal_name}; re-run the same command to resume", file=sys.stderr)
         raise

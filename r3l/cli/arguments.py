@@ -1,8 +1,9 @@
-"""The options that verbs share, and what is made of them."""
+"""The options that commands share, and how they are checked."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,24 +13,24 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.files import paths
 
 if TYPE_CHECKING:
-    from r3l.config import Run, Variant
+    from r3l.config import Run
     from r3l.workflow.plan import WorkflowConfig
 
 RESULTS = paths.RESULTS
 
 
 def _existing(param: typer.CallbackParam, value: Any) -> Any:
-    """Folders of runs that an option names. Raises DataError for one that there is not."""
+    """Raises DataError for a folder that does not exist."""
     for folder in [value] if isinstance(value, Path) else value or ():
         if not folder.is_dir():
             raise DataError(
-                f"--{param.name} {folder} is no folder; correct the path, or make runs (`make table1`, r3l train)"
+                f"--{param.name} {folder} is not a directory; correct the path, or make runs (`make table1`, r3l train)"
             )
     return value
 
 
 def each_once(changes: list[str] | None) -> list[str] | None:
-    """Changes ``KEY=VALUE`` as they are. Raises ConfigError where two have one key: one of them is a mistake."""
+    """The ``KEY=VALUE`` settings unchanged. Raises ConfigError where a key is set twice."""
     keys = [change.partition("=")[0] for change in changes or ()]
     for key in keys:
         if keys.count(key) > 1:
@@ -38,38 +39,8 @@ def each_once(changes: list[str] | None) -> list[str] | None:
     return changes
 
 
-Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
-Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
-Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]
-Model = Annotated[str | None, typer.Option(help="Stored model, folder, or hub id. Default: the tier's.")]
-Profile = Annotated[str | None, typer.Option(help="paper, released_code, fair or tuned.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of every draw of the run.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", callback=each_once, help="KEY=VALUE, repeatable: train.lr=1e-4.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Envs = Annotated[str | None, typer.Option("--env", help="Environments, by commas. Default: configs/workflow.yaml.")]
-Seeds = Annotated[str | None, typer.Option(help="Seeds, by commas.")]
-Results = Annotated[Path, typer.Option(help="Where runs lie: RESULTS/tier/env/model/method/seedN.")]
-Runs = Annotated[
-    list[Path] | None,
-    typer.Argument(help="Runs to show: their directories, or their evaluation.json files.", show_default=False),
-]
-SeveralResults = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--results",
-        callback=_existing,
-        help="Where runs lie: RESULTS/tier/env/model/method/seedN; repeatable. Default: results, if no run is named.",
-    ),
-]
-StoredRuns = Annotated[
-    Path | None, typer.Option(callback=_existing, help="Where stored runs lie. Default: those of this project.")
-]
-
-
 def output(meaning: str, folder: bool = False) -> Any:
-    """The option --out: a file that is written (or a folder), which is checked before any work starts."""
+    """The option --out: a file to write, or a folder. It is checked before any work starts."""
     return typer.Option(help=meaning, dir_okay=folder, callback=_checked_output)
 
 
@@ -81,6 +52,53 @@ def _checked_output(out: Path | None) -> Path | None:
     return out
 
 
+# Of one run.
+Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
+Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
+Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]
+Model = Annotated[str | None, typer.Option(help="Stored model, folder or hub id. Default: the tier's.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of every random draw.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", callback=each_once, help="KEY=VALUE, repeatable: train.lr=1e-4.")
+]
+# Of several.
+Envs = Annotated[str | None, typer.Option("--env", help="Environments, comma-separated.")]
+Methods = Annotated[str | None, typer.Option("--method", help="Methods or variants, comma-separated.")]
+Seeds = Annotated[str | None, typer.Option("--seed", help="Seeds, comma-separated: 0,1,2.")]
+SomeTier = Annotated[str | None, typer.Option("--tier", help="Scale: a file of configs/tiers/.")]
+Cores = Annotated[str, typer.Option(help="CPU cores for snakemake: a number, or all.")]
+# Finished runs.
+Runs = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Runs to show: directories or evaluation.json files.", show_default=False),
+]
+SeveralResults = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--results",
+        callback=_existing,
+        help="Folder of runs (TIER/ENV/MODEL/METHOD/seedN); repeatable. Default: results, if no run is named.",
+    ),
+]
+Results = Annotated[Path, typer.Option(help="Folder of runs: TIER/ENV/MODEL/METHOD/seedN.")]
+StoredRuns = Annotated[
+    Path | None, typer.Option(callback=_existing, help="Folder of stored runs. Default: this project's.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def refuse_unused(ctx: typer.Context, form: str, used: Collection[str]) -> None:
+    """Raises ConfigError for an option that is given, but that this ``form`` of the command does not use.
+
+    ``used``: names of parameters. Arguments and --json belong to every form.
+    """
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(str(parameter.name))
+        given = parameter.param_type_name == "option" and source is not None and source.name == "COMMANDLINE"
+        if given and parameter.name not in {*used, "as_json"}:
+            raise ConfigError(f"{parameter.opts[0]} has no meaning for {form}; leave it out")
+
+
 def named_runs(runs: list[Path] | None) -> list[Path]:
     """The evaluation.json of each run that a command names."""
     from r3l.runs.places import named_evaluation
@@ -89,7 +107,7 @@ def named_runs(runs: list[Path] | None) -> list[Path]:
 
 
 def found(named: list[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
-    """The runs that a command names, and all under ``--results``; a file that is found twice counts once."""
+    """The runs that a command names, and all under ``results``; a file that is found twice counts once."""
     from r3l.runs.places import find_runs
 
     folders = results or ([] if named else [RESULTS])
@@ -101,62 +119,45 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
 
 
 def resolve_run(
-    tier: str,
-    env: str,
-    method: str | Variant,
-    seed: int,
-    model: str | None,
-    overrides: list[str] | None,
-    steps: int | None,
+    tier: str, env: str, method: str, seed: int, model: str | None, overrides: list[str] | None = None
 ) -> Run:
     """The run that options describe, validated."""
     from r3l.config import resolve
 
-    short = [] if steps is None else [f"train.steps={steps}"]
-    return resolve(tier, env, method, seed, model, each_once([*(overrides or []), *short]))
+    return resolve(tier, env, method, seed, model, overrides)
 
 
-def tier_engine(tier: str) -> str:
-    """The engine that a tier's runs have unless another is chosen."""
-    from r3l.config import TierConfig, load
-
-    return load("tiers", tier, TierConfig).engine
-
-
-def configured(**options: Any) -> WorkflowConfig:
-    """configs/workflow.yaml, or the tier's own, with the options that are not None."""
+def configured(tier: str | None, **options: Any) -> WorkflowConfig:
+    """configs/workflow.yaml, or the tier's own, with the ``options`` that are not None."""
     from r3l.workflow import plan
 
-    values = plan.workflow_content(options.pop("tier", None))
-    return plan.load(values | {key: value for key, value in options.items() if value is not None})
+    given = {key: value for key, value in options.items() if value is not None}
+    return plan.load(plan.workflow_content(tier) | given)
 
 
 def listed(text: str | None, option: str) -> list[str] | None:
-    """Parts of an ``option`` that holds several, by commas.
-
-    Raises ConfigError where one is empty or stands there twice.
-    """
+    """The comma-separated parts of an ``option``. Raises ConfigError where one is empty or repeated."""
     if text is None:
         return None
     parts = text.split(",")
     if len(set(parts)) < len(parts) or not all(part.strip() for part in parts):
-        raise ConfigError(f"{option} is {text!r}; it must be different names by commas")
+        raise ConfigError(f"{option} is {text!r}; it must be different names, comma-separated")
     return parts
 
 
-def rows_named(text: str | None) -> list[str] | None:
-    """The methods or variants of ``--rows``, by commas. Raises ConfigError for one that there is not."""
+def methods_named(text: str | None) -> list[str] | None:
+    """The methods or variants of ``--method``. Raises ConfigError for an unknown one."""
     from r3l.config import variant
     from r3l.config.method import load_method
 
-    methods = listed(text, "--rows")
+    methods = listed(text, "--method")
     for method in methods or []:
         load_method(variant(method).method)
     return methods
 
 
 def environments_named(text: str | None) -> list[str] | None:
-    """The environments of ``--env``, by commas. Raises ConfigError for one that there is not."""
+    """The environments of ``--env``. Raises ConfigError for an unknown one."""
     from r3l.config import EnvConfig, load
 
     envs = listed(text, "--env")
@@ -165,18 +166,16 @@ def environments_named(text: str | None) -> list[str] | None:
     return envs
 
 
-def numbers(text: str | None) -> list[int] | None:
-    """Seeds by commas. Raises ConfigError."""
-    parts = listed(text, "--seeds")
-    if parts is None:
-        return None
-    if not all(part.isdecimal() and part.isascii() for part in parts):
-        raise ConfigError(f"--seeds is {text!r}; it must be whole numbers by commas, such as 0,1,2")
-    return [int(part) for part in parts]
+def seeds_named(text: str | None) -> list[int] | None:
+    """The seeds of ``--seed``. Raises ConfigError."""
+    parts = listed(text, "--seed")
+    if not all(part.isdecimal() and part.isascii() for part in parts or ()):
+        raise ConfigError(f"--seed is {text!r}; it must be whole numbers, comma-separated, such as 0,1,2")
+    return None if parts is None else [int(part) for part in parts]
 
 
 def check_cores(text: str) -> None:
-    """Raises ConfigError unless snakemake would take it as a number of cores."""
+    """Raises ConfigError unless snakemake takes ``text`` as a number of cores."""
     if text != "all" and not (text.isdecimal() and text.isascii() and int(text) > 0):
         raise ConfigError(f"--cores is {text!r}; it must be a whole number of at least 1, or all")
 

@@ -13,7 +13,7 @@ from r3l.cli.printing import print_report
 ReportFile = Annotated[Path | None, output("Also write the report here as JSON.")]
 
 
-def bench_step(
+def step(
     tier: Tier = "nano",
     env: Env = "alfworld",
     method: Method = "grpo",
@@ -30,11 +30,11 @@ def bench_step(
     """
     from r3l.bench import step as bench
 
-    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    run = resolve_run(tier, env, method, seed, model, overrides)
     _print_and_write(bench.bench_step(run, repeats), out, as_json)
 
 
-def bench_train(
+def train(
     tier: Tier = "nano",
     env: Env = "alfworld",
     method: Method = "grpo",
@@ -54,11 +54,11 @@ def bench_train(
     """
     from r3l.bench import train as bench
 
-    run = resolve_run(tier, env, method, seed, model, overrides, None)
+    run = resolve_run(tier, env, method, seed, model, overrides)
     _print_and_write(bench.bench_train(run, tasks, group, length, repeats), out, as_json)
 
 
-def bench_env(
+def env(
     env: Annotated[str, typer.Argument(help="Environment.")] = "alfworld",
     tier: Tier = "nano",
     seed: Seed = 0,

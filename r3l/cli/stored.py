@@ -1,22 +1,94 @@
-"""Verbs about this project's stored runs, for an installed package: `r3l stored ...`."""
+"""Commands about finished runs: `r3l verify`, `r3l stored add`, `r3l stored fetch`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson
+from r3l.cli.arguments import RESULTS, AsJson, Results, StoredRuns, output
 from r3l.cli.printing import print_result
+from r3l.core.errors import DataError
+from r3l.files.paths import KEPT
+
+
+def verify(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Run directories, or folders of runs. Default: the stored runs.")
+    ] = None,
+    stored: StoredRuns = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse runs made from a tree with uncommitted changes.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check finished runs: every number is computed again from the raw lines, and every file has its digest.
+
+    Exit code 2 at the first that differs. Runs that are not the stored ones are also compared with them, episode by
+    episode. It says which runs were made from uncommitted code, and under which text of docs/preregistration.md.
+
+    Example: `r3l verify`
+
+    Example: `r3l verify results`
+    """
+    from r3l.evaluation.provenance import origins
+    from r3l.evaluation.verification import verify as verify_run
+    from r3l.report.comparison.reproduction import lines, reproduction
+    from r3l.runs import stored_archive
+    from r3l.runs.places import EVALUATION, find_runs
+
+    where = stored or stored_archive.folder()
+    named = runs or [stored or stored_archive.stored_runs()]
+    several = [run for run in named if run.is_dir() and not (run / "manifest.json").is_file()]
+    checked = [
+        run_dir for run in named for run_dir in ([p.parent for p in find_runs(run)] if run in several else [run])
+    ]
+    for run_dir in checked:
+        verify_run(run_dir)
+    own = [run for run in checked if not run.resolve().is_relative_to(where.resolve())] if where.is_dir() else []
+    compared = reproduction(RESULTS, where, [run / EVALUATION for run in own]) if own else []
+    found = origins(checked)
+    text = [f"{len(checked)} runs: every number follows from the raw lines, and no file has changed", *found.lines()]
+    content = {"verified": len(checked), **found.as_json(), "compared": compared}
+    print_result(content, as_json, "\n".join([*text, *lines(compared)]))
+    if strict and found.dirty:
+        raise DataError(
+            f"{len(found.dirty)} of {len(checked)} runs were made from a tree with uncommitted changes; make them "
+            "again from a clean clone"
+        )
+
+
+def add(
+    results: Results = RESULTS,
+    out: Annotated[Path | None, output("Default: results/stored of this project.", folder=True)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store finished runs and tunings: verified, compressed, without checkpoints.
+
+    This project's results/stored takes no run from a tree with uncommitted changes.
+
+    Example: `r3l stored add --results results`
+    """
+    from r3l.evaluation import stored
+    from r3l.runs.places import find_runs
+
+    target = out or KEPT
+    tunings = stored.store_tunings(results, target)
+    runs = find_runs(results, may_be_none=bool(tunings))
+    written = stored.store([path.parent for path in runs], results, target)
+    content = {"stored": [str(path) for path in written], "tunings": [str(path) for path in tunings]}
+    also = f", {len(tunings)} tunings" if tunings else ""
+    print_result(content, as_json, f"{len(written)} runs{also} stored in {target}")
 
 
 def fetch(
-    source: Annotated[str, typer.Argument(help="r3l-stored-VERSION.zip, which comes with the wheel: a file or a URL.")],
+    source: Annotated[str, typer.Argument(help="r3l-stored-VERSION.zip, published with the wheel: a file or a URL.")],
     as_json: AsJson = False,
 ) -> None:
-    """Unpack the stored runs into $R3L_CACHE/stored, where `compare`, `reproduced`, `power` and `verify` find them.
+    """Unpack the stored runs into $R3L_CACHE/stored, where `compare` and `verify` find them.
 
-    A checkout has them already, in results/stored.
+    Only an installed package needs this: a checkout has them in results/stored.
 
     Example: `r3l stored fetch r3l-stored-0.1.0.zip`
     """
@@ -26,14 +98,3 @@ def fetch(
     folder = stored_archive.fetch(source)
     runs = len(find_runs(folder))
     print_result({"folder": str(folder), "runs": runs}, as_json, f"{runs} stored runs in {folder}")
-
-
-def path(as_json: AsJson = False) -> None:
-    """Print where the stored runs lie, for `--results` of `table`, `figure` and `report`.
-
-    Example: `r3l stored path`
-    """
-    from r3l.runs.stored_archive import stored_runs
-
-    folder = str(stored_runs())
-    print_result({"folder": folder}, as_json, folder)

@@ -1,4 +1,4 @@
-"""Verbs that show results, offline: table, figure."""
+"""Commands that show results, offline: `r3l table`, `r3l figure`, `r3l report`."""
 
 from __future__ import annotations
 
@@ -7,75 +7,104 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group
 
 from r3l.cli.arguments import (
     RESULTS,
     AsJson,
+    Envs,
+    Methods,
     Runs,
     SeveralResults,
+    SomeTier,
     environments_named,
     found,
+    methods_named,
     named_runs,
     output,
-    rows_named,
+    refuse_unused,
 )
 from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from r3l.report.records import Record
+    from r3l.report.rows import LongRow
     from r3l.report.selection import Asked
     from r3l.workflow.plan import TableConfig, WorkflowConfig
 
-Columns = Annotated[
-    str | None, typer.Option("--env", help="Only these environments, by commas. Default: the table's, and your own.")
-]
-Rows = Annotated[
-    str | None, typer.Option("--rows", "--method", help="Only these methods, by commas. Default: the table's.")
-]
+OTHERS = ("budget", "published", "ordering")  # besides configs/tables
+Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")]
 
 
 def table(
-    name: Annotated[str, typer.Argument(help="A file of configs/tables/, or budget.")],
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(help="A file of configs/tables/; budget (what training cost); published; ordering.")
+    ],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md beside it.")] = None,
-    env: Columns = None,
-    rows: Rows = None,
-    tier: Annotated[str | None, typer.Option(help="Only this tier's runs.")] = None,
-    seeds_planned: Annotated[int | None, typer.Option(min=1, help="Default: configs/workflow.yaml.")] = None,
-    empty: Annotated[bool, typer.Option("--empty", help="Print rows and columns that have no run, too.")] = False,
+    env: Envs = None,
+    method: Methods = None,
+    tier: SomeTier = None,
+    seeds_planned: Planned = None,
+    empty: Annotated[bool, typer.Option("--empty", help="Print rows and columns without runs, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
+    `published` checks the published numbers: their sources, conflicting values, and whether the score is a multiple of
+    1/n. `ordering` compares our order of methods with the paper's.
+
     Example: `r3l table table1 --out results/table1.csv`
 
-    Example: `r3l table table1 --tier paper`
+    Example: `r3l table published`
     """
-    from r3l.report import records, selection, tables
-    from r3l.report.render import to_terminal
-    from r3l.report.selection import Asked
-    from r3l.report.tables import budget
-    from r3l.runs.places import find_benchmark_runs
     from r3l.workflow import plan
 
     specs = plan.tables()
-    check_known("table", name, {*specs, "budget"})
-    named = named_runs(runs)
-    asked = Asked(environments_named(env), rows_named(rows), named)
-    if name == "budget":
-        spent = budget.budget_rows(asked.narrowed(records.load(found(named, results))))
-        printed = budget.table(spent)
-        if out:
-            tables.write(spent, printed, out)
-        print_shown({"rows": spent}, as_json, to_terminal(printed))
+    check_known("table", name, {*specs, *OTHERS})
+    if name == "published":
+        refuse_unused(ctx, "table published", {"out"})
+        _print_published(out, as_json)
         return
-    config, spec = plan.load(plan.workflow_content(tier)), specs[name]
+    named = named_runs(runs)
+    if name == "ordering":
+        refuse_unused(ctx, "table ordering", {"results", "out"})
+        _print_ordering(found(named, results), out, as_json)
+        return
+    asked = _asked(env, method, named)
+    if name == "budget":
+        refuse_unused(ctx, "table budget", {"results", "out", "env", "method"})
+        _print_budget(asked, found(named, results), out, as_json)
+        return
+    print_table(specs[name], asked, results, out, tier, seeds_planned, empty, as_json)
+
+
+def print_table(
+    spec: TableConfig,
+    asked: Asked,
+    results: list[Path] | None = None,
+    out: Path | None = None,
+    tier: str | None = None,
+    seeds_planned: int | None = None,
+    empty: bool = False,
+    as_json: bool = False,
+) -> None:
+    """A table of configs/tables, from the runs that are asked for and those under ``results``."""
+    from r3l.report import selection, tables
+    from r3l.runs.places import find_benchmark_runs
+    from r3l.workflow import plan
+
+    config = plan.load(plan.workflow_content(tier))
     benchmark_runs: list[Path] = []
     shown: list[Record] = []
     if spec.kind == "benchmarks":
-        benchmark_runs = named or [path for folder in results or [RESULTS] for path in find_benchmark_runs(folder)]
+        runs = [path for folder in results or [RESULTS] for path in find_benchmark_runs(folder)]
+        benchmark_runs = list(asked.runs) or runs
     else:
         shown = _belonging(spec, config, asked, results, tier)
     built = tables.build(
@@ -85,12 +114,18 @@ def table(
         len(config.seeds) if seeds_planned is None else seeds_planned,
         config.tier,
         benchmark_runs,
-        config.benches(spec) if tier and env is None else (),
+        config.benches(spec) if tier and not asked.envs else (),
     )
     built = replace(built, empty=empty or tier is not None)
     if out:
         built.write(out)
     print_shown({"rows": built.rows}, as_json, built.to_terminal())
+
+
+def _asked(env: str | None, method: str | None, runs: list[Path]) -> Asked:
+    from r3l.report.selection import Asked
+
+    return Asked(environments_named(env), methods_named(method), runs)
 
 
 def _belonging(
@@ -101,7 +136,7 @@ def _belonging(
     from r3l.runs.places import find_further
 
     may_be_none = tier is not None or table.kind == "published"
-    paths = found(list(asked.runs), results, may_be_none)
+    paths = found([*asked.runs], results, may_be_none)
     if table.question_sets:
         known = {*paths}
         paths += [further for path in paths for further in find_further(path.parent) if further not in known]
@@ -115,30 +150,95 @@ def _belonging(
     return shown
 
 
+def _print_budget(asked: Asked, paths: list[Path], out: Path | None, as_json: bool) -> None:
+    from r3l.report import records, tables
+    from r3l.report.render import to_terminal
+    from r3l.report.tables import budget
+
+    spent = budget.budget_rows(asked.narrowed(records.load(paths)))
+    printed = budget.table(spent)
+    if out:
+        tables.write(spent, printed, out)
+    print_shown({"rows": spent}, as_json, to_terminal(printed))
+
+
+def _print_published(out: Path | None, as_json: bool) -> None:
+    from r3l.report import published
+    from r3l.report.published import checks
+    from r3l.report.render import to_terminal
+
+    known = published.load()
+    rows = checks.check(known, known)
+    shown = map(to_terminal, (checks.checks_table(rows), checks.summary_table(rows)))
+    _print_rows(rows, Group(*shown, "\n".join(["Sources", *checks.sources(rows)])), out, as_json)
+
+
+def _print_ordering(paths: list[Path], out: Path | None, as_json: bool) -> None:
+    from r3l.report import published, records
+    from r3l.report.published import ordering
+    from r3l.report.render import to_terminal
+
+    rows = ordering.ordering(records.load(paths), published.Reference(published.of_table("table1")))
+    _print_rows(rows, to_terminal(ordering.ordering_table(rows)), out, as_json)
+
+
+def _print_rows(rows: list[LongRow], shown: RenderableType, out: Path | None, as_json: bool) -> None:
+    from r3l.report.rows import write_csv
+
+    if out:
+        write_csv(rows, out)
+    print_shown({"rows": rows}, as_json, shown)
+
+
 def figure(
-    name: Annotated[str, typer.Argument(help="learning_curves, exploration, ... (docs/figures.md), or a table.")],
+    name: Annotated[str, typer.Argument(help="learning_curves, exploration, ... (`r3l list figures`).")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)] = RESULTS / "figures",
     table: Annotated[str | None, typer.Option(help="Show the runs of this table. Default: the figure's own.")] = None,
-    env: Columns = None,
-    rows: Rows = None,
+    env: Envs = None,
+    method: Methods = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw a figure from result files, offline, as PDF and PNG.
 
-    Example: `r3l figure learning_curves --rows grpo,r3l --out results/figures`
+    Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
     """
     from r3l.report import figures, records
-    from r3l.report.selection import Asked, selected
+    from r3l.report.selection import selected
     from r3l.workflow import plan
 
     specs = plan.tables()
     check_known("figure", name, figures.FIGURES)
     check_known("table", table or figures.FIGURES[name].table, specs)
     spec, named = specs[table or figures.FIGURES[name].table], named_runs(runs)
-    asked = Asked(environments_named(env), rows_named(rows), named)
-    shown = selected(records.load(found(named, results)), spec, plan.load(), asked)
-    written = figures.draw(name, shown, out, spec)
-    paths = [str(path) for path in written]
-    print_result({"figure": name, "files": paths}, as_json, "\n".join(paths))
+    shown = selected(records.load(found(named, results)), spec, plan.load(), _asked(env, method, named))
+    written = [str(path) for path in figures.draw(name, shown, out, spec)]
+    print_result({"figure": name, "files": written}, as_json, "\n".join(written))
+
+
+def report(
+    runs: Runs = None,
+    results: SeveralResults = None,
+    out: Annotated[Path, output("The HTML file.")] = RESULTS / "report.html",
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder of PNG files. Default: the first RESULTS/figures.")
+    ] = None,
+    seeds_planned: Planned = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML file about all runs: tables, figures, settings, budgets, training trajectories.
+
+    Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
+    """
+    from r3l.report import html, records
+    from r3l.workflow import plan
+
+    if figures is not None and not figures.is_dir():
+        raise DataError(f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out")
+    images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
+    shown = records.load(found(named_runs(runs), results))
+    planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
+    written = html.write(shown, images, planned, out)
+    summary = {"file": str(written), "runs": len(shown), "figures": len(images), "bytes": written.stat().st_size}
+    print_result(summary, as_json, f"{written}: {len(shown)} runs, {len(images)} figures, {summary['bytes']:,} bytes")

@@ -1,4 +1,4 @@
-"""The verb that chooses learning rates: `r3l tune`."""
+"""`r3l tune`: chooses learning rates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results, Tier, check_cores, environments_named, output
+from r3l.cli.arguments import RESULTS, AsJson, Cores, Results, Tier, check_cores, environments_named, output
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def tune(
-    method: Annotated[str | None, typer.Argument(help="A method or variant; with --show all by default.")] = None,
-    env: Annotated[str | None, typer.Option(help="Environment; with --show several, by commas.")] = None,
+    method: Annotated[str | None, typer.Argument(help="A method or variant. With --show: default all.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment; with --show several, comma-separated.")] = None,
     tier: Tier = "nano",
-    show: Annotated[bool, typer.Option("--show", help="Only show the stored tunings, of all methods or one.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the stored tunings; train nothing.")] = False,
     offline: Annotated[bool, typer.Option(help="Train nothing; choose from the runs there are.")] = False,
     results: Results = RESULTS,
-    cores: Annotated[str, typer.Option(help="Given to snakemake: runs side by side.")] = "all",
+    cores: Cores = "all",
     out: Annotated[Path | None, output("Also draw the learning curves: a .png or .pdf file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose a method's learning rate as every method's is: three rates, two seeds, by validation tasks and one rule.
+    """Tune a method's learning rate on validation tasks: three rates, two seeds each.
 
-    The choice goes to results/tuning/TIER/ENV/METHOD.json; `r3l store` keeps it, and `--profile tuned` uses what is
-    kept. What is trained already is not trained again.
+    The choice goes to results/tuning/TIER/ENV/METHOD.json; `r3l stored add` stores it. Finished runs are not trained
+    again.
 
     Example: `r3l tune grpo --env alfworld`
 

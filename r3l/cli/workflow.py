@@ -1,4 +1,4 @@
-"""How verbs carry out the workflow: the snakemake command, a line a run while it works, what went wrong."""
+"""How commands run the workflow: the snakemake command, one line per run while it works, what went wrong."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
         _raise_refusal(log.read_text(encoding="utf-8", errors="replace"))
         for text in _failures(seen, began) or [_tail(log)]:
             console.print(text, soft_wrap=True, markup=False)
-        raise DataError("some runs did not finish (see above); the same command goes on with them")
+        raise DataError("some runs did not finish (see above); re-run to resume")
     return log
 
 
@@ -112,7 +112,7 @@ def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> Non
 
 
 def _raise_refusal(output: str) -> None:
-    """Raises DataError with the paragraph for which workflow/Snakefile ended, if snakemake's output has one."""
+    """Raises DataError with the paragraph for which the Snakefile ended, if snakemake's output has one."""
     if refused := REFUSED.search(output):
         raise DataError(refused[1])
 

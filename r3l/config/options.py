@@ -1,4 +1,4 @@
-"""Every hyperparameter as it is declared: `r3l options` and docs/options.md.
+"""Every hyperparameter as it is declared: `r3l list options` and docs/options.md.
 
 ``python -m r3l.config.options`` prints that page; a test compares it with the file.
 """

@@ -57,7 +57,7 @@ def stored_tuning(tier: str, env: str, row: Variant) -> tuple[dict[str, Any], st
     if not has_tuning(tier, env, row):
         raise ConfigError(
             f"{untuned(row).name} has no tuned learning rate on {env} ({tier}): no file results/stored/{where}; tune "
-            f"it (r3l tune '{untuned(row).name}' --env {env} --tier {tier}, then r3l store), or leave out profile "
+            f"it (r3l tune '{untuned(row).name}' --env {env} --tier {tier}, then r3l stored add), or leave out profile "
             f"{TUNED}"
         )
     return read_json(STORED / where), f"results/stored/{where}"

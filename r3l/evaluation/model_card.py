@@ -36,7 +36,7 @@ def model_card(run_dir: Path) -> str:
         "Scores": _scores(evaluation, episodes),
         "Limits": LIMITS,
         "Use": 'Folder in Hugging Face layout: `AutoModelForCausalLM.from_pretrained("FOLDER")`, or\n'
-        f"`r3l evaluate --env {evaluation['env']} --model FOLDER`.",
+        f"`r3l evaluate {evaluation['env']} --model FOLDER`.",
         "Cite": "R3L: [arXiv 2601.03715](https://arxiv.org/abs/2601.03715). Made with r3l, which reproduces it.",
     }
     sections = [f"## {name}\n\n{text}" if name else f"# {title}\n\n{text}" for name, text in parts.items()]

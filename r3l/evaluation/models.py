@@ -43,7 +43,9 @@ def local_model(model: str, temperature: float, max_tokens: int, batch: int = 16
     cast_parameters(network, dtype)
     context = int(network.config.max_position_embeddings)
     if max_tokens >= context:
-        raise ConfigError(f"--max-tokens is {max_tokens}, but {model} has room for {context} with the prompt; lower it")
+        raise ConfigError(
+            f"sampling.max_tokens is {max_tokens}, but {model} has room for {context} with the prompt; lower it"
+        )
     settings: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
     if dtype != torch.float32:
         settings["dtype"] = str(dtype)

@@ -15,7 +15,7 @@ from r3l.report.table import Cell, Column, Table, table
 REFERENCE = "paper"  # the tier whose settings are those of paper and release; other tiers change some for themselves
 PROFILES = ("paper", "released_code")
 COLUMNS = ("of", "option", "audit", "paper", "released_code", "here", "in force")
-COMMAND = "r3l options --differences"
+COMMAND = "r3l list differences"
 
 
 def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[LongRow]:

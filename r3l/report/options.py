@@ -68,7 +68,7 @@ def methods_table(rows: list[LongRow]) -> Table:
         sections,
         [
             "rollouts: the most that one task can cost under paper / released_code / fair; the meaning of an option: "
-            "r3l options, and where its default comes from; where another value does: configs/methods"
+            "r3l list options, with the source of its default; of other values: configs/methods"
         ],
     )
 

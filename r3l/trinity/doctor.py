@@ -59,7 +59,7 @@ def _gpus(cards: list[float], models: list[ModelConfig]) -> Finding:
     needed = {m.model: m.cluster.gpus_per_node for m in models if m.cluster}
     most = max(needed.values())
     found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else "none here (nvidia-smi)"
-    fix = f"a node of {most} GPUs, or r3l trinity-config --gpus-per-node N with fewer engines in configs/models"
+    fix = f"a node of {most} GPUs, or fewer gpus_per_node and engines in configs/models"
     return checked("GPUs", len(cards) >= most, found, fix)
 
 

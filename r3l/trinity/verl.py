@@ -52,7 +52,7 @@ class Verl:
             here = f"a Slurm job with {nodes_of_job()}" if "SLURM_JOB_ID" in os.environ else "one machine"
             raise ConfigError(
                 f"{plan}, and this is {here}: start it in a "
-                f"Slurm job of {nodes} (`r3l cell ... --profile slurm` asks for them), or start Ray on {nodes} and set "
+                f"Slurm job of {nodes} (`r3l run ... --profile slurm` asks for them), or start Ray on {nodes} and set "
                 f"{ADDRESS}, {change}"
             )
         if len(visible_gpus()) < each:

@@ -61,7 +61,9 @@ class Jobs:
         for table in {**self._runs_of, **self.tables}:  # those that are planned first
             if path in self.runs(table):
                 return self.runs(table)[path]
-        raise ConfigError(f"no table of this configuration has results/{path}; r3l cell makes a run by its name")
+        raise ConfigError(
+            f"no table of this configuration has results/{path}; make a run with r3l run --env ENV --method METHOD"
+        )
 
     def _tuning_run(self, cell: Mapping[str, Any], path: str) -> Run | None:
         """The run of a tuning, which no table has: known by its seed."""

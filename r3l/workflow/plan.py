@@ -116,7 +116,7 @@ class TableConfig(Strict):
     kind: Literal["scores", "measures", "benchmarks", "published"] = Field(
         "scores",
         description="scores: success on the test task set; measures: what training counted; "
-        "benchmarks: models on question sets (r3l evaluate --set); published: the published numbers and, where the "
+        "benchmarks: models on question sets (r3l evaluate gsm8k); published: the published numbers and, where the "
         "workflow has their `models`, our runs",
     )
     baseline: str = Field("", description="scores: the method that differences are paired with")

@@ -34,8 +34,8 @@ MEANINGS = {
     State.DONE: "trained and evaluated",
     State.TRAINED: "not evaluated yet",
     State.RUNNING: "a process is at work",
-    State.FAILED: "ended by an error; the same command goes on",
-    State.STOPPED: "killed between; the same command goes on",
+    State.FAILED: "ended by an error; re-run to resume",
+    State.STOPPED: "killed; re-run to resume",
     State.OTHER: "the directory holds a run of another configuration",
     State.MISSING: "not begun",
 }
@@ -56,7 +56,7 @@ class Status:
     error: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The row that ``r3l status --json`` prints."""
+        """The row that ``r3l run --status --json`` prints."""
         row = {"env": self.run.env, "method": self.run.method, "seed": self.run.seed, "path": str(self.path)}
         return row | {k: getattr(self, k) for k in ("state", "steps", "planned", "seconds_left", "error")}
 

@@ -1,10 +1,10 @@
-"""Command lines that no verb may accept, made of options and values that they cannot have."""
+"""Command lines that no command may accept, made of options and values that they cannot have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from start_models import START_MODEL, cell
+from start_models import START_MODEL
 
 from r3l.files.paths import STORED
 
@@ -34,75 +34,69 @@ NO_SETTING = (
 NO_VARIANT = ("r3l@", "r3l@alpha", "r3l@alpha=", "r3l@=5", "r3l@alpha=5,alpha=6", "r3l@alpha=5,", "@", "@alpha=5")
 NO_VARIANT += ("r3l@engine=x", "r3l@profile=x", "r3l@method=x", "r3l@seed=3", "r3l@method_code=os:system", "r3l@alpa=2")
 STORED_RUNS = ("--results", str(STORED))
-CELL = cell("alfworld", "r3l")
 
 
 def bad_commands() -> Iterator[tuple[str, ...]]:
-    """Some 500, those of the first verb first; none of them needs a network or a model to be refused."""
+    """Some 500, those of `train` first; none of them needs a network or a model to be refused."""
     for value in NO_SETTING:
         yield "train", "--set", value
     for value in NO_VARIANT:
         yield "train", "--method", value
     for value in NO_NAME:
-        for option in ("--tier", "--env", "--method", "--profile", "--engine", "--logger"):
+        for option in ("--tier", "--env", "--method", "--engine", "--logger"):
             yield "train", option, value
     for value in ("", " ", "a\nb", LONG, "/etc/passwd", "no/such/folder"):
         yield "train", "--model", value
-        yield "evaluate", "--env", "alfworld", "--model", value
-    for value in NO_COUNT:
-        for option in ("--seed", "--steps"):
-            yield "train", option, value
+        yield "evaluate", "alfworld", "--model", value
+    yield from (("train", "--seed", value) for value in NO_COUNT)
     yield from (("train", "--minutes", value) for value in ("-1", "nan", "x"))
     yield from (("train", "--run-dir", value) for value in ("", " "))
     yield from _grids()
     yield from _results()
     yield from _evaluations()
+    yield from _unused()
     yield from _others()
 
 
 def _grids() -> Iterator[tuple[str, ...]]:
     for value in ("0", "-1", "nan", "2", "x"):
-        yield "power", "r3l", "--difference", value
-        yield "power", "r3l", "--power", value
-    yield "power", "r3l", "--comparisons", "0"
+        yield "compare", "r3l", "--power", "0.8", "--difference", value
+        yield "compare", "r3l", "--power", value
+    yield "compare", "r3l", "--power", "0.8", "--comparisons", "0"
     yield from (("tune", *arguments) for arguments in ((), ("grpo",), ("zero_shot", "--env", "math")))
     for value in NO_SEEDS:
-        for verb in (("compare", "grpo"), ("run",), ("status",), ("cost",)):
-            yield *verb, "--seeds", value
+        for command in (("compare", "grpo"), ("run",), ("run", "--status"), ("run", "--dry-run")):
+            yield *command, "--seed", value
     for value in NO_NAME:
         yield "compare", value
+        yield "compare", value, "--power", "0.8"
         for option in ("--against", "--env", "--tier"):
             yield "compare", "grpo", "--offline", option, value
-            yield "power", "grpo", "--against", "r3l", option, value
-        yield "power", value
+            yield "compare", "grpo", "--against", "r3l", "--power", "0.8", option, value
         yield "tune", value, "--env", "alfworld"
         for option in ("--env", "--tier", "--cores"):
             yield "tune", "grpo", "--env", "alfworld", option, value
-        for option in ("--table", "--tier", "--env", "--grid"):
-            yield "status", option, value
-        for option in ("--table", "--tier", "--method"):
-            yield "cost", option, value
+        for option in ("--tier", "--env", "--method", "--grid"):
+            yield "run", "table1", "--status", option, value
+            yield "run", "table1", "--dry-run", option, value
         yield "run", value
         for option in ("--tier", "--env", "--method", "--grid", "--logger", "--cores", "--profile"):
             yield "run", "table1", option, value
+        yield "run", "--method", "r3l", "--env", value
         yield "compare", "grpo", "--cores", value
-        yield "cell", f"{CELL}/0", "--cores", value
-        yield "cell", f"{CELL}/0", "--profile", value
-        yield "cell", f"{CELL}/{value}"
 
 
 def _results() -> Iterator[tuple[str, ...]]:
     for value in NO_NAME:
         yield "table", value, *STORED_RUNS
         yield "figure", value, *STORED_RUNS
-        for option in ("--rows", "--tier"):
+        for option in ("--method", "--tier"):
             yield "table", "table1", *STORED_RUNS, option, value
-        yield "figure", "table1", *STORED_RUNS, "--rows", value
+        yield "figure", "table1", *STORED_RUNS, "--method", value
         yield "report", "--results", value
-        yield "store", "--results", value
+        yield "stored", "add", "--results", value
         yield "verify", value
-        yield "export", value, "--to", "tensorboard"
-        yield "published", "--table", value
+        yield "model", "export", value, "./model"
     for value in ("-1", "0", "x"):
         yield "table", "table1", *STORED_RUNS, "--seeds-planned", value
         yield "report", *STORED_RUNS, "--seeds-planned", value
@@ -111,29 +105,52 @@ def _results() -> Iterator[tuple[str, ...]]:
 def _evaluations() -> Iterator[tuple[str, ...]]:
     for value in NO_NAME:
         yield "evaluate", value
-        yield "evaluate", "--env", value, "--model", START_MODEL
-        yield "evaluate", "--set", value, "--model", START_MODEL
-        yield "evaluate", "--env", "alfworld", "--model", START_MODEL, "--task-set", value
-        yield "evaluate", "--env", "alfworld", "--model", "m", "--server", value
-        yield "evaluate", "--set", "gsm8k", "--model", START_MODEL, "--protocol", value
+        yield "evaluate", value, "--model", START_MODEL
+        yield "evaluate", "alfworld", "--model", START_MODEL, "--task-set", value
+        yield "evaluate", "alfworld", "--model", "m", "--server", value
+        yield "evaluate", "gsm8k", "--model", START_MODEL, "--protocol", value
     for value in ("localhost:8000", "ftp://localhost", "http://", "http:// x"):
-        yield "evaluate", "--env", "alfworld", "--model", "m", "--server", value
-    yield from (("evaluate", "--env", "math", "--model", START_MODEL, "--temperature", value) for value in ("-1", "x"))
+        yield "evaluate", "alfworld", "--model", "m", "--server", value
+    for value in ("-1", "x", "null"):
+        for target in ("math", "gsm8k"):
+            yield "evaluate", target, "--model", START_MODEL, "--set", f"evaluation.temperature={value}"
+
+
+def _unused() -> Iterator[tuple[str, ...]]:
+    """Options that the form of the command does not use."""
+    yield "evaluate", "alfworld", "--model", START_MODEL, "--limit", "2"
+    yield "evaluate", "alfworld", "--model", START_MODEL, "--deadline", "9"
+    yield "evaluate", "gsm8k", "--model", START_MODEL, "--task-set", "nano/test"
+    yield "evaluate", "./run", "--set", "train.lr=1"
+    yield "compare", "--registered", "--env", "alfworld"
+    yield "compare", "r3l", "--registered"
+    yield "compare", "r3l", "--power", "0.8", "--seed", "0"
+    yield "compare", "r3l", "--difference", "0.1"
+    yield "run", "--status", "--cores", "2"
+    yield "doctor", "--env", "math"
+    yield "train", "--write-tasks"
+    yield "train", "--trinity-config", "x.yaml", "--logger", "wandb"
+    yield "list", "tables", "--tier", "nano"
+    yield "table", "published", "--env", "alfworld"
+    yield "table", "budget", "--empty"
 
 
 def _others() -> Iterator[tuple[str, ...]]:
     for value in NO_NAME:
         yield "sft", value
         yield "model", "fetch", value
-        yield "task-set", "check", "--tier", value
-        yield "task-set", "build", value
+        yield "data", "check", "--tier", value
+        yield "data", "build", value
         yield "bench", "env", value
-        yield "preflight", "--env", value
-        yield "trinity-config", "--env", value
+        yield "bench", "step", "--arms", value
+        yield "doctor", "--step", "--env", value
         yield "doctor", "--tier", value
-        yield "envs", "--env", value
-    for verb in ("bench step", "bench train", "compare grpo --offline", "tune grpo --env math", "probe math"):
+        yield "list", value
+        yield "list", "options", "--env", value
+    for command in ("bench step", "compare grpo --offline", "tune grpo --env math", "probe math"):
         for place in ("/proc/none/x.json", "/etc/hostname/x.json"):
-            yield *verb.split(), "--out", place
-    for verb in ("compare grpo --offline", "power r3l", "registered", "table table1", "report"):
-        yield *verb.split(), "--results", "no/such/folder"
+            yield *command.split(), "--out", place
+    for command in ("compare grpo --offline", "table table1", "report"):
+        yield *command.split(), "--results", "no/such/folder"
+    for command in ("compare r3l --power 0.8", "compare --registered"):
+        yield *command.split(), "--stored", "no/such/folder"

@@ -28,50 +28,41 @@ from r3l.workflow import plan
         (["train", "--set", "train.steps=many"], "'train.steps' has value 'many'"),
         (["train", "--set", "train.steps"], "must look like key=value"),
         (
-            ["train", "--steps", "3", "--set", "train.steps=5"],
+            ["train", "--set", "train.steps=5", "--set", "train.steps=3"],
             "set more than once (train.steps=5, train.steps=3); keep one",
         ),
         (["train", "--set", "train.lr=1e-4", "--set", "train.lr=2e-4"], "train.lr is set more than once"),
         (["run", "table1", "--set", "train.lr=1e-4", "--set", "train.lr=2e-4"], "train.lr is set more than once"),
-        (["evaluate", "--env", "math", "--override", "seed=1", "--override", "seed=2"], "seed is set more than once"),
+        (["evaluate", "math", "--set", "seed=1", "--set", "seed=2"], "seed is set more than once"),
         (["demo", "--env", "chess"], "no env 'chess'"),
         (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),
         (["evaluate", "no/such/run"], "no/such/run does not exist"),
         (["table", "table9"], "there is no table 'table9'; known: alpha, baselines, budget"),
         (["figure", "pie"], "there is no figure 'pie'"),
         (["table", "table1", "--results", "/nonexistent"], "make table1"),
-        (["published", "--table", "table9"], "there is no published table 'table9'; known: ablation_response, alpha"),
-        (["published", "--table", "retries", "--benchmark", "DAPO"], "'retries' has nothing on 'DAPO'"),
-        (["published", "--ordering", "--table", "alpha"], "leave --table and --benchmark away"),
-        (["published", "--ordering", "--results", "/nonexistent"], "make table1"),
         (["compare", "grp0", "--offline"], "no method 'grp0'"),
         (["compare", "grpo", "--results", "/tmp"], "--results is /tmp, but runs are made under results/"),
         (["compare", "r3l", "--offline", "--against", "raft,grp0"], "no method 'grp0'"),
         (["compare", "r3l", "--against", "r3l"], "--against is 'r3l'; name a method other than 'r3l', or all"),
-        (["compare", "grpo", "--seeds", "one"], "--seeds is 'one'; it must be whole numbers"),
+        (["compare", "grpo", "--seed", "one"], "--seed is 'one'; it must be whole numbers"),
         (["compare", "grpo", "--env", "chess"], "no env 'chess'"),
-        (["status", "--table", "pie"], "there is no table 'pie'"),
-        (["store", "--results", "/nonexistent"], "make table1"),
+        (["run", "pie", "--status"], "there is no target 'pie'"),
+        (["stored", "add", "--results", "/nonexistent"], "make table1"),
         (["verify", "no/such/run"], "no/such/run/manifest.json is missing"),
-        (["export", "no/such/run", "--to", "tensorboard"], "no/such/run/manifest.json is missing"),
-        (["task-set", "check", "--tier", "huge"], "no tier 'huge'"),
-        (["task-set", "build", "nowhere"], "nowhere"),
+        (["model", "export", "no/such/run", "./model"], "no/such/run does not exist"),
+        (["data", "check", "--tier", "huge"], "no tier 'huge'"),
+        (["data", "build", "nowhere"], "nowhere"),
         (["bench", "env", "chess"], "no env 'chess'"),
         (["bench", "env", "--tier", "huge"], "no tier 'huge'"),
         (["bench", "env", "scienceworld", "--tasks", "9999"], "--tasks is 9999, but the task set has"),
-        (["catalogue", "build", "--items", "i", "--attrs", "a", "--out", "shop"], "a cannot be read"),
+        (["data", "catalogue", "--items", "i", "--attrs", "a", "--out", "shop"], "a cannot be read"),
         (["doctor", "--tier", "huge"], "no tier 'huge'"),
-        (["cell", "nan/alfworld/math-1.5m/r3l/0"], "no tier 'nan'; known: nano"),
-        (["cell", "nano/alfwrld/math-1.5m/r3l/0"], "did you mean 'alfworld'?"),
-        (["cell", "alfworld/nanu/r3l/0"], "there is no stored model 'nanu'; known: "),
-        (["cell", "alfworld/math-1.5m/r3/0"], "did you mean 'r3l'?"),
-        (["cell", "alfworld/math-1.5m/r3l@alpa=2/0"], "did you mean 'alpha'?"),
-        (
-            ["cell", "alfworld/math-1.5m/r3l/first"],
-            "must look like TIER/ENV/MODEL/METHOD/SEED, e.g. nano/alfworld/alfworld-1.5m-hints/r3l/0",
-        ),
-        (["cell", "alfworld/r3l/0"], "must look like TIER/ENV/MODEL/METHOD/SEED"),
-        (["cell", "alfworld/math-1.5m/r3l/0", "--profile", "slrm"], "did you mean 'slurm'?"),
+        (["run", "--env", "alfwrld", "--method", "r3l"], "did you mean 'alfworld'?"),
+        (["run", "--env", "alfworld", "--method", "r3l@alpa=2"], "did you mean 'alpha'?"),
+        (["run", "table1", "--profile", "slrm"], "did you mean 'slurm'?"),
+        (["run", "--status", "--cores", "2"], "--cores has no meaning for --status; leave it out"),
+        (["evaluate", "alfwrld", "--model", "math-1.5m"], "did you mean 'alfworld'?"),
+        (["table", "budget", "--empty"], "--empty has no meaning for table budget; leave it out"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):
@@ -115,22 +106,23 @@ def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
 
 
 GROUPS = [(f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups]
-VERBS = [f"{group}{verb.name}" for group, app in [("", cli.app), *GROUPS] for verb in app.registered_commands]
+COMMANDS = [f"{group}{command.name}" for group, app in [("", cli.app), *GROUPS] for command in app.registered_commands]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_has_an_example(verb):
-    result = CliRunner().invoke(cli.app, [*verb.split(), "--help"], env={"COLUMNS": "160"})
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command):
+    result = CliRunner().invoke(cli.app, [*command.split(), "--help"], env={"COLUMNS": "160"})
     assert result.exit_code == 0
-    assert f"Example: r3l {verb}" in " ".join(result.stdout.split())
+    assert f"Example: r3l {command}" in " ".join(result.stdout.split())
 
 
 def test_lists_as_json(monkeypatch, capsys):
-    code, out, _ = run(monkeypatch, capsys, "methods", "--json")
-    assert code == 0
-    assert {"zero_shot", "grpo", "r3l"} <= {row["method"] for row in json.loads(out)["methods"]}
-    _, out, _ = run(monkeypatch, capsys, "envs", "--json")
-    assert "alfworld" in {row["env"] for row in json.loads(out)["envs"]}
+    expected = {"methods": "r3l", "envs": "alfworld", "models": "qwen3-4b", "tables": "table1", "figures": "pivot"}
+    for what, name in expected.items():
+        code, out, err = run(monkeypatch, capsys, "list", what, "--json")
+        assert code == 0 and name in {row[what.removesuffix("s")] for row in json.loads(out)[what]}, err
+    code, out, _ = run(monkeypatch, capsys, "list", "options", "--env", "math", "--set", "train.lr=3e-5", "--json")
+    assert {row["option"]: row["value"] for row in json.loads(out)["options"]}["train.lr"] == 3e-5
 
 
 def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
@@ -141,7 +133,7 @@ def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
     shown = ("figure", "learning_curves", "--results", three_seeds)
     code, text, _ = run(monkeypatch, capsys, *shown, "--out", tmp_path)
     assert code == 0 and (tmp_path / "learning_curves.png").is_file() and (tmp_path / "learning_curves.pdf").is_file()
-    code, _, err = run(monkeypatch, capsys, *shown, "--rows", "zero_shot", "--out", tmp_path)
+    code, _, err = run(monkeypatch, capsys, *shown, "--method", "zero_shot", "--out", tmp_path)
     assert code == 2 and "none of them was trained" in err
     code, _, err = run(monkeypatch, capsys, "figure", "pivot", "--table", "table9", "--results", three_seeds)
     assert code == 2 and "there is no table 'table9'" in err
@@ -155,13 +147,11 @@ def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path
 
 
 def test_published_numbers_are_checked_and_ordered(monkeypatch, capsys, tmp_path):
-    arguments = ("published", "--table", "table2", "--benchmark", "ALFWorld")
-    code, text, _ = run(monkeypatch, capsys, *arguments, "--out", tmp_path / "p.csv", "--json")
-    assert code == 0 and json.loads(text)["summary"]["impossible"] == 3
-    assert len((tmp_path / "p.csv").read_text().splitlines()) == 6
-    code, text, _ = run(monkeypatch, capsys, *arguments)
-    assert "not 101/140" in text and "author" not in text
-    code, text, _ = run(monkeypatch, capsys, "published", "--ordering", "--results", STORED, "--json")
+    code, text, _ = run(monkeypatch, capsys, "table", "published", "--out", tmp_path / "p.csv", "--json")
+    assert code == 0 and len((tmp_path / "p.csv").read_text().splitlines()) == len(json.loads(text)["rows"]) + 1
+    code, text, _ = run(monkeypatch, capsys, "table", "published")
+    assert "not 101/140" in text
+    code, text, _ = run(monkeypatch, capsys, "table", "ordering", "--results", STORED, "--json")
     envs = {path.parts[-5] for path in find_runs(STORED)} & {"alfworld", "scienceworld", "webshop"}
     assert envs and {row["env"] for row in json.loads(text)["rows"]} == envs
 
@@ -177,7 +167,7 @@ def test_doctor_reports_every_check_as_json(monkeypatch, capsys):
 
 def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
     out = tmp_path / "task_sets.json"
-    code, _, _ = run(monkeypatch, capsys, "task-set", "check", "--out", out)
+    code, _, _ = run(monkeypatch, capsys, "data", "check", "--out", out)
     assert code == 0
     described = json.loads(out.read_text())["task_sets"]
     sizes = {split: about["tasks"] for split, about in described.items()}

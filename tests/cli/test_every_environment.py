@@ -12,7 +12,7 @@ from r3l.files.json_files import read_json, read_jsonl
 @pytest.mark.parametrize("env", names("envs"))
 def test_two_steps(monkeypatch, capsys, tmp_path, env, method):
     monkeypatch.delenv("R3L_MATH", raising=False)  # nothing is fetched
-    two_tasks = ("--steps", 2, "--set", "train.tasks_per_step=2", "--run-dir", tmp_path)
+    two_tasks = ("--set", "train.steps=2", "--set", "train.tasks_per_step=2", "--run-dir", tmp_path)
     code, _, stderr = run(monkeypatch, capsys, "train", "--env", env, "--method", method, *two_tasks)
     assert code == 0, stderr
     steps = read_jsonl(tmp_path / "metrics.jsonl")

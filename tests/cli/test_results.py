@@ -98,10 +98,10 @@ def test_an_evaluation_names_a_command_that_finds_its_run(tmp_path, monkeypatch,
 
 def test_a_finished_table_names_commands_that_find_its_runs():
     def following(*methods, **values):
-        config = configured(envs=["math"], **values)
+        config = configured(None, envs=["math"], **values)
         return list(_after_run(plan.grid(config, config.envs, methods), config))
 
-    report, more = "r3l report", "the same with --seeds 0,1,2"
+    report, more = "r3l report", "the same with --seed 0,1,2"
     compared = "r3l compare r3l --env math --offline --against grpo"
     assert following("grpo", "r3l") == [report, more, compared]
     assert following("grpo", "r3l", seeds=[0, 1, 2]) == [report, compared]
@@ -131,7 +131,7 @@ def test_offline_a_comparison_takes_all_seeds_that_both_have(tmp_path, r3l):
     of = ("compare", "raft", "--env", "alfworld", "--offline", "--stored", tmp_path / "kept")
     (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine")["rows"]
     assert (row["pairs"], row["difference_mean"]) == (5, 0.25)
-    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine", "--seeds", "1,3")["rows"]
+    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine", "--seed", "1,3")["rows"]
     assert row["pairs"] == 2
 
 

@@ -1,17 +1,12 @@
-"""Hyperparameters are declared once; `r3l options` and docs/options.md follow."""
+"""Hyperparameters are declared once; the printed options follow."""
 
 import pytest
-from docs.pages import DOCS, text
 from pydantic import ValidationError
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.config import names, resolve
-from r3l.config.options import _options, method_options, page, run_options
+from r3l.config.options import _options, method_options, run_options
 from r3l.core.errors import ConfigError
-
-
-def test_the_page_of_the_docs_is_what_is_declared():
-    assert text(DOCS / "options.md") == page(), "python -m r3l.config.options > docs/options.md"
 
 
 def test_options_come_with_their_limits_defaults_and_methods():

@@ -115,13 +115,13 @@ def test_train_and_compare_say_that_code_changed(mine, tmp_path, monkeypatch, ca
         return out
 
     for method in ("zero_shot", "shortest"):
-        r3l("train", *options, method, "--steps", 1)
+        r3l("train", *options, method, "--set", "train.steps=1")
         where = tmp_path / "results" / cell("math", method) / "seed0"
         r3l("evaluate", where)
     (mine / "shortest.py").write_text((mine / "shortest.py").read_text() + "\n# edited\n")
-    against = ("--against", "zero_shot", "--seeds", "0", "--env", "math", "--stored", "results", "--offline")
+    against = ("--against", "zero_shot", "--seed", "0", "--env", "math", "--stored", "results", "--offline")
     assert "code changed since shortest seed 0: shortest.py" in " ".join(r3l("compare", "shortest", *against).split())
-    r3l("train", *options, "shortest", "--steps", 1)
+    r3l("train", *options, "shortest", "--set", "train.steps=1")
     assert "code changed since this run: shortest.py" in caplog.text
     assert not (where / "evaluation.json").exists()
     (aside,) = where.parent.glob("seed0.*")

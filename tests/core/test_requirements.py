@@ -66,9 +66,9 @@ def test_a_missing_package_is_named_with_the_command(without):
     "words",
     [
         ["train", "--env", "math", "--run-dir", "run"],
-        ["evaluate", "--env", "math", "--model", "math-1.5m", "--out", "run"],
-        ["evaluate", "--set", "gsm8k", "--model", "math-1.5m"],
-        ["task-set", "check", "--env", "math"],
+        ["evaluate", "math", "--model", "math-1.5m", "--out", "run"],
+        ["evaluate", "gsm8k", "--model", "math-1.5m"],
+        ["data", "check", "--env", "math"],
         ["bench", "env", "math"],
         ["bench", "grader"],
         ["sft", "math-1.5m", "--out", "model", "--workers", "0"],
@@ -91,7 +91,7 @@ def test_verbs_say_so_in_one_paragraph(without, monkeypatch, capsys, tmp_path, w
 
 def test_verbs_that_play_nothing_need_no_extra(without, monkeypatch, capsys):
     without("math")
-    assert run(monkeypatch, capsys, "envs")[0] == 0
+    assert run(monkeypatch, capsys, "list", "envs")[0] == 0
 
 
 @pytest.mark.parametrize(("others", "ok"), [([], True), (["numpy"], False)])

@@ -21,7 +21,7 @@ SETTINGS = ["judge.prompts=as_policy", "train.tasks_per_step=4", "train.save_eve
 
 def training(env: str, judge: str, url: str, run_dir: Path) -> subprocess.Popen[str]:
     """``r3l train``: two steps of RLTF-SD under a judge that samples at temperature 1, started."""
-    options = ["--env", env, "--method", "rltf_sd@feedback=judge", "--steps", "2", "--run-dir", str(run_dir)]
+    options = ["--env", env, "--method", "rltf_sd@feedback=judge", "--set", "train.steps=2", "--run-dir", str(run_dir)]
     options += [word for setting in (f"judge.model={judge}", *SETTINGS) for word in ("--set", setting)]
     command = [sys.executable, "-m", "r3l.cli", "train", *options]
     return subprocess.Popen(command, env=os.environ | {"R3L_JUDGE": url}, stderr=subprocess.PIPE, text=True)

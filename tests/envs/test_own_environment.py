@@ -65,12 +65,12 @@ def test_every_verb_takes_it(folder, monkeypatch, capsys):
     for method, workers in (("grpo", 0), ("r3l", 1)):
         r3l("train", "--env", "guess", "--method", method, *steps, "--set", f"workers={workers}")
         r3l("evaluate", f"results/nano/guess/guess/{method}/seed0")
-    rows = r3l("table", "table1", "--rows", "grpo,r3l", "--seeds-planned", 1)["rows"]
+    rows = r3l("table", "table1", "--method", "grpo,r3l", "--seeds-planned", 1)["rows"]
     assert {(row["env"], row["method"], row["episodes"]) for row in rows} >= {
         ("guess", "grpo", 100),
         ("guess", "r3l", 100),
     }
-    offline = ("--offline", "--stored", "results", "--env", "guess", "--seeds", 0)
+    offline = ("--offline", "--stored", "results", "--env", "guess", "--seed", 0)
     (compared,) = r3l("compare", "r3l", *offline, "--against", "grpo")["rows"]
     assert compared["env"] == "guess"
     assert r3l("report")["runs"] == 2

@@ -1,4 +1,4 @@
-"""``r3l evaluate --env``: the same episodes with a server as with the local policy, stops, and what is refused."""
+"""``r3l evaluate ENV``: the same episodes with a server as with the local policy, stops, and what is refused."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from r3l.files.json_files import read_json, read_jsonl
 from r3l.report import records
 from r3l.runs.places import find_runs
 
-ONE = ["--task-set", "one/train", "--temperature", 0]
-MATH = ["--env", "math", "--temperature", 0]
+ONE = ["--task-set", "one/train", "--set", "evaluation.temperature=0"]
+MATH = ["math", "--set", "evaluation.temperature=0"]
 
 
 @pytest.fixture
@@ -139,19 +139,18 @@ def test_a_trained_run_is_scored_at_a_server_and_stands_in_tables(program, nano_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--env", "alfworld"], "give the directory of a run"),
-        (["--model", START_MODEL], "give the directory of a run"),
-        (["folder", "--temperature", 0], "RUN_DIR is played as its manifest says: leave out --temperature"),
-        (["folder", "--model", START_MODEL], "RUN_DIR is played as its manifest says"),
-        (["--env", "nowhere", "--model", START_MODEL], "nowhere"),
-        (["--env", "math", "--server", "nonsense", "--model", "m"], "must be an address"),
-        (["--env", "math", "--server", "http://localhost:1", "--model", "m", "--dialog", "signs"], "no dialog 'signs'"),
-        (["--env", "math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),
+        (["alfworld"], "say what plays alfworld"),
+        (["./folder", "--set", "evaluation.temperature=0"], "--set has no meaning for a run, which is played"),
+        (["./folder", "--model", START_MODEL], "--model has no meaning for a run, which is played"),
+        (["nowhere", "--model", START_MODEL], "nowhere"),
+        (["math", "--server", "nonsense", "--model", "m"], "must be an address"),
+        (["math", "--server", "http://localhost:1", "--model", "m", "--dialog", "signs"], "no dialog 'signs'"),
+        (["math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),
         (
-            ["--env", "math", "--server", "http://x", "--model", "m", "--tokenizer", "/none"],
+            ["math", "--server", "http://x", "--model", "m", "--tokenizer", "/none"],
             "tokenizer in /none cannot be loaded",
         ),
-        (["--env", "math", "--server", "http://x", "--model", "m", "--request", "top_p"], "must look like key=value"),
+        (["math", "--server", "http://x", "--model", "m", "--request", "top_p"], "must look like key=value"),
     ],
 )
 def test_bad_input_is_one_paragraph(program, arguments, message):
@@ -161,7 +160,7 @@ def test_bad_input_is_one_paragraph(program, arguments, message):
 
 def test_a_played_run_needs_its_server_again(program):
     with serving(scripted) as (url, _):
-        program("--env", "math", "--model", "any", "--server", url, "--out", "folder")
+        program("math", "--model", "any", "--server", url, "--out", "folder")
     assert "folder has no checkpoint: a server played it; give --server" in program("folder")
 
 
@@ -172,10 +171,10 @@ def test_hub_ids_of_known_models_have_our_names():
 
 def test_training_is_not_for_servers(monkeypatch, capsys):
     code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo", "--engine", "server")
-    assert code == 2 and "a server plays and trains nothing; r3l evaluate --env alfworld --server URL" in err
+    assert code == 2 and "a server plays and trains nothing; r3l evaluate alfworld --server URL" in err
 
 
 def test_the_manifest_names_the_requests(program):
     with serving(scripted) as (url, _):
-        program("--env", "math", "--model", "any", "--server", url, "--out", "folder")
+        program("math", "--model", "any", "--server", url, "--out", "folder")
     assert read_json(Path("folder/manifest.json"))["agent"] == {"model": "any", "dialog": "messages", "request": "{}"}

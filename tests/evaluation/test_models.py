@@ -60,7 +60,7 @@ def test_a_dialog_without_room(folder):
 
 
 def test_what_cannot_be_used(folder):
-    with pytest.raises(ConfigError, match="--max-tokens is 999999, but .* has room for"):
+    with pytest.raises(ConfigError, match="sampling.max_tokens is 999999, but .* has room for"):
         local_model(folder, temperature=0.0, max_tokens=999999)
     with pytest.raises(CheckpointError, match="no stored model"):
         local_model("nonesuch", temperature=0.0, max_tokens=8)

@@ -49,51 +49,50 @@ def test_the_card_says_what_the_run_says():
 
 def test_a_folder_holds_the_model_and_its_card(run_dir, tmp_path, monkeypatch, capsys):
     out = tmp_path / "exported" / "model"
-    code, stdout, _ = run(monkeypatch, capsys, "export", run_dir, "--to", out)
+    code, stdout, _ = run(monkeypatch, capsys, "model", "export", run_dir, out)
     held = {path.name for path in out.iterdir()}
     assert code == 0 and all(name in stdout for name in held)
     assert held >= LOADED and not held & {"optimizer.safetensors", "trainer.json", "SHA256SUMS"}
     assert (out / "README.md").read_text() == model_card(run_dir)
     network = AutoModelForCausalLM.from_pretrained(out)
     assert sum(p.numel() for p in network.parameters()) == read_json(MODEL / "sft.json")["parameters"]
-    code, _, stderr = run(monkeypatch, capsys, "export", run_dir, "--to", out)
+    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, out)
     assert code == 2 and "is there already" in stderr
 
 
 def test_a_dry_run_names_the_files_and_asks_nobody(run_dir, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     for target in ("hub:owner/model", tmp_path / "model"):
-        code, stdout, _ = run(monkeypatch, capsys, "export", run_dir, "--to", target, "--dry-run")
+        code, stdout, _ = run(monkeypatch, capsys, "model", "export", run_dir, target, "--dry-run")
         assert code == 0 and all(name in stdout for name in LOADED)
     assert not (tmp_path / "model").exists()
 
 
 def test_a_hub_that_cannot_be_reached_is_one_paragraph(run_dir, monkeypatch, capsys):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
-    code, _, stderr = run(monkeypatch, capsys, "export", run_dir, "--to", "hub:owner/model")
+    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, "hub:owner/model")
     assert code == 2 and "hub:owner/model was not written" in stderr and "Traceback" not in stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "hub:model"], "hub:OWNER/NAME"),
-        (["--to", "hub:a/b/c", "--dry-run"], "is no place on the hub"),
-        (["--to", "tensorboard", "--dry-run"], "--dry-run is for models"),
-        (["--to", "tensorbord"], "tensorbord"),
+        (["hub:model"], "hub:OWNER/NAME"),
+        (["hub:a/b/c", "--dry-run"], "is no place on the hub"),
+        (["tensorboard"], "tensorboard is neither a folder"),
     ],
 )
 def test_targets_that_cannot_be(run_dir, monkeypatch, capsys, arguments, message):
-    code, _, stderr = run(monkeypatch, capsys, "export", run_dir, *arguments)
+    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, *arguments)
     assert code == 2 and message in stderr
 
 
 def test_a_stored_run_has_no_checkpoint_to_give(tmp_path, monkeypatch, capsys):
-    code, _, stderr = run(monkeypatch, capsys, "export", STORED_RUN, "--to", tmp_path / "model")
+    code, _, stderr = run(monkeypatch, capsys, "model", "export", STORED_RUN, tmp_path / "model")
     assert code == 2 and "stored runs are kept without" in stderr
 
 
 def test_a_run_that_changed_after_its_evaluation_is_refused(run_dir, tmp_path, monkeypatch, capsys):
     (run_dir / "evaluation.json").write_text("{}")
-    code, _, stderr = run(monkeypatch, capsys, "export", run_dir, "--to", tmp_path / "model")
+    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, tmp_path / "model")
     assert code == 2 and "evaluation.json" in stderr

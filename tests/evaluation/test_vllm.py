@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, INSTALLED]
 
 def evaluation(out: Path, *arguments: object) -> subprocess.Popen[bytes]:
     """``r3l evaluate``, greedy, started."""
-    words = [*map(str, arguments), "--temperature", "0", "--out", str(out)]
-    return subprocess.Popen([sys.executable, "-m", "r3l.cli", "evaluate", "--env", "alfworld", *words])
+    words = [*map(str, arguments), "--set", "evaluation.temperature=0", "--out", str(out)]
+    return subprocess.Popen([sys.executable, "-m", "r3l.cli", "evaluate", "alfworld", *words])
 
 
 def test_a_killed_server_costs_no_episode(tmp_path):

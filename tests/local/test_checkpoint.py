@@ -139,5 +139,5 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(tmp_path):
 
 def test_questions_are_not_prepared_for_a_model_that_does_not_exist(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    code, _, stderr = run_cli(monkeypatch, capsys, "evaluate", "--set", "gsm8k", "--data", "none", "--model", "nobody")
+    code, _, stderr = run_cli(monkeypatch, capsys, "evaluate", "gsm8k", "--model", "nobody")
     assert code == 2 and stderr.startswith("error: there is no stored model 'nobody'")

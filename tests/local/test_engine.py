@@ -43,7 +43,9 @@ def stoppable():
 def started(run_dir):
     """The command that makes the run of ``stoppable()``."""
     settings = [part for setting in [*STEPPING, "workers=1"] for part in ("--set", setting)]
-    return Program("r3l.cli", "train", "--env", "math", "--steps", STEPS, "--run-dir", run_dir, *settings)
+    return Program(
+        "r3l.cli", "train", "--env", "math", "--set", f"train.steps={STEPS}", "--run-dir", run_dir, *settings
+    )
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_a_method_that_divides_by_no_deviation_ends_its_run(tmp_path, monkeypatc
     monkeypatch.setenv("R3L_METHODS", str(tmp_path))
     options = [part for value in ("train.tasks_per_step=1", "workers=0") for part in ("--set", value)]
     code, _, err = program(
-        *(monkeypatch, capsys, "train", "--env", "math", "--method", "divides", "--steps", "1"),
+        *(monkeypatch, capsys, "train", "--env", "math", "--method", "divides", "--set", "train.steps=1"),
         *(*options, "--set", "method_settings.group_size=1", "--run-dir", str(tmp_path / "run")),
     )
     assert code == 2 and "method divides, step 1: advantage of row 0 (task " in err and "is nan" in err

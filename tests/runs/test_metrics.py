@@ -10,7 +10,7 @@ from r3l.files.columns import read_columns
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT, STORED
 from r3l.local.engine import train
-from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, page, rates, totals, with_rounded_times
+from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, rates, totals, with_rounded_times
 
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=0", "threads=1"]
 FAMILIES = {  # a method of each: what it is run with
@@ -65,11 +65,6 @@ def test_times_alone_are_rounded():
 def test_retries_a_base_rollout():
     rate = rates({"rollouts": 6, "retry/count": 2, "retry/gain": 1.0})
     assert rate["retry_trigger"] == 0.5 and rate["retry_gain"] == 0.5 and rate["masked"] is None
-
-
-def test_the_page_of_the_docs_is_what_is_declared():
-    written = (ROOT / "docs" / "metrics.md").read_text()
-    assert written == page(), "python -m r3l.runs.metrics > docs/metrics.md"
 
 
 def test_stored_runs_have_declared_metrics():

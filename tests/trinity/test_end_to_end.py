@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def start(engine, steps, run_dir, method="r3l", settings=(), **variables):
-    options = ["--engine", engine, "--method", method, "--steps", str(steps), "--run-dir", str(run_dir)]
+    options = ["--engine", engine, "--method", method, "--set", f"train.steps={steps}", "--run-dir", str(run_dir)]
     options += [part for setting in (*SETTINGS, *settings) for part in ("--set", setting)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-m", "r3l.cli", "train", *options]

@@ -31,7 +31,18 @@ def test_a_run_goes_to_verls_workers_and_their_error_is_reported(tmp_path):
     shutil.copytree(START_FOLDER, tmp_path / "models/Qwen2.5-1.5B-Instruct")
     given = {"PYTHONPATH": str(ROOT), "R3L_MODELS": str(tmp_path / "models"), "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}
     settings = ("train.tasks_per_step=2", "method_settings.group_size=2")
-    command = [sys.executable, "-m", "r3l.cli", "train", "--engine", "trinity", "--method", "grpo", "--steps", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "r3l.cli",
+        "train",
+        "--engine",
+        "trinity",
+        "--method",
+        "grpo",
+        "--set",
+        "train.steps=1",
+    ]
     command += ["--model", "qwen2.5-1.5b", "--run-dir", str(tmp_path / "run")]
     command += [part for setting in settings for part in ("--set", setting)]
     process = subprocess.Popen(command, env={**os.environ, **given}, cwd=ROOT, stderr=subprocess.PIPE, text=True)

@@ -38,7 +38,7 @@ def test_ctrl_c_stops_all_of_it_and_the_same_command_ends_with_a_table(tmp_path)
     assert any("snakemake" in " ".join(one.cmdline()) for one in started)
     os.kill(program.process.pid, signal.SIGINT)
     code, _, stderr = program.wait()
-    assert code == 75 and "stopped by Ctrl-C; the same command goes on" in stderr, stderr
+    assert code == 75 and "stopped by Ctrl-C; re-run" in stderr, stderr
     assert not psutil.wait_procs(started, timeout=10)[1]
     assert list((tmp_path / GRPO / "seed0" / "checkpoints").glob("step-*"))
 
@@ -60,11 +60,11 @@ def test_a_failed_run_shows_its_log(tmp_path):
     assert code == 2, stderr
     assert f"math grpo seed 0 did not finish; {LOG} ends with" in stderr
     assert f"error: run directory {GRPO}/seed0 is in use by another process" in stderr
-    assert stderr.rstrip().endswith("error: some runs did not finish (see above); the same command goes on with them")
+    assert stderr.rstrip().endswith("error: some runs did not finish (see above); re-run to resume")
 
 
 def test_a_dry_run_counts_jobs_and_leaves_nothing(tmp_path):
-    program = Program("r3l.cli", "run", "mathematics", "--seeds", "0,1", "--env", "math", "--dry-run", folder=tmp_path)
+    program = Program("r3l.cli", "run", "mathematics", "--seed", "0,1", "--env", "math", "--dry-run", folder=tmp_path)
     code, stdout, stderr = program.wait()
     assert code == 0, stderr
     assert stdout.splitlines()[-1] == "would start: 1 x task_set, 6 x train, 6 x evaluate, 1 x table"

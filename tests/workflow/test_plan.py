@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
-import shlex
 import zipfile
 
 import pytest
@@ -132,26 +132,28 @@ def test_every_figure_is_a_target(folder):
     assert jobs(text)["train"] == 3 * len(needed)
 
 
-@pytest.mark.parametrize("name", [f"{cell('alfworld', 'r3l@alpha=5,retries=2')}/3", f"webshop/{START_MODEL}/grpo/1"])
-def test_a_cell_is_its_training_its_evaluation_and_the_check_of_its_task_sets(folder, name, monkeypatch, capfd):
-    """The second has a model that is not its environment's own, and the tier of configs/workflow.yaml."""
-    *_, env, model, method, seed = name.split("/")
+@pytest.mark.parametrize(
+    ("env", "model", "method"), [("alfworld", None, "r3l@alpha=5,retries=2"), ("webshop", START_MODEL, "grpo")]
+)
+def test_one_run_is_its_training_its_evaluation_and_the_check_of_its_task_sets(
+    folder, env, model, method, monkeypatch, capfd
+):
+    """The second has a model that is not its environment's own."""
     monkeypatch.chdir(folder)
-    _, line, _ = run(monkeypatch, capfd, "cell", name)
-    target = f"results/nano/{env}/{model}/{method}/seed{seed}/evaluation.json"
-    assert line.startswith("snakemake ") and target in shlex.split(line)
-    assert (f"model={START_MODEL}" in shlex.split(line)) == (env == "webshop")
-    program, *arguments = shlex.split(line)
-    _, stdout, stderr = Program(program, *arguments, "--dry-run", "--quiet", "rules", folder=folder).wait()
-    assert jobs(stdout + stderr) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
+    words = ["--env", env, "--method", method, "--seed", "3", *(["--model", model] if model else [])]
+    code, out, err = run(monkeypatch, capfd, "run", *words, "--dry-run", "--json")
+    assert code == 0, err
+    planned = json.loads(out)
+    assert f"results/nano/{env}/{START_MODEL}/{method}/seed3/evaluation.json" in planned["command"]
+    assert planned["jobs"] == {"task_set": 1, "train": 1, "evaluate": 1}
 
 
-def test_a_cell_is_carried_out(folder, monkeypatch, capfd):
-    """Here a dry run: what follows -- is for snakemake."""
+def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
-    name = f"webshop/{START_MODEL}/grpo/1"
-    _, *printed = run(monkeypatch, capfd, "cell", name, "--run", "--", "--dry-run", "--quiet", "rules")
-    assert jobs("".join(printed)) == {"task_set": 1, "train": 1, "evaluate": 1, "total": 3}
+    words = ("--tier", "paper", "--env", "alfworld", "--method", "grpo,r3l", "--model", "qwen2.5-1.5b", "--seed", "0")
+    code, out, err = run(monkeypatch, capfd, "run", *words, "--dry-run", "--json")
+    assert code == 0, err
+    assert [row["method"] for row in json.loads(out)["gpu_hours"]] == ["grpo", "r3l"]
 
 
 def test_the_start_model_is_built_only_on_request(folder):

@@ -25,7 +25,7 @@ def configured(tier, table):
 @pytest.mark.parametrize("tier", ["nano", "smol", "paper", "rltf"])
 @pytest.mark.parametrize("name", TABLES)
 def test_a_target_trains_every_row_in_every_column(name, tier):
-    """And `r3l cost` has an answer for all of it."""
+    """And `r3l run --dry-run` has GPU hours for all of it."""
     table, config = TABLES[name], configured(tier, TABLES[name])
     runs = plan.runs(config, table)
     if config.models_of(table):

@@ -23,7 +23,7 @@ rule table:
         methods=lambda wildcards: JOBS.rows(wildcards.table),
     shell:
         "r3l table {wildcards.table} {input.runs} {input.further} --seeds-planned {params.seeds}"
-        " --rows '{params.methods}' --out {output.csv} > {log} 2>&1"
+        " --method '{params.methods}' --out {output.csv} > {log} 2>&1"
 
 
 rule budget:

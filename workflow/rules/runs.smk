@@ -12,7 +12,7 @@ rule task_set:
     conda:
         "../envs/r3l.yaml"
     shell:
-        "r3l task-set check --tier {wildcards.tier} --env {wildcards.env} --out {output} > {log} 2>&1"
+        "r3l data check --tier {wildcards.tier} --env {wildcards.env} --out {output} > {log} 2>&1"
 
 
 rule sft:

@@ -84,7 +84,7 @@ def ordering_table(rows: Sequence[LongRow]) -> Table:
         "tau-b: 1 the same order, 0 none in common, -1 the reverse, over methods that both have; with four "
         "methods even a random order reaches 1 once in 24 times. No model of the nano tier is one of the paper's, and "
         "its tasks are others: agreement supports the method, disagreement need not refute it. Published scores are "
-        "single runs (sources: `r3l published`)",
+        "single runs (sources: `r3l table published`)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Models on question sets (``r3l evaluate --set``) beside the published numbers of a table."""
+"""Models on question sets (``r3l evaluate gsm8k``) beside the published numbers of a table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load(paths: Iterable[Path]) -> dict[Key, list[BenchmarkRun]]:
     for path in paths:
         evaluation = read_json(path)
         if "sets" not in evaluation or "settings" not in evaluation:
-            raise DataError(f"{path} is no evaluation of question sets; give files of `r3l evaluate --set`")
+            raise DataError(f"{path} is no evaluation of question sets; give files of `r3l evaluate gsm8k`")
         settings = evaluation["settings"]
         if settings["protocol"] != PROTOCOL:
             continue

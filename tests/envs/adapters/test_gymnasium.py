@@ -153,7 +153,7 @@ def test_arguments_are_for_adapters(write, monkeypatch, capsys, tmp_path, code):
 
 
 def test_the_files_of_the_page_are_as_they_must_be(write, begin, tmp_path):
-    page = (ROOT / "docs" / "adapters.md").read_text()
+    page = (ROOT / "docs" / "extending.md").read_text()
     for text in re.findall("```yaml\n(.*?)```", page, re.DOTALL):
         (tmp_path / "mine" / f"{re.match('env: (.*)', text)[1]}.yaml").write_text(text)
     (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)

@@ -107,7 +107,7 @@ def answering(golds):
 
 def test_evaluate_on_a_server_end_to_end(monkeypatch, capsys, tmp_path, golds):
     monkeypatch.chdir(tmp_path)
-    arguments = ["evaluate", "--set", "gsm8k", "--limit", 6, "--model", "tiny/model", "--batch", 3, "--json"]
+    arguments = ["evaluate", "gsm8k", "--limit", 6, "--model", "tiny/model", "--batch", 3, "--json"]
     with serving(answering(golds)) as (url, seen):
         code, text, _ = run(monkeypatch, capsys, *arguments, "--server", url)
         assert code == 0 and len(seen) == 6 and all(request["temperature"] == 0 for request in seen)
@@ -133,7 +133,6 @@ def test_evaluate_on_a_server_end_to_end(monkeypatch, capsys, tmp_path, golds):
 def test_evaluate_prints_a_table(monkeypatch, capsys, tmp_path, golds):
     with serving(answering(golds)) as (url, _):
         arguments = [
-            "--set",
             "gsm8k",
             "--limit",
             2,
@@ -152,13 +151,12 @@ def test_evaluate_prints_a_table(monkeypatch, capsys, tmp_path, golds):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give the directory of a run"),
-        (["--set", "gsm8k"], "give the directory of a run"),
-        (["--set", "gsm9k", "--model", "math-1.5m"], "there is no set 'gsm9k'; known: aime24"),
-        (["--set", "gsm8k", "--model", "math-1.5m", "--protocol", "twice"], "--protocol is 'twice'; known: standard"),
-        (["--set", "gsm8k", "--model", "math-1.5m", "--env", "webshop"], "'webshop' has no question sets; math has"),
-        (["--set", "gsm8k", "--model", "math-1.5m", "--data", "nowhere"], "nowhere does not exist; correct --data"),
-        (["--set", "gsm8k", "--server", "nonsense", "--model", "m"], "must be an address"),
+        (["gsm8k"], "say what answers gsm8k"),
+        (["gsm8k,gsm9k", "--model", "math-1.5m"], "gsm9k"),
+        (["gsm8k", "--model", "math-1.5m", "--protocol", "twice"], "--protocol is 'twice'; known: standard"),
+        (["gsm8k", "--model", "math-1.5m", "--set", "prompt=loud"], "prompt is 'loud'; known: boxed"),
+        (["gsm8k", "--model", "math-1.5m", "--set", "train.lr=1"], "train.lr"),
+        (["gsm8k", "--server", "nonsense", "--model", "m"], "must be an address"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):

@@ -84,7 +84,7 @@ def test_a_folder_without_the_file_falls_back_to_the_package_or_says_so(tmp_path
 def test_unknown_names_and_folders(tmp_path):
     with pytest.raises(ConfigError, match="no set 'gsm9k'; known: aime24, amc23, dapo, .*did you mean 'gsm8k'"):
         load("gsm9k")
-    with pytest.raises(ConfigError, match="nowhere does not exist; correct --data"):
+    with pytest.raises(ConfigError, match="nowhere does not exist; correct R3L_MATH"):
         load("gsm8k", tmp_path / "nowhere")
 
 

@@ -65,13 +65,12 @@ def test_two_methods_without_common_seeds_are_no_plan(runs):
     power.power_table([row], Goal())
 
 
-def test_the_command_plans_draws_and_says_whether_more_seeds_are_due(runs, tmp_path):
+def test_the_command_plans_and_draws(runs, tmp_path):
     def run(*options):
-        return CliRunner().invoke(cli.app, ["power", "r3l", "--results", str(runs), *options])
+        return CliRunner().invoke(
+            cli.app, ["compare", "r3l", "--power", "0.8", "--against", "grpo", "--stored", str(runs), *options]
+        )
 
     plan = run("--difference", "0.25", "--json", "--out", str(tmp_path / "power.png"))
     assert json.loads(plan.stdout)["rows"][0]["seeds_needed"] == 10
     assert (tmp_path / "power.png").read_bytes().startswith(b"\x89PNG")
-    due = run("--stopping-rule", "--json")
-    assert json.loads(due.stdout)["rows"][0]["seeds_due"] == 2  # of the first block
-    assert "2 more seeds" in run("--stopping-rule").stdout

@@ -42,8 +42,8 @@ def test_the_same_episodes_are_identical_whatever_fields_are_new(fresh, capsys):
     rewrite_jsonl(fresh / "episodes.jsonl", [e | {"new": 1} for e in read_jsonl(fresh / "episodes.jsonl")])
     sign(fresh)
     assert of_one(fresh)["verdict"] == "identical"
-    arguments = ["--results", str(fresh.parents[4]), "--stored", str(fresh.parents[5] / "stored")]
-    app(["reproduced", *arguments], standalone_mode=False)
+    arguments = [str(fresh), "--stored", str(fresh.parents[5] / "stored")]
+    app(["verify", *arguments], standalone_mode=False)
     assert "identical to the stored run in all 200 episodes" in " ".join(capsys.readouterr().out.split())
 
 
