@@ -23,7 +23,7 @@ from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
 from r3l.local.kv_cache import LayerState
 from r3l.local.trainer import Trainer
 
-KEPT = 512  # dialogs whose caches are kept: more than are played at once in a step; our choice
+KEPT = 512  # dialogs whose caches are kept: more than a step plays at once; our choice
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Learner:
 
 
 class _Caches:
-    """Keys and values of dialogs sampled lately, found again by their tokens: the next turn begins with them."""
+    """KV caches of recent dialogs, found by their tokens: the next turn of a dialog begins with them."""
 
     def __init__(self) -> None:
         self._states: OrderedDict[bytes, list[LayerState]] = OrderedDict()

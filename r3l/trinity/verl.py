@@ -1,4 +1,4 @@
-"""On GPUs: Trinity's verl trainer, which keeps its own checkpoints; the last one is kept in Hugging Face layout.
+"""The backend on GPUs: Trinity's verl trainer with its own checkpoints; the last one is exported for transformers.
 
 A run takes all GPUs that configs/models plans for its model: those of this machine, of the Slurm job that it is
 started in (one node or several), or of the Ray cluster that $RAY_ADDRESS names.
@@ -26,7 +26,7 @@ from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Environment, Ray
 
 ADDRESS = "RAY_ADDRESS"
-CPUS_PER_GPU = 16  # that Ray is told of: verl books 3 for each of its GPUs, and waits for ever where there are fewer
+CPUS_PER_GPU = 16  # as told to Ray: verl books 3 for each of its GPUs, and waits for ever where there are fewer
 JOB_SIZES = ("SLURM_GPUS", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES")  # srun would ask for a step as large
 EXPORTED = Path("actor", "huggingface")  # of a checkpoint: verl 0.8, fsdp_checkpoint_manager.py
 
@@ -62,13 +62,13 @@ class Verl:
             )
 
     def steps_done(self) -> int:
-        """Steps that Trinity's newest whole checkpoint has seen; the number it notes is written after the files."""
+        """Steps of Trinity's newest complete checkpoint; it writes the number after the files."""
         note = self.job / NEWEST
         newest = int(note.read_text(encoding="utf-8")) if note.is_file() else 0
         return max((step for step in self._saved() if step <= newest), default=0)
 
     def finished(self) -> bool:
-        """Whether the last step's weights are there in Hugging Face layout, taken over or not yet."""
+        """Whether the weights of the last step have been exported, moved to our checkpoints or not yet."""
         steps = self.run.train.steps
         return self._final().is_dir() or (self.steps_done() >= steps and _whole(self._saved()[steps] / EXPORTED))
 
@@ -104,15 +104,15 @@ class Verl:
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Loss metrics of a step.
 
-        ``actor/loss`` is added up over micro-batches and averaged over ranks, which r3l.trinity.loss makes up for: it
-        is the step's loss. The loss's own metrics are means over micro-batches, and are named so.
+        ``actor/loss`` is summed over micro-batches and averaged over ranks, for which r3l.trinity.loss compensates, so
+        it is the step's loss. The loss's own metrics are means over micro-batches, and named so.
         """
         parts = {k: v for k, v in reported.items() if k.startswith(("actor/loss/", "actor/clip"))}
         means = {f"microbatch/{k.removeprefix('actor/')}": v for k, v in parts.items()}
         return {"loss": reported["actor/loss"], "grad_norm": reported["actor/grad_norm"], **means}
 
     def collect(self) -> Path:
-        """Take the exported weights over as our last checkpoint. Trinity's are deleted: only resuming needs them."""
+        """Move the exported weights to our checkpoints. Trinity's own are deleted: only resuming needs them."""
         final = self._final()
         if not final.is_dir():
             exported = self._saved()[self.run.train.steps] / EXPORTED
@@ -133,7 +133,7 @@ class Verl:
 
 
 def _whole(exported: Path) -> bool:
-    """Whether there are weights, and none whose writing was cut off: their headers say how long files are."""
+    """Whether there are weights and all are complete: their headers say how long files are."""
     files = list(exported.glob("*.safetensors"))
     try:
         for file in files:

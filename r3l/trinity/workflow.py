@@ -38,7 +38,7 @@ SYNC_TIMEOUT = 600.0  # seconds; our choice
 
 @dataclass(frozen=True)
 class Setting:
-    """What exploring needs, alive for the length of a runner process."""
+    """What exploring needs; kept for the life of a runner process."""
 
     run: Run
     method: Method
@@ -62,15 +62,15 @@ def _setting(run_json: str) -> Setting:
 class MethodWorkflow(Workflow):
     """``method.explore`` of a task; for an evaluation plain episodes.
 
-    ``workflow_args.run`` is the resolved run. A step's number is Trinity's batch id, so that draws have the addresses
-    that they have in the local engine.
+    ``workflow_args.run`` is the resolved run. Trinity's batch id is the step, so that draws have the same addresses as
+    in the local engine.
     """
 
     can_repeat = True  # a call makes all of a task's rollouts, and the method decides how many
     is_async = True
 
     def set_repeat_times(self, repeat_times: int, run_id_base: int) -> None:
-        """How many episodes an evaluation plays; exploring does not ask."""
+        """The number of episodes of an evaluation; exploring does not use it."""
         self.repeat_times, self.first = repeat_times, run_id_base
 
     async def run_async(self) -> list[Experience]:

@@ -147,4 +147,9 @@ def test_reflections(environment):
         guidance = guidance_text(parsed, settings) or ""
         return {"report": guidance[guidance.index("{") : guidance.rindex("}") + 1], "pivot": parsed.pivot}
 
-    compare(reports(environment), ours, theirs)
+    def later_version(case, ours, theirs):
+        """Ours takes a report without a suggestion on ALFWorld, as a later version of that file does (ef2f22a)."""
+        retried = environment == "alfworld" and theirs == "none" and isinstance(ours, dict)
+        return "B-41" if retried and json.loads(ours["report"]).get("improvement_suggestion") is None else ""
+
+    compare(reports(environment), ours, theirs, later_version)
