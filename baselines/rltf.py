@@ -1,9 +1,9 @@
 """RLTF: learning from text feedback (arXiv 2602.02482). A failed attempt is criticised and tried once more.
 
-Both attempts learn by policy gradient. The setting ``learn`` says what else is trained: ``sd``, the second attempt under
-the first prompt by its advantage (self-distillation); ``sft``, the same by imitation where it was right; ``fm``, writing
-the critique (feedback modelling); ``none`` is the baseline, GRPO with two turns. An attempt is one trajectory, of one
-turn or many.
+Both attempts learn by policy gradient. The setting ``learn`` says what else is trained: ``sd``, the second attempt
+under the first prompt, by its advantage (self-distillation); ``sft``, the same by imitation where it was right; ``fm``,
+writing the critique (feedback modelling); ``none`` is the baseline, GRPO with two turns. An attempt is one trajectory,
+of one turn or many.
 """
 
 from __future__ import annotations

@@ -158,9 +158,9 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
 async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: RetrySettings) -> Retry:
     """Play ``base``'s task again from a turn of it, with guidance in that turn's prompt (see :func:`with_guidance`).
 
-    An unguided copy of the dialog is kept beside it; the distilled trajectory gets its prompts (context distillation).
-    A retry plays in the base's environment; another one may rewind it again. Raises ReplayMismatch when the
-    restored observation is not the recorded one.
+    An unguided copy of the dialog is kept as well, whose prompts the distilled trajectory gets (context distillation).
+    A retry plays in the base's environment; another one may rewind it again. Raises ReplayMismatch when the restored
+    observation is not the recorded one.
     """
     source, prefix = base.trajectory, base.trajectory.turns[: restart.turn]
     if restart.after_refused:
