@@ -45,12 +45,13 @@ def compare(method: str, against: str | Sequence[str], *folders: Path | str, gro
     import pandas as pd
 
     from r3l.report import records
-    from r3l.report.comparison import compare as comparison
+    from r3l.report.compare import compare as compared
     from r3l.runs.places import first_found, runs_of
 
     others = [against] if isinstance(against, str) else list(against)
     found = (runs_of(folder, [method, *others]) for folder in _folders(folders))
-    return pd.DataFrame(comparison.compare(records.load(first_found(found)), method, others, group))
+    rows = compared(records.load(first_found(found)), method, others, group)
+    return pd.DataFrame([row.flat() for row in rows])
 
 
 def stored_runs() -> Path:
@@ -68,9 +69,9 @@ def _folders(given: Sequence[Path | str]) -> list[Path]:
 
 
 def _rows(record: Record) -> Iterator[dict[str, Any]]:
-    for group, scores in record["groups"].items():
+    for group, scores in record.groups.items():
         yield {
-            **{key: record[key] for key in IDENTITY},
+            **{key: getattr(record, key) for key in IDENTITY},
             "group": group,
             **scores,
             "steps": record.result["steps"],

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from r3l.local.heap import return_freed_memory
+from r3l.local.cpu import return_freed_memory
 
 STATUS = Path("/proc/self/status")
 TIMES, SIDE = 10, {"cuda": 8192, "cpu": 1024}  # products that are timed, and their size: beyond any cache

@@ -18,8 +18,8 @@ from r3l.config import Run, build_method, start_of
 from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
+from r3l.local.cpu import use_onednn
 from r3l.local.engine import collect, trainer_of
-from r3l.local.products import use_onednn
 from r3l.local.session import Session, open_session, policy_of
 from r3l.local.trainer import Trainer
 
@@ -69,7 +69,7 @@ class _Arm:
     """One way to compute steps, on a session of its own view; the weights are put back after each step."""
 
     def __init__(self, session: Session, arm: Arm, tasks: Sequence[Task]) -> None:
-        run = session.run.model_copy(update={"forward": "fused" if arm == "packed" else arm})
+        run = session.run.model_copy(update={"forward": arm})
         policy = policy_of(run, session.model, session.tokenizer)
         self._session = replace(session, run=run, policy=policy, gather=policy.barrier.gather)
         self._method, self._tasks = build_method(run), tasks
@@ -110,7 +110,7 @@ class _Arm:
         return seconds | {f"train/{phase}": value for phase, value in watch.seconds.items()}
 
     def _trainer(self) -> Trainer:
-        use_onednn(self._session.run.forward == "fused")
+        use_onednn(self._session.run.forward == "packed")
         return trainer_of(self._session, self._method)
 
 

@@ -14,16 +14,16 @@ import torch
 
 from r3l.bench.measuring import clock
 from r3l.core.dialog import TokenDialog
-from r3l.local import decoding, forward, fused_decoding, fused_tree, logprobs, packed_decoding, prefix_tree, trainer
+from r3l.local import decoding, forward, logprobs, machine_code, packed_decoding, prefix_tree, trainer
 
 Place = tuple[Any, str]
 PHASES: Mapping[str, Sequence[Place]] = {
-    "layers": [(forward, "hidden_states"), (decoding.Decoder, "_forward")],
+    "layers": [(forward, "hidden_states"), (decoding.ReferenceDecoder, "_forward")],
     "attention": [
         (forward, "attention"),
         (prefix_tree, "attention"),
-        (fused_decoding.Fused, "attend"),
-        (fused_tree.FusedTree, "attend"),
+        (machine_code.KernelTokens, "attend"),
+        (machine_code.KernelTree, "attend"),
     ],
     "vocabulary": [(packed_decoding, "vocabulary_logits"), (logprobs, "vocabulary_logits")],
     "sampling": [(decoding.Decoder, "_sample")],

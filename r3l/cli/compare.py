@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,10 +30,14 @@ from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from r3l.config import Run
     from r3l.evaluation.power import Goal
+    from r3l.report.compare import Comparison
+    from r3l.report.power import Plan
     from r3l.report.records import Record
-    from r3l.report.rows import LongRow
+    from r3l.report.registered import Standing
     from r3l.workflow.plan import WorkflowConfig
 
 DEFAULT_SEEDS = [0, 1, 2]
@@ -64,7 +68,7 @@ def compare(
     registered: Annotated[
         bool, typer.Option("--registered", help="Instead: the primary comparisons of docs/preregistration.md.")
     ] = False,
-    out: Annotated[Path | None, output("Also write the rows as JSON; with --power a .png or .pdf figure.")] = None,
+    out: Annotated[Path | None, output("Also write the rows as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
@@ -76,14 +80,13 @@ def compare(
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
 
-    Example: `r3l compare r3l --against grpo --power 0.8 --difference 0.05 --out power.png`
+    Example: `r3l compare r3l --against grpo --power 0.8 --difference 0.05`
 
     Example: `r3l compare --registered`
     """
     from r3l.evaluation.power import ALPHA, Goal
-    from r3l.files.writing import writable, write_json_atomic
+    from r3l.report import compare as comparison
     from r3l.report import records
-    from r3l.report.comparison import compare as comparison
     from r3l.report.render import to_terminal
     from r3l.runs.places import first_found, runs_of
     from r3l.runs.stored_archive import stored_runs
@@ -124,13 +127,10 @@ def compare(
     found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     rows = comparison.compare(records.load([*own, *first_found(found)]), method, opponents, group)
-    if out:
-        with writable(out):
-            write_json_atomic(out, rows)
-    print_shown({"rows": rows}, as_json, to_terminal(comparison.comparison_table(rows)))
+    _print(rows, out, as_json, to_terminal(comparison.comparison_table(rows)))
     for row in [] if as_json else rows:
-        for warning in row["warnings"]:
-            print(f"warning: {row['env']}, {method} against {row['against']}: {warning}")
+        for warning in row.warnings:
+            print(f"warning: {row.env}, {method} against {row.against}: {warning}")
 
 
 def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:
@@ -144,22 +144,19 @@ def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:
 
 
 def _print_power(
-    compared: list[LongRow], runs: list[Record], difference: float, goal: Goal, out: Path | None, as_json: bool
+    compared: list[Comparison], runs: list[Record], difference: float, goal: Goal, out: Path | None, as_json: bool
 ) -> None:
-    from r3l.report.comparison import power as planning
-    from r3l.report.figures.power import draw_power
+    from r3l.report.power import power_rows, power_table
     from r3l.report.render import to_terminal
 
-    rows = planning.power_rows(compared, runs, difference, goal)
-    if out:
-        draw_power(rows, runs, goal, out)
-    print_shown({"rows": rows}, as_json, to_terminal(planning.power_table(rows, goal)))
+    rows = power_rows(compared, runs, difference, goal)
+    _print(rows, out, as_json, to_terminal(power_table(rows, difference, goal)))
 
 
 def _print_registered(stored: Path | None, as_json: bool) -> None:
     """The rows by the plan's own test and stopping rule."""
     from r3l.report import records
-    from r3l.report.comparison.registered import load_registered, of_start_models, registered_rows, registered_table
+    from r3l.report.registered import load_registered, of_start_models, registered_rows, registered_table
     from r3l.report.render import to_terminal
     from r3l.runs.places import runs_of
     from r3l.runs.stored_archive import stored_runs
@@ -167,7 +164,20 @@ def _print_registered(stored: Path | None, as_json: bool) -> None:
     plan = load_registered()
     paths = runs_of(stored or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
     rows = registered_rows(of_start_models(records.load(paths), plan), plan)
-    print_shown({"rows": rows}, as_json, to_terminal(registered_table(rows, plan)))
+    _print(rows, None, as_json, to_terminal(registered_table(rows, plan)))
+
+
+def _print(
+    rows: Sequence[Comparison | Plan | Standing], out: Path | None, as_json: bool, shown: RenderableType
+) -> None:
+    """Rows as a table or as JSON, which ``out`` gets too."""
+    from r3l.files.writing import writable, write_json_atomic
+
+    flat = [row.flat() for row in rows]
+    if out:
+        with writable(out):
+            write_json_atomic(out, flat)
+    print_shown({"rows": flat}, as_json, shown)
 
 
 def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:

@@ -183,7 +183,7 @@ def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent 
 
 
 def _beside_stored(evaluation: Path) -> str:
-    from r3l.report.comparison.reproduction import sentence
+    from r3l.report.reproduction import sentence
     from r3l.runs.stored_archive import ARCHIVE, folder
 
     if not folder().is_dir():
@@ -215,8 +215,8 @@ def _put_questions(
     from r3l.evaluation import benchmarks
     from r3l.evaluation.models import local_model, served_model
     from r3l.local.checkpoint import find
+    from r3l.report.question_sets import scores_table
     from r3l.report.render import to_terminal
-    from r3l.report.tables.benchmarks import scores_table
 
     values = dict(map(_field, overrides))
     temperature, max_tokens = values.pop("evaluation.temperature", None), values.pop("sampling.max_tokens", None)

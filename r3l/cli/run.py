@@ -6,6 +6,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -174,13 +175,13 @@ def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool
 
 
 def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
-    from r3l.report.published import expected_cost
+    from r3l.report import gpu_hours
     from r3l.report.render import to_terminal
 
     jobs, hours = jobs_of(command), _gpu_hours(list(runs.values()), config)
     if hours and not as_json:
         seeds = len(config.seeds)
-        print_shown({}, False, to_terminal(expected_cost.cost_table(hours["costs"], seeds, "GPU hours")))
+        print_shown({}, False, to_terminal(gpu_hours.cost_table(hours["costs"], seeds, "GPU hours")))
     words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing, all is made"
     cost = {"gpu_hours": hours["rows"]} if hours else {}
     print_result({"command": command, "jobs": jobs, **cost}, as_json, f"{shlex.join(command)}\nwould start: {words}")
@@ -189,12 +190,12 @@ def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowCon
 def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:
     """The cost of ``runs`` by the published seconds a step; empty for a tier that trains on this machine."""
     from r3l.config import TierConfig, load
-    from r3l.report.published import expected_cost
+    from r3l.report import gpu_hours
 
     if not runs or load("tiers", config.tier, TierConfig).engine != "trinity":
         return {}
-    costs, seeds = expected_cost.costs(runs), len(config.seeds)
-    rows, summary = expected_cost.cost_rows(costs, seeds), expected_cost.summary(costs, seeds)
+    costs, seeds = gpu_hours.costs(runs), len(config.seeds)
+    rows, summary = [asdict(cost) for cost in dict.fromkeys(costs)], gpu_hours.summary(costs, seeds)
     return {"costs": costs, "rows": rows, "summary": summary}
 
 
@@ -206,7 +207,7 @@ def _made(files: Sequence[str]) -> list[str]:
 
 def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
     """The number of runs by how they compare with the stored ones."""
-    from r3l.report.comparison.reproduction import reproduction
+    from r3l.report.reproduction import reproduction
     from r3l.runs import stored_archive
 
     rows = reproduction(RESULTS, stored_archive.folder(), [RESULTS / key / EVALUATION for key in runs])

@@ -34,7 +34,7 @@ def verify(
     """
     from r3l.evaluation.provenance import origins
     from r3l.evaluation.verification import verify as verify_run
-    from r3l.report.comparison.reproduction import lines, reproduction
+    from r3l.report.reproduction import lines, reproduction
     from r3l.runs import stored_archive
     from r3l.runs.places import EVALUATION, find_runs
 

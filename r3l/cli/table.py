@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group
 
 from r3l.cli.arguments import (
     RESULTS,
@@ -28,22 +27,17 @@ from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from r3l.report.records import Record
-    from r3l.report.rows import LongRow
     from r3l.report.selection import Asked
     from r3l.workflow.plan import TableConfig, WorkflowConfig
 
-OTHERS = ("budget", "published", "ordering")  # besides configs/tables
+OTHERS = ("budget", "published")  # besides configs/tables
 Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")]
 
 
 def table(
     ctx: typer.Context,
-    name: Annotated[
-        str, typer.Argument(help="A file of configs/tables/; budget (what training cost); published; ordering.")
-    ],
+    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget (what training cost); published.")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md beside it.")] = None,
@@ -56,8 +50,7 @@ def table(
 ) -> None:
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
-    `published` checks the published numbers: their sources, conflicting values, and whether the score is a multiple of
-    1/n. `ordering` compares our order of methods with the paper's.
+    `published` checks the paper's numbers: their sources, conflicting values, and whether a score is a multiple of 1/n.
 
     Example: `r3l table table1 --out results/table1.csv`
 
@@ -72,10 +65,6 @@ def table(
         _print_published(out, as_json)
         return
     named = named_runs(runs)
-    if name == "ordering":
-        refuse_unused(ctx, "table ordering", {"results", "out"})
-        _print_ordering(found(named, results), out, as_json)
-        return
     asked = _asked(env, method, named)
     if name == "budget":
         refuse_unused(ctx, "table budget", {"results", "out", "env", "method"})
@@ -119,7 +108,7 @@ def print_table(
     built = replace(built, empty=empty or tier is not None)
     if out:
         built.write(out)
-    print_shown({"rows": built.rows}, as_json, built.to_terminal())
+    print_shown({"rows": built.flat()}, as_json, built.to_terminal())
 
 
 def _asked(env: str | None, method: str | None, runs: list[Path]) -> Asked:
@@ -140,7 +129,7 @@ def _belonging(
     if table.question_sets:
         known = {*paths}
         paths += [further for path in paths for further in find_further(path.parent) if further not in known]
-    runs = [record for record in records.load(paths) if tier in (None, record["tier"])]
+    runs = [record for record in records.load(paths) if tier in (None, record.tier)]
     shown = selection.selected(runs, table, config, asked)
     if not shown and not may_be_none:
         where = " or ".join(map(str, results or ([] if asked.runs else [RESULTS])))
@@ -151,43 +140,29 @@ def _belonging(
 
 
 def _print_budget(asked: Asked, paths: list[Path], out: Path | None, as_json: bool) -> None:
-    from r3l.report import records, tables
+    from r3l.report import records
+    from r3l.report.budget import budget_rows, budget_table
     from r3l.report.render import to_terminal
-    from r3l.report.tables import budget
+    from r3l.report.rows import write
 
-    spent = budget.budget_rows(asked.narrowed(records.load(paths)))
-    printed = budget.table(spent)
+    spent = budget_rows(asked.narrowed(records.load(paths)))
+    flat, printed = [row.flat() for row in spent], budget_table(spent)
     if out:
-        tables.write(spent, printed, out)
-    print_shown({"rows": spent}, as_json, to_terminal(printed))
+        write(flat, printed, out)
+    print_shown({"rows": flat}, as_json, to_terminal(printed))
 
 
 def _print_published(out: Path | None, as_json: bool) -> None:
-    from r3l.report import published
-    from r3l.report.published import checks
+    from r3l.report.published import load
+    from r3l.report.published_checks import check, summary, summary_table
     from r3l.report.render import to_terminal
-
-    known = published.load()
-    rows = checks.check(known, known)
-    shown = map(to_terminal, (checks.checks_table(rows), checks.summary_table(rows)))
-    _print_rows(rows, Group(*shown, "\n".join(["Sources", *checks.sources(rows)])), out, as_json)
-
-
-def _print_ordering(paths: list[Path], out: Path | None, as_json: bool) -> None:
-    from r3l.report import published, records
-    from r3l.report.published import ordering
-    from r3l.report.render import to_terminal
-
-    rows = ordering.ordering(records.load(paths), published.Reference(published.of_table("table1")))
-    _print_rows(rows, to_terminal(ordering.ordering_table(rows)), out, as_json)
-
-
-def _print_rows(rows: list[LongRow], shown: RenderableType, out: Path | None, as_json: bool) -> None:
     from r3l.report.rows import write_csv
 
+    rows = check(load())
+    flat = [row.flat() for row in rows]
     if out:
-        write_csv(rows, out)
-    print_shown({"rows": rows}, as_json, shown)
+        write_csv(flat, out)
+    print_shown({"rows": flat, "summary": summary(rows)}, as_json, to_terminal(summary_table(rows)))
 
 
 def figure(

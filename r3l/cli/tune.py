@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Cores, Results, Tier, check_cores, environments_named, output
+from r3l.cli.arguments import RESULTS, AsJson, Cores, Results, Tier, check_cores, environments_named
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -26,7 +26,6 @@ def tune(
     offline: Annotated[bool, typer.Option(help="Train nothing; choose from the runs there are.")] = False,
     results: Results = RESULTS,
     cores: Cores = "all",
-    out: Annotated[Path | None, output("Also draw the learning curves: a .png or .pdf file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tune a method's learning rate on validation tasks: three rates, two seeds each.
@@ -36,15 +35,14 @@ def tune(
 
     Example: `r3l tune grpo --env alfworld`
 
-    Example: `r3l tune --show --env alfworld,webshop --out tuning.png`
+    Example: `r3l tune --show --env alfworld,webshop`
     """
     from r3l.config import variant
     from r3l.config.tuning import place, untuned
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
-    from r3l.report.comparison.tuning import tuning_table, tunings
-    from r3l.report.figures.tuning import draw_tunings
     from r3l.report.render import to_terminal
+    from r3l.report.tuning import tuning_table, tunings
     from r3l.workflow import plan
 
     envs = environments_named(env)
@@ -63,8 +61,6 @@ def tune(
         path = results / place(tier, envs[0], row)
         with writable(path):
             write_json_atomic(path, found[0])
-    if out:
-        draw_tunings(found, out)
     print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
 
 

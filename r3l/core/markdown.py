@@ -1,4 +1,4 @@
-"""Tables in Markdown with cells as they are; numbers of results are laid out by r3l.report.rendering."""
+"""Tables in Markdown with cells as they are; numbers of results are laid out by r3l.report.render."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import Forward, find_model, locate, names
+from r3l.config import find_model, locate, names
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.core.render import load_tokenizer
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
@@ -28,6 +28,7 @@ from r3l.files.json_files import read_json
 from r3l.files.paths import STORED_MODELS
 from r3l.files.writing import check_room, write_json_atomic
 from r3l.local import weights
+from r3l.local.forward import Pass
 from r3l.local.trainer import Trainer
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
@@ -77,7 +78,7 @@ def _ask_hub(model: str) -> None:
         raise ConnectionError(f"the hub cannot be reached ({error}), and the model is not cached") from error
 
 
-def load_model(model: str, device: torch.device, forward: Forward = "transformers") -> tuple[Any, Any]:
+def load_model(model: str, device: torch.device, forward: Pass = "transformers") -> tuple[Any, Any]:
     """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it.
 
     ``forward``: the pass that will be asked for; of a model that ours knows it needs the weights alone.

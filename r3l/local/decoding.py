@@ -1,7 +1,8 @@
-"""Decoding: one batch of responses, token by token."""
+"""Decoding: one batch of responses, token by token; and the reference decoder, by the forward pass of transformers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import torch
 
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
-from r3l.local.kv_cache import BatchCache, LayerState
+from r3l.local.forward import LayerState, layer_shape
 from r3l.local.precision import vocabulary_logits
 
 
@@ -52,40 +53,83 @@ class GenerationRequest:
         return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 
-class Decoder:
-    """Samples one batch of responses: one padded forward pass over the pending tokens, then token by token."""
+class Decoder(ABC):
+    """Samples one batch of responses: one forward pass over the pending tokens, then token by token.
+
+    A token is drawn by inverting its cumulative distribution at a uniform number that is addressed by the response
+    alone, in float64. So what a row samples does not depend on who shares its batch, but for rounding; and the same
+    draws serve every way to compute, which is how these are compared.
+    """
 
     def __init__(
         self, model: Any, requests: list[GenerationRequest], end_id: int, counts: defaultdict[str, float]
     ) -> None:
         self.model, self.end_id, self.counts = model, end_id, counts
-        self.live = list(requests)  # a row each; those that have finished leave
-        prefixes = [request.state for request in requests]
-        pending = max(len(request.pending) for request in requests)
-        budget = max(request.sampling.max_tokens for request in requests)
-        self.cache = self._cache(prefixes, pending + budget)
-        self.positions = torch.tensor([tokens_in(request.state) for request in requests], device=model.device)
-
-    def _cache(self, prefixes: Sequence[list[LayerState] | None], new_columns: int) -> BatchCache:
-        return BatchCache(prefixes, new_columns, self.model)
+        self.live = list(requests)  # those that have finished leave
 
     def run(self) -> None:
-        """Fill every request's ids and log-probs and hand it the new caches."""
+        """Fill every request's ids and log-probs and give it its new caches."""
         logits_B_V = self._first()
         while True:
             tokens = self._sample(logits_B_V)
-            finished = {row for row, request in enumerate(self.live) if self._finish(row, request)}
+            finished = {place for place, request in enumerate(self.live) if request.finished()}
+            for place in finished:  # their last token is not encoded yet
+                self.live[place].state = self._state(place)
             if len(finished) == len(self.live):
                 return
             if finished:
-                tokens = self._drop(finished, tokens)
+                left = [place for place in range(len(self.live)) if place not in finished]
+                self.live = [self.live[place] for place in left]
+                tokens = tokens[left]
+                self._keep(left)
             logits_B_V = self._next(tokens)
 
+    @abstractmethod
     def _first(self) -> torch.Tensor:
-        """Logits after the pending tokens."""
-        return self._forward(*self._padded_pending())
+        """Logits after the pending tokens, float64, shape (B, V)."""
 
-    def _padded_pending(self) -> tuple[torch.Tensor, torch.Tensor]:
+    @abstractmethod
+    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
+        """Logits after one more token of each live request, float64, shape (B, V)."""
+
+    @abstractmethod
+    def _state(self, place: int) -> list[LayerState]:
+        """The caches of a live request, copied out."""
+
+    @abstractmethod
+    def _keep(self, places: list[int]) -> None:
+        """Go on with these of the live requests alone."""
+
+    def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
+        """One token a request by inverting the cumulative distribution at the request's own uniform draw."""
+        temperature = torch.tensor([request.sampling.temperature for request in self.live], device=logits_B_V.device)
+        greedy_B = temperature == 0
+        scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
+        logp_B_V = torch.log_softmax(logits_B_V / scale, dim=-1)
+        draws = torch.tensor([request.draws[len(request.ids)] for request in self.live], device=logits_B_V.device)
+        cumulative_B_V = logp_B_V.exp().cumsum(-1)
+        picks = torch.searchsorted(cumulative_B_V, draws[:, None] * cumulative_B_V[:, -1:], right=True).squeeze(1)
+        tokens_B = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))
+        logprobs_B = logp_B_V.gather(1, tokens_B[:, None]).squeeze(1)
+        for request, token, logprob in zip(self.live, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
+            request.ids.append(token)
+            request.logprobs.append(logprob)
+        return tokens_B
+
+
+class ReferenceDecoder(Decoder):
+    """By the forward pass of transformers, for any architecture: rows padded on the left, one cache for the batch."""
+
+    def __init__(
+        self, model: Any, requests: list[GenerationRequest], end_id: int, counts: defaultdict[str, float]
+    ) -> None:
+        super().__init__(model, requests, end_id, counts)
+        pending = max(len(request.pending) for request in requests)
+        budget = max(request.sampling.max_tokens for request in requests)
+        self.cache = PaddedCache([request.state for request in requests], pending + budget, model)
+        self.positions = torch.tensor([tokens_in(request.state) for request in requests], device=model.device)
+
+    def _first(self) -> torch.Tensor:
         width = max(len(request.pending) for request in self.live)
         ids = torch.full((len(self.live), width), self.end_id)
         valid = torch.zeros(len(self.live), width, dtype=torch.bool)
@@ -93,10 +137,9 @@ class Decoder:
             ids[row, width - len(request.pending) :] = torch.tensor(request.pending)
             valid[row, width - len(request.pending) :] = True
             self.counts["encoded"] += len(request.pending)
-        return ids.to(self.model.device), valid.to(self.model.device)
+        return self._forward(ids.to(self.model.device), valid.to(self.model.device))
 
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        """Logits after one more token a row."""
         return self._forward(tokens_B[:, None], torch.ones_like(tokens_B, dtype=torch.bool)[:, None])
 
     def _forward(self, ids_B_C: torch.Tensor, valid_B_C: torch.Tensor) -> torch.Tensor:
@@ -115,37 +158,68 @@ class Decoder:
         self.counts["forwards"] += 1
         return vocabulary_logits(self.model, hidden_B_C_H[:, -1:])[:, 0].double()
 
-    def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
-        """One token a row by inverting the cumulative distribution at the row's own uniform draw."""
-        temperature = torch.tensor([request.sampling.temperature for request in self.live], device=logits_B_V.device)
-        greedy_B = temperature == 0
-        scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
-        logp_B_V = torch.log_softmax(logits_B_V / scale, dim=-1)
-        draws = torch.tensor([request.draws[len(request.ids)] for request in self.live], device=logits_B_V.device)
-        cumulative_B_V = logp_B_V.exp().cumsum(-1)
-        picks = torch.searchsorted(cumulative_B_V, draws[:, None] * cumulative_B_V[:, -1:], right=True).squeeze(1)
-        tokens_B = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))
-        logprobs_B = logp_B_V.gather(1, tokens_B[:, None]).squeeze(1)
-        for request, token, logprob in zip(self.live, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
-            request.ids.append(token)
-            request.logprobs.append(logprob)
-        return tokens_B
+    def _state(self, place: int) -> list[LayerState]:
+        return self.cache.row(place)
 
-    def _finish(self, row: int, request: GenerationRequest) -> bool:
-        """Whether a row's request is finished; it then takes its cache (the last token is not encoded yet)."""
-        if not request.finished():
-            return False
-        request.state = self._state(row)
-        return True
-
-    def _state(self, row: int) -> list[LayerState]:
-        return self.cache.row(row)
-
-    def _drop(self, finished: Set[int], tokens_B: torch.Tensor) -> torch.Tensor:
-        """Go on without the rows of ``finished``; the tokens of those left."""
-        rows_left = [row for row in range(len(self.live)) if row not in finished]
-        self.live = [self.live[row] for row in rows_left]
-        rows = torch.tensor(rows_left, device=tokens_B.device)
+    def _keep(self, places: list[int]) -> None:
+        rows = torch.tensor(places, device=self.positions.device)
         self.cache.keep_rows(rows)
         self.positions = self.positions.index_select(0, rows)
-        return tokens_B.index_select(0, rows)
+
+
+class PaddedCache:
+    """The cache that a batch decodes with. Rows are right-aligned; ``valid_B_T`` says which columns are real.
+
+    Columns: [padding | encoded prefix] then, appended by the model's forward passes, new columns. It speaks
+    the part of transformers' Cache interface that attention layers call (``update``, ``get_seq_length``).
+    """
+
+    def __init__(self, prefixes: Sequence[Sequence[LayerState] | None], new_columns: int, like: Any) -> None:
+        lengths = [tokens_in(prefix) for prefix in prefixes]
+        self.filled = prefix_columns = max(lengths)
+        shape = layer_shape(like.config, len(prefixes), prefix_columns + new_columns)
+        self.layers = [
+            torch.zeros(shape, dtype=like.dtype, device=like.device) for _ in range(like.config.num_hidden_layers)
+        ]
+        self.valid_B_T = torch.zeros(len(prefixes), shape[3], dtype=torch.bool, device=like.device)
+        for row, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
+            if prefix is None or not length:
+                continue
+            self.valid_B_T[row, prefix_columns - length : prefix_columns] = True
+            for layer, state in zip(self.layers, prefix, strict=True):
+                layer[:, row, :, prefix_columns - length : prefix_columns] = state
+
+    def begin(self, valid_B_C: torch.Tensor) -> torch.Tensor:
+        """Announce C new columns; returns the attention mask, bool, shape (B, 1, C, filled + C)."""
+        columns = valid_B_C.shape[1]
+        self._start, self.filled = self.filled, self.filled + columns
+        self.valid_B_T[:, self._start : self.filled] = valid_B_C
+        seen = self.valid_B_T[:, None, None, : self.filled].expand(-1, 1, columns, -1).clone()
+        causal = torch.ones(columns, columns, dtype=torch.bool, device=seen.device).tril()
+        seen[..., self._start :] &= causal
+        # A padding query must attend to something, or softmax yields NaN; its output is never read.
+        seen[..., self._start :] |= torch.eye(columns, dtype=torch.bool, device=seen.device)
+        return seen
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Called by each attention layer: store the new columns, return all filled ones."""
+        layer = self.layers[layer_idx][:, : len(keys)]
+        layer[0, :, :, self._start : self.filled] = keys
+        layer[1, :, :, self._start : self.filled] = values
+        return layer[0, :, :, : self.filled], layer[1, :, :, : self.filled]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Columns filled before the forward pass in progress."""
+        return self._start
+
+    def row(self, row: int) -> list[LayerState]:
+        """The valid columns of one row, copied out: the dialog's new state."""
+        keep = self.valid_B_T[row, : self.filled].nonzero().squeeze(1)
+        return [layer[:, row].index_select(2, keep) for layer in self.layers]
+
+    def keep_rows(self, rows: torch.Tensor) -> None:
+        """Drop all rows but ``rows`` (when others have finished)."""
+        self.layers = [layer.index_select(1, rows) for layer in self.layers]
+        self.valid_B_T = self.valid_B_T.index_select(0, rows)

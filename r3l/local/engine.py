@@ -26,7 +26,7 @@ from r3l.files.json_files import append_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.precision import cast_parameters
-from r3l.local.session import Session, check_installed, open_session
+from r3l.local.session import Session, check_installed, open_session, pass_wanted
 from r3l.local.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
@@ -92,7 +92,7 @@ def trainer_of(session: Session, method: Method) -> Trainer:
         session.run.sampling.temperature,
         sampler=session.policy.model,
         master_weights=session.master_weights,
-        forward=session.run.forward,
+        forward=pass_wanted(session.run),
     )
 
 
@@ -230,6 +230,6 @@ def _reference(session: Session, method: Method) -> Any | None:
     start = start_of(run)
     if locate(start) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
-    reference = checkpoint.load_model(start, session.model.device, run.forward)[0].eval()
+    reference = checkpoint.load_model(start, session.model.device, pass_wanted(run))[0].eval()
     cast_parameters(reference, session.model.dtype)
     return reference

@@ -1,22 +1,25 @@
-"""The layers of Llama-like models over packed tokens: those of all rows side by side, padded in attention alone.
+"""The packed forward pass of Llama-like models: the tokens of all rows side by side, padded in attention alone.
 
-transformers' forward pass without what small models wait for: padding, masks and positions made anew in every layer,
-keys repeated for each query head, the last layer of tokens that nobody reads. It differs from theirs by rounding
-(tests/local/test_forward.py), and takes its weights from their modules or from r3l.local.weights.
+transformers pads every row to the longest, makes masks and positions anew in every layer, repeats keys for each query
+head, and computes the last layer of tokens that nobody reads. A model of a million parameters mostly waits for that: a
+step of training takes 1.5 to 3.2 times as long by its pass, of which 1.0 to 1.7 times are saved by
+r3l.local.machine_code on a CPU (docs/engine.md). So these layers are written out here, on weights of transformers'
+modules or of r3l.local.weights.
+In float64 the two passes agree to 1e-10, values and gradients (tests/local/test_forward.py); in float32 they differ by
+rounding, about 1e-6 in a log-prob. Whatever another architecture needs is computed by transformers: the reference.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from r3l.config import Forward
-from r3l.local.kv_cache import head_size
+Pass = Literal["packed", "transformers"]
 
 # RMSNorm, rotary positions, grouped queries and SwiGLU, with or without biases and norms of queries and keys.
 FAMILY = ("llama", "qwen2", "qwen3")
@@ -27,32 +30,38 @@ THREADS = 2  # the kernels compute with one, in about half of the seconds of tor
 # Of a layer: its index, queries (N, H, D), keys and values (N, 2, G, D) -> (N, H * D). G key-value heads.
 Attend = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
+# One layer's keys and values of one dialog: shape (2, G, T, D), G key-value heads of size D, T tokens.
+LayerState = torch.Tensor
 
-def is_supported(model: Any) -> bool:
-    """Whether ``model`` is of the family, as its published models are: nothing that the pass below does not compute."""
-    return is_of_family(model.config)
+
+def layer_shape(config: Any, rows: int, columns: int) -> tuple[int, int, int, int, int]:
+    """Shape of one layer's cache for ``rows`` dialogs of ``columns`` tokens."""
+    return 2, rows, config.num_key_value_heads, columns, head_size(config)
+
+
+def head_size(config: Any) -> int:
+    """Numbers in a key or value of one head."""
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def pass_of(model: Any, wanted: Pass) -> Pass:
+    """The pass that computes ``model`` where ``wanted`` is asked for: that of transformers where ours cannot."""
+    return wanted if is_of_family(model.config) else "transformers"
 
 
 def is_of_family(config: Any) -> bool:
-    """The same of its configuration."""
+    """Whether models of this configuration need nothing that the pass below does not compute."""
     if config.model_type not in FAMILY or config.hidden_act != "silu" or config.attention_dropout:
         return False
     return set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
 
 
-def is_fusible(model: Any) -> bool:
+def has_machine_code(model: Any) -> bool:
     """Whether r3l.local.kernels compute the attention of ``model``, one of the family: float32 on a CPU, in heads of
     whole vectors, by few threads, with numba (environments of other projects' pins have none)."""
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False
     return torch.get_num_threads() <= THREADS and importlib.util.find_spec("numba") is not None
-
-
-def pass_of(model: Any, wanted: Forward) -> Forward:
-    """The forward pass that computes ``model`` where ``wanted`` is asked for: the next plainer one that can."""
-    if wanted == "transformers" or not is_supported(model):
-        return "transformers"
-    return "fused" if wanted == "fused" and is_fusible(model) else "packed"
 
 
 def hidden_states(
@@ -78,13 +87,13 @@ def attention(
     """Attention of C queries a row over T columns, shape (R, C, H * D). ``bias``, -inf where a query sees nothing:
     broadcast to (R, C, T).
 
-    On a CPU as two products: torch's fused kernel took 1.1 to 1.3 times as long (docs/engine.md).
+    On a CPU as two products: torch's own kernel took 1.1 to 1.3 times as long (docs/engine.md).
     """
-    compute = products if queries_R_C_H_D.device.type == "cpu" else fused
+    compute = two_products if queries_R_C_H_D.device.type == "cpu" else torch_kernel
     return compute(queries_R_C_H_D.transpose(1, 2), keys_R_G_T_D, values_R_G_T_D, bias).transpose(1, 2).flatten(2)
 
 
-def products(
+def two_products(
     queries_R_H_C_D: torch.Tensor, keys_R_G_T_D: torch.Tensor, values_R_G_T_D: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
     """Shape (R, H, C, D). The query heads of a key-value head are further rows of one product: it is read once."""
@@ -96,7 +105,7 @@ def products(
     return torch.matmul(scores.softmax(-1).view(rows, groups, -1, columns), values_R_G_T_D).view(queries_R_H_C_D.shape)
 
 
-def fused(
+def torch_kernel(
     queries_R_H_C_D: torch.Tensor, keys_R_G_T_D: torch.Tensor, values_R_G_T_D: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
     """The same by torch's kernel. On a GPU those that take a mask know no groups (its own, ``enable_gqa``, would fall

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens that were sampled, under a model as it is now: what training and its metrics need."""
+"""Log-probabilities of sampled tokens under the present model, and how far they are from those of sampling."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from r3l.core.method import Batch
 from r3l.local import forward
 from r3l.local.precision import vocabulary_logits
 from r3l.local.prefix_tree import PrefixTree
@@ -58,3 +59,31 @@ def tree_logprobs(
     picked_S = logits_W_V[where_S, ids_B_T[scored_B_T]]
     logprobs_S = picked_S - torch.logsumexp(logits_W_V, dim=-1)[where_S]
     return logprobs_S.new_zeros(ids_B_T.shape).masked_scatter(scored_B_T, logprobs_S)
+
+
+class LogprobMismatch:
+    """|log-prob in training - log-prob in sampling| (nats), over tokens that the policy sampled in this context.
+
+    The weights are the same until the step's one update, so all of it is numerical error; an importance ratio or a KL
+    cannot be known better than this.
+    """
+
+    def __init__(self) -> None:
+        self.sum, self.max, self.tokens = 0.0, 0.0, 0
+
+    def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
+        """Count a micro-batch, without rows whose log-probs nobody sampled, or under another context."""
+        sampled_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
+        if sampled_B_T.any():
+            differences = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[sampled_B_T].abs()
+            self.sum, self.max = self.sum + differences.sum().item(), max(self.max, differences.max().item())
+            self.tokens += len(differences)
+
+    @property
+    def mean(self) -> float:
+        """In nats; 0 where no token counted."""
+        return self.sum / max(self.tokens, 1)
+
+    def metrics(self) -> dict[str, float]:
+        """``logprob_mismatch/mean`` and ``/max`` (nats); {} where no token counted."""
+        return {"logprob_mismatch/mean": self.mean, "logprob_mismatch/max": self.max} if self.tokens else {}

@@ -1,10 +1,15 @@
-"""Decoding by the packed forward pass: no padding of prompts, a prompt that several dialogs open with encoded once."""
+"""Decoding by the packed forward pass: no padding of prompts, a prompt that several dialogs open with encoded once.
+
+A dialog's token at position p always lies in column p of its row, so rows of different lengths need no alignment and
+no mask but "not after my own position". Rows of finished responses stay until a quarter has finished: moving the
+caches together costs more than what those rows compute.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +17,7 @@ import torch
 
 from r3l.local import forward
 from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
-from r3l.local.kv_cache import LayerState, layer_shape
+from r3l.local.forward import LayerState, layer_shape
 from r3l.local.precision import vocabulary_logits
 
 ROWS_LEFT = 0.75  # caches move together when fewer rows are left; measured: 0.5 to 0.9 take the same time
@@ -72,7 +77,7 @@ class RowCache:
         self.lengths = [self.lengths[row] for row in rows]
 
 
-class New(Protocol):
+class NewTokens(Protocol):
     """New tokens of rows of a cache, N in all: what they are, and how they attend.
 
     ``last_R``: the last of each row among N; None where there is one of each.
@@ -86,7 +91,7 @@ class New(Protocol):
         """Store the new keys and values; every new token's attention over its row so far, shape (N, H * D)."""
 
 
-class Appended:
+class AppendedTokens:
     """New tokens of some rows of a cache: where their keys and values go, and how they attend.
 
     Rows with about as many new tokens attend together.
@@ -120,7 +125,7 @@ class Appended:
             cache.lengths[row] += count
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """As :meth:`New.attend`."""
+        """As :meth:`NewTokens.attend`."""
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         attended = []
@@ -141,8 +146,8 @@ def packed_by_length(counts: Sequence[int]) -> list[list[int]]:
     return batches
 
 
-class Column:
-    """One new token of every row of a cache: Appended without what several tokens a row need."""
+class AppendedColumn:
+    """One new token of every row of a cache: AppendedTokens without what several tokens a row need."""
 
     last_R: torch.Tensor | None = None
 
@@ -156,7 +161,7 @@ class Column:
         self._bias = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, -torch.inf)
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """As :meth:`New.attend`."""
+        """As :meth:`NewTokens.attend`."""
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         keys, values = cache[..., : self._end, :]
@@ -164,8 +169,7 @@ class Column:
 
 
 class PackedDecoder(Decoder):
-    """Decoder over a RowCache. Rows of finished requests stay until a quarter is, since moving the caches costs more
-    than what they compute."""
+    """Decoder over a RowCache, with attention by torch's operations."""
 
     caches: type[RowCache] = RowCache
 
@@ -177,8 +181,7 @@ class PackedDecoder(Decoder):
         end_id: int,
         counts: defaultdict[str, float],
     ) -> None:
-        self.model, self.end_id, self.counts = model, end_id, counts
-        self.live = list(requests)
+        super().__init__(model, requests, end_id, counts)
         columns = max(request.columns() for request in requests)
         self.row_cache = self.caches([request.state for request in requests], columns, model, storage)
         self.rows = list(range(len(requests)))  # where each live request lies in the cache
@@ -195,33 +198,29 @@ class PackedDecoder(Decoder):
         self.row_cache.copy_beginnings(leader_of)
         return logits[[encoded.index(leader) for leader in leader_of]]
 
-    def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> New:
-        return Appended(self.row_cache, rows, tokens)
+    def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
+        return AppendedTokens(self.row_cache, rows, tokens)
 
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        """Logits after one more token a row."""
         tokens = [self.end_id] * len(self.row_cache.lengths)
         for row, token in zip(self.rows, tokens_B.tolist(), strict=True):
             tokens[row] = token
-        logits = self._logits(Column(self.row_cache, tokens))
+        logits = self._logits(AppendedColumn(self.row_cache, tokens))
         for row in self.rows:  # a finished one writes its next column again and again
             self.row_cache.lengths[row] += 1
         return logits if len(self.rows) == len(tokens) else logits[self.rows]
 
-    def _logits(self, new: New) -> torch.Tensor:
+    def _logits(self, new: NewTokens) -> torch.Tensor:
         """After the last new token of each row, float64."""
         hidden = forward.hidden_states(self.model, new.ids_N, new.positions_N, new.attend, new.last_R)
         self.counts["forwards"] += 1
         return vocabulary_logits(self.model, hidden).double()
 
-    def _drop(self, finished: Set[int], tokens_B: torch.Tensor) -> torch.Tensor:
-        left = [place for place in range(len(self.live)) if place not in finished]
-        self.live = [self.live[place] for place in left]
-        self.rows = [self.rows[place] for place in left]
+    def _state(self, place: int) -> list[LayerState]:
+        return self.row_cache.row(self.rows[place])
+
+    def _keep(self, places: list[int]) -> None:
+        self.rows = [self.rows[place] for place in places]
         if len(self.rows) <= ROWS_LEFT * len(self.row_cache.lengths):
             self.row_cache.keep_rows(self.rows)
             self.rows = list(range(len(self.rows)))
-        return tokens_B[left]
-
-    def _state(self, place: int) -> list[LayerState]:
-        return self.row_cache.row(self.rows[place])

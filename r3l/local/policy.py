@@ -13,16 +13,14 @@ from typing import Any
 
 import torch
 
-from r3l.config import Forward
 from r3l.core.batching import packed
 from r3l.core.dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
-from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
-from r3l.local.forward import pass_of
-from r3l.local.kv_cache import LayerState
-from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
+from r3l.local.decoding import Decoder, GenerationRequest, ReferenceDecoder, tokens_in
+from r3l.local.forward import LayerState, Pass, has_machine_code, pass_of
+from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.packed_decoding import PackedDecoder, Storage
 from r3l.processes.barrier import Barrier
 
@@ -34,7 +32,7 @@ class LocalPolicy:
     at every turn, for templates that drop earlier thoughts, and encode what differs.
     ``use_cache=False`` encodes every dialog anew at each turn.
     ``tokens_per_batch``, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
-    ``forward``: which forward pass decodes (r3l.local.forward); that of transformers where there is none for the model.
+    ``forward``: which forward pass decodes (r3l.local.forward); transformers' where the packed one cannot.
     """
 
     def __init__(
@@ -46,7 +44,7 @@ class LocalPolicy:
         samples: Samples = "trajectory",
         use_cache: bool = True,
         tokens_per_batch: int | None = None,
-        forward: Forward = "fused",
+        forward: Pass = "packed",
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
@@ -56,13 +54,12 @@ class LocalPolicy:
         self.tokens_per_batch = tokens_per_batch
         self._storage = Storage()
         self.forward = pass_of(model, forward)
-        self._decoders = PackedDecoder
-        if self.forward == "fused":
-            from r3l.local import kernels  # numba takes a third of a second
-            from r3l.local.fused_decoding import FusedDecoder
+        self._packed_decoder = PackedDecoder
+        if self.forward == "packed" and has_machine_code(model):
+            from r3l.local.machine_code import KernelDecoder, load  # numba takes a third of a second
 
-            kernels.load()
-            self._decoders = FusedDecoder
+            load()
+            self._packed_decoder = KernelDecoder
         self.barrier = Barrier(self._serve)
         self.counts: defaultdict[str, float] = defaultdict(float)
 
@@ -108,7 +105,9 @@ class LocalPolicy:
 
     def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
         common = (self.model, requests, self.renderer.end_id, self.counts)
-        return Decoder(*common) if self.forward == "transformers" else self._decoders(self._storage, *common)
+        if self.forward == "transformers":
+            return ReferenceDecoder(*common)
+        return self._packed_decoder(self._storage, *common)
 
 
 class LocalConversation(TokenDialog):

@@ -1,8 +1,14 @@
 """Rows that begin alike share what they have in common: each distinct beginning is computed once.
 
-The attempts of a group share their prompt, a retry its base attempt up to the pivot. Their tokens form a tree, whose
-nodes are packed (r3l.local.forward); a row is a path in it. Exact but for rounding: a token's hidden states depend on
-nothing after it.
+The attempts of a group share their prompt, a retry its base attempt up to the pivot. In a causal model a token's hidden
+states depend on nothing after it, so rows with the same first k tokens have the same hidden states there, and what
+reads them adds up its gradients there. So the rows' tokens form a tree (a trie): its nodes are computed once, forward
+and backward, packed side by side (r3l.local.forward); a row is a path in it, and a node attends over the path to it.
+
+The rows are taken in the order of their tokens (``in_tree_order``), in which a row shares its longest beginning with
+the row before it; so each row's own nodes, those that no row before it has, are its last ones and are contiguous. That
+is all that attention needs to know: of each row the path, and from where on it is its own.
+Exact but for rounding: sums run over the same terms in another order.
 """
 
 from __future__ import annotations

@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch.utils import deterministic
 
-from r3l.config import Forward, Run, environment_of
+from r3l.config import Run, environment_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.endpoint.judge import judge_options
 from r3l.local.checkpoint import load_model
-from r3l.local.heap import keep_freed_memory
+from r3l.local.cpu import keep_freed_memory, use_onednn
+from r3l.local.forward import Pass
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
-from r3l.local.products import use_onednn
 from r3l.runs.session import PlaySession, open_play_session
 
 
@@ -59,12 +59,12 @@ def policy_of(run: Run, model: Any, tokenizer: Any, use_cache: bool = True) -> L
         samples=run.samples,
         use_cache=use_cache,
         tokens_per_batch=run.sampling.tokens_per_batch,
-        forward=run.forward,
+        forward=pass_wanted(run),
     )
 
 
 @contextmanager
-def open_session(run: Run, model: str, trains: bool = False, forward: Forward | None = None) -> Iterator[Session]:
+def open_session(run: Run, model: str, trains: bool = False, forward: Pass | None = None) -> Iterator[Session]:
     """Load ``model`` and start the workers; closes them at the end.
 
     ``forward``: the pass that the model is loaded for (r3l.local.checkpoint:load_model), by default what ``run`` needs.
@@ -78,9 +78,10 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
     # Not on a GPU, where cumsum, which samples, has no such form. By this name torch imports no compiler.
     torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
-    network, tokenizer = load_model(model, device, forward or _forward(run))
+    loaded_for = "transformers" if run.sampling.engine == "vllm" else pass_wanted(run)  # vLLM asks for more than ours
+    network, tokenizer = load_model(model, device, forward or loaded_for)
     keep_freed_memory()  # weights are loaded: another place in memory could change their sums in the last digit
-    use_onednn(run.forward == "fused" and device.type == "cpu")
+    use_onednn(pass_wanted(run) == "packed" and device.type == "cpu")
     dtype = compute_dtype(run.compute_dtype, device)
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)
@@ -92,9 +93,9 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Forward | 
         yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)
 
 
-def _forward(run: Run) -> Forward:
-    """The pass that the model is loaded for: vLLM asks for more than our own."""
-    return "transformers" if run.sampling.engine == "vllm" else run.forward
+def pass_wanted(run: Run) -> Pass:
+    """The forward pass that trains, and that samples unless vLLM does."""
+    return "transformers" if run.forward == "transformers" else "packed"
 
 
 def check_installed(run: Run) -> None:

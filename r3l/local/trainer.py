@@ -1,4 +1,4 @@
-"""The optimiser step of RL and of the supervised stage: gradients of micro-batches, clipped, AdamW."""
+"""The optimiser step of RL and of SFT: gradients of micro-batches, clipped, AdamW."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from r3l.config import Forward, OptimizerConfig
+from r3l.config import OptimizerConfig
 from r3l.core import losses
 from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trainable_rows
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
 from r3l.local.adamw import AdamW
-from r3l.local.forward import pass_of
-from r3l.local.logprobs import token_logprobs, tree_logprobs
-from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
+from r3l.local.forward import Pass, has_machine_code, pass_of
+from r3l.local.logprobs import LogprobMismatch, token_logprobs, tree_logprobs
+from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, recompute_activations
 from r3l.local.prefix_tree import PrefixTree
 from r3l.runs import steps
@@ -25,43 +25,14 @@ from r3l.runs import steps
 R = TypeVar("R", bound=Row)
 
 
-class LogprobMismatch:
-    """|log-prob in training - log-prob in sampling| (nats), over tokens that the policy sampled in this context.
-
-    The weights are the same until the step's one update, so all of it is numerical error; an importance ratio or a KL
-    cannot be known better than this.
-    """
-
-    def __init__(self) -> None:
-        self.sum, self.max, self.tokens = 0.0, 0.0, 0
-
-    def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Count a micro-batch, without rows whose log-probs nobody sampled, or under another context."""
-        sampled_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
-        if sampled_B_T.any():
-            differences = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[sampled_B_T].abs()
-            self.sum, self.max = self.sum + differences.sum().item(), max(self.max, differences.max().item())
-            self.tokens += len(differences)
-
-    @property
-    def mean(self) -> float:
-        """In nats; 0 where no token counted."""
-        return self.sum / max(self.tokens, 1)
-
-    def metrics(self) -> dict[str, float]:
-        """``logprob_mismatch/mean`` and ``/max`` (nats); {} where no token counted."""
-        return {"logprob_mismatch/mean": self.mean, "logprob_mismatch/max": self.max} if self.tokens else {}
-
-
-def tree_of(forward: Forward) -> type[PrefixTree]:
-    """How the rows of an update attend."""
-    if forward != "fused":
+def tree_of(model: Any) -> type[PrefixTree]:
+    """How the rows of an update attend in the packed pass."""
+    if not has_machine_code(model):
         return PrefixTree
-    from r3l.local import kernels  # numba takes a third of a second
-    from r3l.local.fused_tree import FusedTree
+    from r3l.local.machine_code import KernelTree, load  # numba takes a third of a second
 
-    kernels.load()
-    return FusedTree
+    load()
+    return KernelTree
 
 
 class Trainer:
@@ -81,13 +52,13 @@ class Trainer:
         temperature: float = 1.0,
         sampler: Any | None = None,
         master_weights: MasterWeights | None = None,
-        forward: Forward = "fused",
+        forward: Pass = "packed",
     ) -> None:
         self.model, self.criterion, self.config, self.reference = model, criterion, config, reference
         self.sampler = sampler or model
         self.temperature = temperature
         self.forward = pass_of(model, forward)
-        self._tree_of = tree_of(self.forward)
+        self._tree_of = tree_of(model) if self.forward == "packed" else PrefixTree
         self.master_weights = master_weights or MasterWeights(model)
         if config.gradient_checkpointing:
             recompute_activations(model)

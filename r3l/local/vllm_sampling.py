@@ -21,9 +21,9 @@ from r3l.config import SamplingConfig
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import Samples
 from r3l.local.decoding import GenerationRequest
-from r3l.local.kv_cache import layer_shape
+from r3l.local.forward import layer_shape
 from r3l.local.logprobs import token_logprobs
-from r3l.local.oom import SAMPLING_REMEDY, out_of_memory_explained
+from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import LIMITS
 

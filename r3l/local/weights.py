@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, GenerationConfig
 
-from r3l.local.forward import is_of_family
-from r3l.local.kv_cache import head_size
+from r3l.local.forward import head_size, is_of_family
 
 WEIGHTS, GENERATION = "model.safetensors", "generation_config.json"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from r3l.config import EnvConfig, Run, environment_of, load, resolve, variant
 from r3l.config.options import CITED, environment_options, method_options
-from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Table, table
 
 REFERENCE = "paper"  # the tier whose settings are those of paper and release; other tiers change some for themselves
@@ -18,7 +17,7 @@ COLUMNS = ("of", "option", "audit", "paper", "released_code", "here", "in force"
 COMMAND = "r3l list differences"
 
 
-def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[LongRow]:
+def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[dict[str, Any]]:
     """One row a setting of a method or environment that profiles ``paper`` and ``released_code`` set differently.
 
     ``here``: what a run of ``tier`` has; ``in force``: paper, released_code, or neither; ``envs``: where it is so.
@@ -47,7 +46,7 @@ def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[
     ]
 
 
-def summary(rows: Sequence[LongRow]) -> str:
+def summary(rows: Sequence[dict[str, Any]]) -> str:
     """How many are in force, in one sentence."""
     count = Counter(row["in force"] for row in rows)
     return (
@@ -57,7 +56,7 @@ def summary(rows: Sequence[LongRow]) -> str:
     )
 
 
-def differences_table(rows: Sequence[LongRow]) -> Table:
+def differences_table(rows: Sequence[dict[str, Any]]) -> Table:
     """As the terminal has it."""
     cells = [{name: Cell(str(row[name])) for name in COLUMNS} for row in rows]
     return table("Where paper and released code differ", list(map(Column, COLUMNS)), cells, summary(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from r3l import config
 from r3l.config import EnvConfig, load, names
@@ -11,6 +11,12 @@ from r3l.config import EnvConfig, load, names
 def env_label(env: str) -> str:
     """Of an environment; a benchmark that is none of ours keeps its name."""
     return load("envs", env, EnvConfig).label if env in names("envs") else env
+
+
+def bench_label(bench: tuple[str, str, str], among: Iterable[tuple[str, str, str]]) -> str:
+    """The environment of a (tier, environment, model), with tier and model where there are several ``among`` others."""
+    several = len({other for other in among if other[1] == bench[1]}) > 1
+    return f"{env_label(bench[1])}, {bench[0]}, {bench[2]}" if several else env_label(bench[1])
 
 
 def question_set(tier: str, env: str, task_set: str) -> str:

@@ -7,11 +7,10 @@ from typing import Any
 from r3l.config import PROFILES, TierConfig, load, load_method, names
 from r3l.config.resolution import method_of
 from r3l.config.where import Place
-from r3l.report.rows import LongRow
 from r3l.report.table import Cell, Column, Section, Table
 
 
-def methods(tier: str) -> list[LongRow]:
+def methods(tier: str) -> list[dict[str, Any]]:
     """One row a method: label, code, the most rollouts of a task, and the settings of each profile.
 
     Settings are complete (defaults included); ``changed`` lists those in which a profile differs from ``paper``,
@@ -44,12 +43,12 @@ def methods(tier: str) -> list[LongRow]:
     return rows
 
 
-def changed(base: LongRow, other: LongRow) -> LongRow:
+def changed(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """What ``other`` has otherwise than ``base``, or besides."""
     return {key: value for key, value in other.items() if base.get(key) != value}
 
 
-def methods_table(rows: list[LongRow]) -> Table:
+def methods_table(rows: list[dict[str, Any]]) -> Table:
     """A column a profile; of a method that extends another, what differs from it."""
     parents = {row["method"]: row["settings"] for row in rows}
     sections = []
@@ -73,7 +72,7 @@ def methods_table(rows: list[LongRow]) -> Table:
     )
 
 
-def lines(settings: LongRow) -> str:
+def lines(settings: dict[str, Any]) -> str:
     """A line a setting."""
     return "\n".join(f"{key}: {_plain(value)}" for key, value in settings.items())
 

@@ -13,21 +13,21 @@ from functools import partial
 from r3l.core.markdown import pipe_table
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import records
-from r3l.report.comparison import compare, shown
-from r3l.report.comparison.registered import (
+from r3l.report import layout, measures, records, scores
+from r3l.report.compare import compare
+from r3l.report.figures.bars import ENDINGS, ending_shares
+from r3l.report.labels import env_label, method_label
+from r3l.report.paired import MDE, mde
+from r3l.report.published import Reference
+from r3l.report.records import Record
+from r3l.report.registered import (
     Registered,
     load_registered,
     of_start_models,
     registered_rows,
     registered_table,
 )
-from r3l.report.figures.bars import ENDINGS, ending_shares
-from r3l.report.labels import env_label, method_label
-from r3l.report.published import Reference
-from r3l.report.records import Record
-from r3l.report.rows import LongRow
-from r3l.report.tables import measures, printed, scores
+from r3l.report.rows import Row
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
@@ -38,7 +38,7 @@ Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of me
 
 
 def filled(text: str, runs: Sequence[Record]) -> str:
-    """``text`` with its tables as ``runs`` give them; only those that began from today's start models."""
+    """``text`` with its tables as ``runs`` give them; only those that began from today's base checkpoints."""
     of_plan = load_registered()
 
     def table(found: re.Match[str]) -> str:
@@ -50,12 +50,12 @@ def filled(text: str, runs: Sequence[Record]) -> str:
 
 
 def core(runs: Sequence[Record], of_plan: Registered) -> str:
-    """Start model and both methods of the primary comparisons, and what those say."""
+    """Base checkpoint and both methods of the primary comparisons, and what those say."""
     rows = _scores(runs, ["zero_shot", of_plan.against, of_plan.method], ["all"])
     difference = f"{method_label(of_plan.method)} minus {method_label(of_plan.against)}, paired by seed"
     names = {difference: "difference", "97 % interval": "interval"}
-    names |= {"smallest difference that could be shown": "can show", "verdict": "verdict"}
-    compared = [row for row in registered_rows(runs, of_plan) if row["pairs"] and "model" not in row]
+    names |= {"minimum detectable effect": MDE, "verdict": "verdict"}
+    compared = [row for row in registered_rows(runs, of_plan) if row.pairs and not row.earlier]
     for cells in registered_table(compared, of_plan).sections[0].rows if compared else ():
         for name, column in names.items():
             rows.setdefault(name, {})[cells["env"].text] = cells[column].text
@@ -71,21 +71,21 @@ def learning(runs: Sequence[Record], of_plan: Registered) -> str:
     """Success in training over all updates."""
     table = plan.tables()["learning"]
     rows = measures.measure_rows(runs, table.methods, ["train_success"], 0, table.title, Reference([]))
-    return _pipes(_texts(rows, lambda row: env_label(row["env"])))
+    return _pipes(_texts(rows, lambda row: env_label(row.env)))
 
 
 def comparisons(runs: Sequence[Record], of_plan: Registered) -> str:
     """The method of the plan against every other that has runs, in each environment."""
     others = [name for name in plan.tables()["table1"].methods if name not in ("zero_shot", of_plan.method)]
-    if not any(run["method"] == of_plan.method for run in runs):
+    if not any(run.method == of_plan.method for run in runs):
         return NOTHING
-    rows = [row for row in compare.compare(runs, of_plan.method, others) if row["pairs"]]
     texts: Rows = {}
-    for row in rows:
-        bold = "**" if shown.is_shown(row) else ""
-        difference = f"{bold}{row['difference_mean']:+.3f}{bold}"
-        size = shown.would_show(row)
-        texts.setdefault(row["label"], {})[env_label(row["env"])] = f"{difference} ({size})" if size else difference
+    for row in compare(runs, of_plan.method, others):
+        if row.difference is not None:
+            bold = "**" if row.difference.significant else ""
+            size = mde(row.difference)
+            text = f"{bold}{row.difference.interval.mean:+.3f}{bold}" + (f" ({size})" if size else "")
+            texts.setdefault(row.label, {})[env_label(row.env)] = text
     return _pipes(texts)
 
 
@@ -93,13 +93,13 @@ def variants(runs: Sequence[Record], of_plan: Registered) -> str:
     """Both methods of the primary comparisons and all methods with runs that are in no other table: scores, and the
     share of test episodes by the reason that ended them, seeds together.
     """
-    others = sorted({run["method"] for run in runs} - set(plan.tables()["table1"].methods))
+    others = sorted({run.method for run in runs} - set(plan.tables()["table1"].methods))
     methods = [of_plan.against, of_plan.method, *others]
     rows = _scores(runs, methods, None)
     cells: dict[tuple[str, str], list[Record]] = {}
     for run in runs:
-        if run["method"] in methods:
-            cells.setdefault((run["method_label"], env_label(run["env"])), []).append(run)
+        if run.method in methods:
+            cells.setdefault((run.method_label, env_label(run.env)), []).append(run)
     shares = {cell: ending_shares(seeds) for cell, seeds in cells.items()}
     seen = {reason for of_cell in shares.values() for reason in of_cell} - {"success"}
     names = {reason: name for reason, (name, _) in ENDINGS.items() if reason in seen}
@@ -122,19 +122,19 @@ TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
 def _scores(runs: Sequence[Record], methods: Sequence[str], groups: Sequence[str] | None) -> Rows:
     rows = scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([]))
 
-    def column(row: LongRow) -> str:
-        label = env_label(row["env"])
-        return label if row["group"] == "all" else f"{label}, {row['group']}"
+    def column(row: Row) -> str:
+        label = env_label(row.env)
+        return label if row.group == "all" else f"{label}, {row.group}"
 
-    return _texts([row for row in rows if groups is None or row["group"] in groups], column)
+    return _texts([row for row in rows if groups is None or row.group in groups], column)
 
 
-def _texts(rows: Sequence[LongRow], column: Callable[[LongRow], str]) -> Rows:
+def _texts(rows: Sequence[Row], column: Callable[[Row], str]) -> Rows:
     texts: Rows = {}
     for row in rows:
-        if row["mean"] is not None:
-            seeds = f" ({row['seeds_done']})" if row["seeds_done"] else ""
-            texts.setdefault(row["label"], {})[column(row)] = printed.plus_minus(row) + seeds
+        if row.score is not None:
+            seeds = f" ({row.seeds_done})" if row.seeds_done else ""
+            texts.setdefault(row.label, {})[column(row)] = layout.plus_minus(row.score, row.unit) + seeds
     return texts
 
 

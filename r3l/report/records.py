@@ -16,7 +16,7 @@ from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.report.feedback import COLUMN, source_label, written_by
+from r3l.report.feedback import source_label, written_by
 from r3l.report.labels import question_set
 from r3l.runs.metrics import faults
 from r3l.runs.places import run_dir_of
@@ -30,37 +30,45 @@ GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by nam
 
 @dataclass(frozen=True)
 class Record:
-    """One run: ``evaluation`` and ``result`` as written, ``episodes`` and ``metrics`` line by line.
+    """One evaluated run: what its files say, ``episodes`` and ``metrics`` line by line.
 
     Of an evaluation on a question set ``env`` is that set's name in print, so that it is a bench of its own.
-    ``outdated``: the corrections of code (r3l.config.corrections) that concern it and are younger. ``feedback``: whose
-    it read (r3l.report.feedback). ``preregistration``: the sha256 of the text that it was made under. ``warning``: that
-    its start model was taught another environment.
+    ``evaluation``, ``result``, ``manifest``: as written. ``outdated``: the corrections of code (r3l.config.corrections)
+    that concern it and are younger. ``feedback``: whose it read (r3l.report.feedback).
     """
 
     path: Path
+    tier: str
+    tier_label: str
+    env: str
+    model: str
+    method: str
+    method_label: str
+    seed: int
+    task_set: dict[str, Any]
+    groups: dict[str, dict[str, float]]
     evaluation: dict[str, Any]
     result: dict[str, Any]
+    manifest: dict[str, Any]
     episodes: list[dict[str, Any]]
     metrics: list[dict[str, Any]]
     outdated: list[str]
     feedback: str | None = None
-    preregistration: str | None = None
-    warning: str | None = None
-
-    def __getitem__(self, key: str) -> Any:
-        """A field of the evaluation."""
-        return self.evaluation[key]
 
     @property
     def bench(self) -> Bench:
         """What may be compared: (tier, env, model)."""
-        return self["tier"], self["env"], self["model"]
+        return self.tier, self.env, self.model
 
     @property
     def warnings(self) -> str:
-        """What a reader of its scores must know, of its task set and of its start model."""
-        return "; ".join(filter(None, [self["task_set"].get("warning"), self.warning]))
+        """What a reader of its scores must know, of its task set and of its base checkpoint."""
+        return "; ".join(filter(None, [self.task_set.get("warning"), self.manifest.get("start_model_warning")]))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its configuration."""
+        return str(self.evaluation["fingerprint"])
 
     @property
     def counts(self) -> dict[str, float]:
@@ -91,14 +99,14 @@ def load(paths: Iterable[Path]) -> list[Record]:
     clashes: list[tuple[Path, Path]] = []
     for record in map(_load, paths):
         other = first.setdefault(record.bench, record)
-        if record["task_set"]["sha256"] != other["task_set"]["sha256"]:
+        if record.task_set["sha256"] != other.task_set["sha256"]:
             raise DataError(
                 f"{record.path} was measured on task set {_task_set(record)} and {other.path} on {_task_set(other)}; "
                 "they cannot stand in one table: evaluate both on one task set"
             )
-        same = seen.setdefault((*record.bench, record["method"], record["seed"]), record)
+        same = seen.setdefault((*record.bench, record.method, record.seed), record)
         if same is not record:
-            equal = record["fingerprint"] == same["fingerprint"] and record.episodes == same.episodes
+            equal = record.fingerprint == same.fingerprint and record.episodes == same.episodes
             copies += [record.path] if equal else []
             clashes += [] if equal else [(same.path, record.path)]
     if clashes:
@@ -120,35 +128,41 @@ def _clash(clashes: Sequence[tuple[Path, Path]]) -> str:
 
 def renamed(records: Iterable[Record], names: Mapping[str, str]) -> list[Record]:
     """``records`` with the benchmarks of ``names`` (environment -> name in print) in ``env``."""
-    return [replace(r, evaluation=r.evaluation | {"env": names.get(r["env"], r["env"])}) for r in records]
+    return [replace(record, env=names.get(record.env, record.env)) for record in records]
 
 
 def _load(path: Path) -> Record:
-    evaluation, run_dir = read_json(path), run_dir_of(path)
+    evaluation, folder, run_dir = read_json(path), path.parent, run_dir_of(path)
     missing = [key for key in NEEDED if key not in evaluation]
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}; delete it and evaluate the run again")
-    folder = path.parent
     check_signed(folder)
-    episodes = read_jsonl(folder / "episodes.jsonl")
+    manifest, env = read_json(run_dir / "manifest.json"), evaluation["env"]
     if folder != run_dir:
-        evaluation["env"] = question_set(evaluation["tier"], evaluation["env"], evaluation["task_set"]["name"])
-    result = read_json(run_dir / "result.json")
-    manifest = read_json(run_dir / "manifest.json")
-    outdated, source = missing_in(manifest), source_label(manifest["run"])
-    metrics, registered = read_jsonl(run_dir / "metrics.jsonl"), manifest.get("preregistration_sha256")
-    warning = manifest.get("start_model_warning")
-    return Record(path, evaluation, result, episodes, metrics, outdated, source, registered, warning)
+        env = question_set(evaluation["tier"], env, evaluation["task_set"]["name"])
+    return Record(
+        path=path,
+        tier_label=evaluation["label"],
+        env=env,
+        **{key: evaluation[key] for key in ("tier", "model", "method", "method_label", "seed", "task_set", "groups")},
+        evaluation=evaluation,
+        result=read_json(run_dir / "result.json"),
+        manifest=manifest,
+        episodes=read_jsonl(folder / "episodes.jsonl"),
+        metrics=read_jsonl(run_dir / "metrics.jsonl"),
+        outdated=missing_in(manifest),
+        feedback=source_label(manifest["run"]),
+    )
 
 
 def _task_set(record: Record) -> str:
-    return f"{record['task_set']['name']} ({record['task_set']['sha256'][:12]})"
+    return f"{record.task_set['name']} ({record.task_set['sha256'][:12]})"
 
 
 def by_method(records: Sequence[Record], methods: Sequence[str] = ()) -> dict[str, list[Record]]:
     """Records of one bench by method, in the order of ``methods`` (else by name), seeds in order."""
-    wanted = methods or sorted({r["method"] for r in records}, key=lambda m: (m != "zero_shot", m))
-    return {m: sorted((r for r in records if r["method"] == m), key=lambda r: int(r["seed"])) for m in wanted}
+    wanted = methods or sorted({r.method for r in records}, key=lambda m: (m != "zero_shot", m))
+    return {m: sorted((r for r in records if r.method == m), key=lambda r: int(r.seed)) for m in wanted}
 
 
 def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "success") -> NDArray[np.float64]:
@@ -157,23 +171,24 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
     return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
 
 
-def outdated(seeds: Sequence[Record]) -> dict[str, str | None]:
-    """The column ``outdated`` of a row: the corrections that some of its runs lack, by commas; None: none."""
-    return {"outdated": ", ".join(sorted({name for record in seeds for name in record.outdated})) or None}
+def outdated(seeds: Sequence[Record]) -> str | None:
+    """The corrections that some of the runs lack, by commas; None: none."""
+    return ", ".join(sorted({name for record in seeds for name in record.outdated})) or None
 
 
-def preregistration(seeds: Sequence[Record]) -> dict[str, str | None]:
-    """The column ``preregistration`` of a row: the texts that its runs were made under, by commas; None: before any."""
-    return {"preregistration": ", ".join(sorted({r.preregistration[:12] for r in seeds if r.preregistration})) or None}
+def preregistration(seeds: Sequence[Record]) -> str | None:
+    """The hashes of the texts that the runs were made under, by commas; None: before any."""
+    texts = {record.manifest.get("preregistration_sha256") for record in seeds}
+    return ", ".join(sorted(text[:12] for text in texts if text)) or None
 
 
-def feedback(seeds: Sequence[Record]) -> dict[str, str | None]:
-    """The column ``feedback`` of a row: who wrote what its runs learnt with; None: they read none."""
-    return {COLUMN: written_by(seeds[0].feedback, [record.result["budget"] for record in seeds])}
+def feedback(seeds: Sequence[Record]) -> str | None:
+    """Who wrote what the runs learnt with; None: they read none."""
+    return written_by(seeds[0].feedback, [record.result["budget"] for record in seeds])
 
 
 def groups(records: Sequence[Record]) -> list[str]:
     """The groups of a bench in the order of the report."""
-    names = {name for record in records for name in record["groups"]}
+    names = {name for record in records for name in record.groups}
     known = [name for name in GROUP_ORDER[:-1] if name in names]
     return [*known, *sorted(names - set(GROUP_ORDER)), "all"]

@@ -36,7 +36,7 @@ FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 
 def to_terminal(table: Table) -> RenderableType:
     """Sections with a title are printed as papers do: the title above indented rows. Each note begins a line."""
-    titled = any(section.title for section in table.sections)
+    titled = table.titled
     shown = rich.Table(
         title=table.title or None,
         caption=None if titled else "\n".join(table.notes) or None,
@@ -78,10 +78,12 @@ def to_markdown(table: Table) -> str:
         return f"**{cell.text}**" if cell.bold else cell.text.translate(MARKDOWN)
 
     shown = _frame(table, text)
-    titles = [title for section in table.sections for title in [section.title] + [""] * (len(section.rows) - 1)]
-    shown.insert(0, "Model", [title.translate(MARKDOWN) for title in titles])
-    aligned = ["left", "left", *("right" for _ in table.names[1:])]
-    pipes = shown.to_markdown(index=False, disable_numparse=True, colalign=aligned)
+    sides = [column.side for column in table.columns]
+    if table.titled:
+        titles = [title for section in table.sections for title in [section.title] + [""] * (len(section.rows) - 1)]
+        shown.insert(0, table.by.capitalize(), [title.translate(MARKDOWN) for title in titles])
+        sides.insert(0, "left")
+    pipes = shown.to_markdown(index=False, disable_numparse=True, colalign=sides)
     notes = "\n".join(f"- {note.translate(MARKDOWN)}" for note in table.notes)
     return f"# {table.title.translate(MARKDOWN)}\n\n{pipes}\n\n{notes}\n"
 

@@ -1,74 +1,104 @@
-"""The long form of a table: one row a number, a dict by column. It is what CSV files hold and JSON prints."""
+"""The typed row of every table of scores: what one method scores in one environment. CSV files hold it flat."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r3l.config.corrections import MEANINGS
 from r3l.evaluation.statistics import Interval
 from r3l.files.writing import writable, write_text_atomic
-from r3l.report.labels import env_label
-from r3l.report.render import to_csv
+from r3l.report.paired import Difference
+from r3l.report.published import Against
+from r3l.report.render import to_csv, to_latex, to_markdown
+from r3l.report.table import Table
 
-LongRow = dict[str, Any]  # None: what does not exist
 DIGITS = 4
 CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL = "constant_answer_baseline", "Constant answer"  # in place of a method
 INTERVAL = ("mean", "low", "high", "interval")
+PLACE = ("tier", "tier_label", "env", "model")
+METHOD = ("method", "label", "feedback", "provenance", "measure")
+SCORES = (  # the columns of a table of scores
+    *("table", "baseline", *PLACE, "group", "task_set", "task_set_sha256", "warning", *METHOD, *INTERVAL),
+    *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
+    *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
+    *("smallest_difference", "smallest_difference_holm", *Against.COLUMNS, "parse_failure_rate", "truncation_rate"),
+    *("rollouts", "env_steps", "generated_tokens", "trained_tokens", "outdated", "preregistration"),
+)
+MEASURES = ("table", *PLACE, *METHOD, "unit", *INTERVAL, "seeds_done", "seeds_planned", *Against.COLUMNS, "outdated")
 
 
-def rounded(value: float | None) -> float | None:
-    """As tables store numbers."""
-    return None if value is None else round(float(value), DIGITS)
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A number of one method in one environment, over its seeds; None: what does not exist.
+
+    ``score``: of ``measure``, which is test success, or what training counted in ``unit``; None where nobody has run it
+    or there was nothing to count. ``difference``: to the table's ``baseline``. ``paper``: the published number.
+    ``group``: the test tasks it is over. Budgets are means of the training runs. ``outdated``: the corrections of code
+    that some of the runs lack. ``preregistration``: the texts that they were made under. ``warning``: what a reader
+    must know of the task set and the base checkpoint.
+    """
+
+    table: str = ""
+    baseline: str | None = None
+    tier: str
+    tier_label: str | None = None
+    env: str
+    model: str
+    group: str = "all"
+    task_set: str | None = None
+    task_set_sha256: str | None = None
+    warning: str | None = None
+    method: str
+    label: str
+    feedback: str | None = None
+    provenance: str = "ours"
+    measure: str = "success"
+    unit: str | None = None
+    score: Interval | None = None
+    reward_mean: float | None = None
+    seeds_done: int = 0
+    seeds_planned: int = 0
+    episodes: int = 0
+    difference: Difference | None = None
+    paper: Against
+    parse_failure_rate: float | None = None
+    truncation_rate: float | None = None
+    rollouts: int | None = None
+    env_steps: int | None = None
+    generated_tokens: int | None = None
+    trained_tokens: int | None = None
+    outdated: str | None = None
+    preregistration: str | None = None
+
+    @property
+    def constant(self) -> bool:
+        """Whether this is the best constant answer, and no method."""
+        return self.method == CONSTANT_ANSWER
+
+    def flat(self) -> dict[str, Any]:
+        """One number a column, rounded."""
+        values = vars(self) | interval_columns(self.score) | self.paper.columns()
+        if self.difference is not None:
+            values |= interval_columns(self.difference.interval, "difference_") | self.difference.columns()
+        return {name: rounded(values.get(name)) for name in (SCORES if self.unit is None else MEASURES)}
 
 
-def interval_columns(interval: Interval, prefix: str = "") -> LongRow:
-    """The columns INTERVAL of an interval."""
-    values = (rounded(interval.mean), rounded(interval.low), rounded(interval.high), interval.kind)
+def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, Any]:
+    """The columns INTERVAL of an interval; none of no interval."""
+    if interval is None:
+        return {}
+    values = (interval.mean, interval.low, interval.high, interval.kind)
     return {f"{prefix}{key}": value for key, value in zip(INTERVAL, values, strict=True)}
 
 
-def task_set_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """``ENV NAME (hash)`` of each task set that the rows were measured on."""
-    return sorted({f"{r['env']} {r['task_set']} ({r['task_set_sha256'][:12]})" for r in rows if r.get("task_set")})
+def rounded(value: Any) -> Any:
+    """As tables store numbers."""
+    return round(float(value), DIGITS) if isinstance(value, float) else value
 
 
-def seeds_shown(row: Mapping[str, Any]) -> str:
-    """``1/3``: done, of those planned; ``15`` where there are more than were asked for."""
-    done, planned = row["seeds_done"], row["seeds_planned"]
-    return f"{done}/{planned}" if done <= planned else str(done)
-
-
-def outdated_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each correction that runs of these rows lack: what it mended, and which methods are concerned where."""
-    places: dict[str, dict[str, dict[str, None]]] = {}
-    for row in rows:
-        for name in filter(None, (row.get("outdated") or "").split(", ")):
-            places.setdefault(name, {}).setdefault(row["label"], {})[env_label(row["env"])] = None
-    return [
-        f"Outdated until run again ({name}: {MEANINGS[name]}): "
-        + "; ".join(f"{label} on {', '.join(envs)}" for label, envs in methods.items())
-        + "."
-        for name, methods in sorted(places.items())
-    ]
-
-
-def notes_of_runs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What must be said of the runs behind rows of scores: outdated ones, and what docs/preregistration.md was then.
-
-    It does not say that the runs are part of that plan: every run's manifest has the sha256, a user's own too."""
-    ran = [row.get("preregistration") for row in rows if row["seeds_done"]]
-    dated = list(filter(None, ran))
-    if not dated:
-        return outdated_notes(rows)
-    texts = {text for plan in dated for text in plan.split(", ")}
-    part = "" if len(dated) == len(ran) else f" ({len(dated)} of {len(ran)} rows)"
-    which = f"at sha256 {min(texts)}" if len(texts) == 1 else f"at {len(texts)} versions, which r3l verify names"
-    return [f"At the time of the runs, docs/preregistration.md was {which}{part}.", *outdated_notes(rows)]
-
-
-def write_csv(rows: Sequence[LongRow], out: Path) -> None:
+def write_csv(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
     """Atomic; raises RunDirectoryError naming the file where it cannot be written."""
     write_text(to_csv(rows), out)
 
@@ -77,3 +107,10 @@ def write_text(text: str, out: Path) -> None:
     """Atomic; raises RunDirectoryError naming the file where it cannot be written."""
     with writable(out):
         write_text_atomic(out, text)
+
+
+def write(rows: Sequence[Mapping[str, Any]], table: Table, out: Path) -> None:
+    """``out`` as CSV (the long form), and beside it .tex and .md (the printed table)."""
+    write_csv(rows, out)
+    write_text(to_latex(table), out.with_suffix(".tex"))
+    write_text(to_markdown(table), out.with_suffix(".md"))

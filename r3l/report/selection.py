@@ -26,8 +26,8 @@ class Asked:
         return [
             record
             for record in records
-            if (self.envs is None or record["env"] in self.envs)
-            and (self.methods is None or record["method"] in self.methods)
+            if (self.envs is None or record.env in self.envs)
+            and (self.methods is None or record.method in self.methods)
         ]
 
 
@@ -46,7 +46,7 @@ def selected(records: Sequence[Record], table: TableConfig, config: WorkflowConf
     sets = {name for env in envs if env in table.question_sets for name in config.question_sets(table, env).values()}
 
     def fits(record: Record) -> bool:
-        named, env, method = record.path in asked.runs, record["env"], record["method"]
+        named, env, method = record.path in asked.runs, record.env, record.method
         own_env = not table.envs and _is_own_env(record)
         in_env = env in {*envs, *sets} or (asked.envs is None and (named or own_env))
         own_method = table.own and is_own("methods", variant(method).method)
@@ -59,10 +59,10 @@ def rows(records: Sequence[Record], table: TableConfig, config: WorkflowConfig, 
     """The methods of a table with these runs: those of ``asked``; else the table's own first, then others by name."""
     if asked.methods is not None:
         return list(asked.methods)
-    run, planned = {record["method"] for record in records}, config.rows(table)
+    run, planned = {record.method for record in records}, config.rows(table)
     return [*(m for m in table.methods if m in run or m in planned), *sorted(run - {*table.methods})]
 
 
 def _is_own_env(record: Record) -> bool:
     """Of a score on a question set ``env`` is that set."""
-    return run_dir_of(record.path) == record.path.parent and is_own("envs", record["env"])
+    return run_dir_of(record.path) == record.path.parent and is_own("envs", record.env)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from r3l.report.table import Cell, Column, Table, table
+from r3l.report.table import Column, Table, table
 from r3l.workflow.status import MEANINGS, State, Status
 
 
 def status_table(statuses: Sequence[Status]) -> Table:
     """Methods by environments, with the seeds that are done and what the others do; what is left below."""
     envs = list(dict.fromkeys(status.run.env for status in statuses))
-    rows = []
-    for method in dict.fromkeys(status.run.method for status in statuses):
-        own = [status for status in statuses if status.run.method == method]
-        cells = {env: Cell(_text([status for status in own if status.run.env == env])) for env in envs}
-        rows.append({"method": Cell(method)} | cells)
+    methods = list(dict.fromkeys(status.run.method for status in statuses))
+
+    def states(env: str) -> Column:
+        return Column(env, lambda method: _text([s for s in statuses if (s.run.env, s.run.method) == (env, method)]))
+
     title = f"{_count(statuses, State.DONE)} of {len(statuses)} runs done"
-    return table(title, list(map(Column, ("method", *envs))), rows, summary(statuses))
+    return table(title, [Column("method", str), *map(states, envs)], methods, summary(statuses))
 
 
 def _text(statuses: Sequence[Status]) -> str:

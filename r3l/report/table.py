@@ -24,8 +24,9 @@ EMPTY = Cell("")
 
 @dataclass(frozen=True)
 class Column:
-    """``of`` gives a row's value here, by default ``row[name]``: None is an empty cell, a text and a Cell stand as they
-    are, a number is written by ``form``, a format specification, which also aligns the column to the right.
+    """``of`` gives a row's value here, by default what it calls ``name``: None is an empty cell, a text and a Cell
+    stand as they are, a number is written by ``form``, a format specification, which also aligns the column to the
+    right.
 
     ``filter``: a reader of the HTML may narrow the column to one value, this one at first ("": all); None: no filter.
     """
@@ -45,7 +46,7 @@ class Column:
 
     def cell(self, row: Any) -> Cell:
         """The cell of ``row``."""
-        value = self.of(row) if self.of else row.get(self.name)
+        value = self.of(row) if self.of else row.get(self.name) if isinstance(row, Mapping) else getattr(row, self.name)
         if isinstance(value, Cell):
             return value
         if value is None or isinstance(value, str):
@@ -55,7 +56,7 @@ class Column:
 
 @dataclass
 class Section:
-    """Rows that belong together; the ``title`` stands above them, in Markdown beside them."""
+    """Rows that belong together; the ``title`` stands above them, in Markdown and HTML beside them."""
 
     title: str
     rows: list[Row]
@@ -63,17 +64,23 @@ class Section:
 
 @dataclass
 class Table:
-    """The first column names the rows. ``notes`` stand below."""
+    """The first column names the rows. ``notes`` stand below. ``by``: what the titles of sections name."""
 
     title: str
     columns: Sequence[Column]
     sections: Sequence[Section]
     notes: Sequence[str] = field(default_factory=list)
+    by: str = "model"
 
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
         return [column.name for column in self.columns]
+
+    @property
+    def titled(self) -> bool:
+        """Whether sections have titles."""
+        return any(section.title for section in self.sections)
 
     def cells(self) -> Iterator[list[Cell]]:
         """The rows of all sections, a cell a column."""
@@ -91,14 +98,13 @@ def table(
     rows: Sequence[Any],
     *notes: str,
     by: Callable[[Any], str] = lambda row: "",
-    titled: bool = False,
 ) -> Table:
-    """``rows`` in sections of consecutive rows for which ``by`` is the same; ``titled``: with it as their title."""
+    """``rows`` in sections of consecutive rows for which ``by``, their environment, is the same."""
     sections = [
-        Section(name if titled else "", [{column.name: column.cell(row) for column in columns} for row in part])
+        Section(name, [{column.name: column.cell(row) for column in columns} for row in part])
         for name, part in groupby(rows, key=by)
     ]
-    return Table(title, columns, sections, [note for note in notes if note])
+    return Table(title, columns, sections, [note for note in notes if note], "environment")
 
 
 def mark_best(rows: Sequence[Row], columns: Mapping[str, int]) -> None:

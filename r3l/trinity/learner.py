@@ -19,8 +19,8 @@ from r3l.config import Run, build_method
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.local import checkpoint
-from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
-from r3l.local.kv_cache import LayerState
+from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
+from r3l.local.forward import LayerState
 from r3l.local.trainer import Trainer
 
 KEPT = 512  # dialogs whose caches are kept: more than a step plays at once; our choice
@@ -77,7 +77,7 @@ class Learner:
             stops = {self.tokenizer.eos_token_id}
             requests.append(GenerationRequest(state, sample.ids[tokens_in(state) :], sampling, stops, sample.seed))
         self.trainer.sampler.eval()
-        Decoder(self.trainer.sampler, requests, self.tokenizer.eos_token_id, defaultdict(float)).run()
+        ReferenceDecoder(self.trainer.sampler, requests, self.tokenizer.eos_token_id, defaultdict(float)).run()
         for sample, request in zip(samples, requests, strict=True):
             self._caches.keep([*sample.ids, *request.ids[:-1]], request.state)
         return [(request.ids, request.logprobs) for request in requests]

@@ -111,7 +111,7 @@ def _engine(config: TierConfig, envs: list[EnvConfig]) -> Iterator[Finding]:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what is not here is told at once, not after five tries
         yield from doctor.checks(config.tier, envs)
     else:
-        from r3l.local import doctor as local
+        from r3l.local import memory as local
 
         yield from _models({env.label: env.tiers[config.tier].model or config.model for env in envs})
         yield from local.checks(config)

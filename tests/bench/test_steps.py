@@ -13,8 +13,8 @@ from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
 from r3l.config import ArchitectureConfig, TierConfig, load
 from r3l.config.gpu_memory import LOGITS, in_turns
-from r3l.local import doctor
-from r3l.local.heap import keep_freed_memory
+from r3l.local import memory
+from r3l.local.cpu import keep_freed_memory
 
 
 def test_memory_of_a_process_that_samples_and_trains_by_hand():
@@ -66,9 +66,9 @@ def test_a_new_count_leaves_out_memory_freed_before():
 
 
 def test_the_doctor_plans_the_memory_of_published_models_only():
-    (check,) = doctor.checks(load("tiers", "smol", TierConfig))
+    (check,) = memory.checks(load("tiers", "smol", TierConfig))
     assert check.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in check.detail
-    assert not list(doctor.checks(load("tiers", "nano", TierConfig)))
+    assert not list(memory.checks(load("tiers", "nano", TierConfig)))
 
 
 def test_a_step_of_every_arm(tmp_path, capsys):

@@ -49,6 +49,6 @@ def test_tables_and_the_report_say_so(tmp_path):
     rewrite(path.parent / "manifest.json", json.dumps(manifest))
     runs = records.load([path])
     table = tables.build(plan.tables()["table1"], runs, ["grpo"], 1, "nano")
-    assert {row["warning"] for row in table.rows} == {"taught math"}
+    assert {row.warning for row in table.rows} == {"taught math"}
     assert "nano/test: taught math." in table.printed.notes
-    assert page.about(runs, [None], table.rows)["warnings"] == ["alfworld: taught math"]
+    assert page.about(runs, table.rows)["warnings"] == ["alfworld: taught math"]

@@ -10,7 +10,7 @@ from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.text import Message
 from r3l.evaluation.benchmarks import evaluate_sets, scores
 from r3l.evaluation.models import Model
-from r3l.report.tables.benchmarks import scores_table
+from r3l.report.question_sets import scores_table
 
 
 class Sums:

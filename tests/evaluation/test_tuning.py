@@ -19,8 +19,7 @@ from r3l.evaluation.tuning import choose
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.local.engine import train
-from r3l.report.comparison.tuning import tuning_table
-from r3l.report.figures.tuning import draw_tunings
+from r3l.report.tuning import tuning_table
 from r3l.runs.places import validation_evaluation
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
@@ -200,7 +199,6 @@ def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
     three = content | {"rates": [rate, rate, rate]}
     (cells,) = tuning_table([three]).cells()
     assert cells[2].text.startswith("0.0001: ") and cells[2].bold
-    assert draw_tunings([three], tmp_path / "t.png")[0].read_bytes().startswith(b"\x89PNG")
 
 
 def test_tunings_lie_by_tier_environment_and_row():

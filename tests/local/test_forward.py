@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Con
 from r3l.core.batching import packed_by_prefix
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
-from r3l.local.forward import fused, is_fusible, is_supported, products
-from r3l.local.fused_tree import FusedTree
+from r3l.local.forward import has_machine_code, is_of_family, torch_kernel, two_products
 from r3l.local.logprobs import token_logprobs, tree_logprobs
+from r3l.local.machine_code import KernelTree
 from r3l.local.packed_decoding import packed_by_length
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import recompute_activations
@@ -85,7 +85,7 @@ def rows_of_a_step():
 def test_values_and_gradients_are_those_of_padded_rows(name, recompute):
     """In float64 to 1e-10, relative to the largest."""
     model, (ids_B_T, mask_B_T) = random_model(FAMILY[name]).train(), rows_of_a_step()
-    assert is_supported(model)
+    assert is_of_family(model.config)
     weights_B_T = torch.linspace(-1, 1, ids_B_T.numel(), dtype=torch.float64).view(ids_B_T.shape)
     results = []
     for compute in (token_logprobs, tree_logprobs):
@@ -137,23 +137,28 @@ def test_both_kinds_of_attention_agree(count):
     torch.manual_seed(0)
     queries, keys, values = torch.randn(3, 4, count, 8), torch.randn(3, 2, 11, 8), torch.randn(3, 2, 11, 8)
     bias = torch.full((3, count, 11), -torch.inf).triu(7)
-    assert torch.allclose(products(queries, keys, values, bias), fused(queries, keys, values, bias), atol=1e-6)
-    assert torch.allclose(products(queries, keys, values, bias[:1]), fused(queries, keys, values, bias[:1]), atol=1e-6)
+    assert torch.allclose(
+        two_products(queries, keys, values, bias), torch_kernel(queries, keys, values, bias), atol=1e-6
+    )
+    assert torch.allclose(
+        two_products(queries, keys, values, bias[:1]), torch_kernel(queries, keys, values, bias[:1]), atol=1e-6
+    )
 
 
 def test_other_architectures_keep_their_own_forward_pass(nano):
     sliding = Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=16, max_window_layers=1)
-    assert not is_supported(AutoModelForCausalLM.from_config(sliding))
+    assert not is_of_family(AutoModelForCausalLM.from_config(sliding).config)
     for other in ({"hidden_act": "gelu"}, {"attention_dropout": 0.1}):
-        assert not is_supported(AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, **other)))
+        assert not is_of_family(AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, **other)).config)
     gpt2 = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
-    assert not is_supported(gpt2) and LocalPolicy(gpt2, nano[1], 64).forward == "transformers"
+    assert not is_of_family(gpt2.config) and LocalPolicy(gpt2, nano[1], 64).forward == "transformers"
 
 
-@pytest.mark.parametrize("ours", ["fused", "packed"])
-def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, ours):
+@pytest.mark.parametrize("machine_code", [True, False])
+def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, machine_code, monkeypatch):
     """Four members of two tasks: two prompts are encoded, and the tokens are those of transformers' forward pass."""
     model, tokenizer = nano
+    monkeypatch.setattr("r3l.local.policy.has_machine_code", lambda model: machine_code)
 
     def sampled(forward):
         policy = LocalPolicy(model, tokenizer, 512, forward=forward)
@@ -170,7 +175,7 @@ def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, ours):
 
         return asyncio.run(everyone()), policy.take_counts()
 
-    (packed, counts), (padded, counts_padded) = sampled(ours), sampled("transformers")
+    (packed, counts), (padded, counts_padded) = sampled("packed"), sampled("transformers")
     for a, b in zip(packed, padded, strict=True):
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         assert [x.logprobs for x in a] == [pytest.approx(x.logprobs, abs=1e-5) for x in b]
@@ -181,14 +186,13 @@ def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, ours):
 
 def test_machine_code_is_for_float32_on_a_cpu_and_heads_of_whole_vectors(nano):
     model = nano[0]
-    assert is_fusible(model) and LocalPolicy(model, nano[1], 64).forward == "fused"
-    assert LocalPolicy(model, nano[1], 64, forward="packed").forward == "packed"
-    assert not is_fusible(copy.deepcopy(model).double())
-    assert not is_fusible(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
+    assert has_machine_code(model)
+    assert not has_machine_code(copy.deepcopy(model).double())
+    assert not has_machine_code(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
     threads = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        assert not is_fusible(model)
+        assert not has_machine_code(model)
     finally:
         torch.set_num_threads(threads)
 
@@ -200,8 +204,8 @@ def test_machine_code_trains_as_float64_does(kind):
     sizes = SIZES | {"hidden_size": 64, "num_attention_heads": 8}
     model, rows = random_model(kind(**sizes, head_dim=8)).train(), rows_of_a_step()
     exact = gradients(model, *rows, PrefixTree)
-    assert is_fusible(model.float())
-    of_torch, of_machine_code = (gradients(model, *rows, tree_of) for tree_of in (PrefixTree, FusedTree))
+    assert has_machine_code(model.float())
+    of_torch, of_machine_code = (gradients(model, *rows, tree_of) for tree_of in (PrefixTree, KernelTree))
     for expected, usual, computed in zip(exact, of_torch, of_machine_code, strict=True):
         usual_error, error = ((x - expected).abs().max() / expected.abs().max() for x in (usual, computed))
         assert error < min(3 * usual_error + 1e-6, 1e-3)

@@ -8,7 +8,7 @@ import pytest
 # Writes 64 MiB, 16,384 pages of 4 KiB, sixty times, and prints how many pages the kernel had to give.
 FAULTS = """
 import resource, torch
-from r3l.local.heap import keep_freed_memory
+from r3l.local.cpu import keep_freed_memory
 {call}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(60):

@@ -11,7 +11,7 @@ from numba import njit
 
 from r3l.files.json_files import read_jsonl
 from r3l.local import kernels
-from r3l.local.fused_tree import FusedTree
+from r3l.local.machine_code import KernelTree
 from r3l.local.prefix_tree import PrefixTree
 
 
@@ -81,18 +81,18 @@ def trees():
     common, longer = draws.integers(0, 9, 70), draws.integers(0, 9, 40)
     rows = [np.concatenate([common, draws.integers(0, 9, 9)]), np.concatenate([common, longer]), common[:33]]
     rows += [np.concatenate([common, longer[:20], draws.integers(0, 9, 30)]), draws.integers(0, 9, 5), rows[1].copy()]
-    return [tree(rows, torch.device("cpu")) for tree in (PrefixTree, FusedTree)]
+    return [tree(rows, torch.device("cpu")) for tree in (PrefixTree, KernelTree)]
 
 
 def test_a_tree_s_nodes_attend_over_their_paths_and_gradients_follow():
     torch.manual_seed(0)
-    packed, fused = trees()
-    nodes = len(packed.ids_N)
-    assert len(fused.ids_N) >= nodes and (fused.ids_N[:nodes] == packed.ids_N).all()
+    plain, ours = trees()
+    nodes = len(plain.ids_N)
+    assert len(ours.ids_N) >= nodes and (ours.ids_N[:nodes] == plain.ids_N).all()
     queries, states = torch.randn(nodes, 6, 16), torch.randn(nodes, 2, 2, 16)
     slopes = torch.randn(nodes, 6 * 16)
     results = []
-    for tree, dtype in ((packed, torch.float64), (fused, torch.float32)):
+    for tree, dtype in ((plain, torch.float64), (ours, torch.float32)):
         q, s = (torch.zeros(len(tree.ids_N), *x.shape[1:], dtype=dtype) for x in (queries, states))
         q[:nodes], s[:nodes] = queries, states
         q.requires_grad_(), s.requires_grad_()
@@ -105,13 +105,13 @@ def test_a_tree_s_nodes_attend_over_their_paths_and_gradients_follow():
 
 def test_nodes_that_nobody_reads_attend_to_nothing():
     """Their gradients are zeros, not what was in memory: products with weights would spread them."""
-    fused = trees()[1]
-    shape = (len(fused.ids_N), 2, 2, 8)
+    ours = trees()[1]
+    shape = (len(ours.ids_N), 2, 2, 8)
     queries, states = torch.full(shape[:1] + shape[2:], 0.5, requires_grad=True), torch.ones(shape, requires_grad=True)
-    attended = fused.attend(0, queries, states)
+    attended = ours.attend(0, queries, states)
     attended.sum().backward()
-    used = max(int(path.max()) for path in fused.paths) + 1
-    assert used < len(fused.ids_N) and not attended[used:].any()
+    used = max(int(path.max()) for path in ours.paths) + 1
+    assert used < len(ours.ids_N) and not attended[used:].any()
     assert not queries.grad[used:].any() and not states.grad[used:].any()
     assert states.grad[:used, 1].sum() == pytest.approx(used * 16, rel=1e-5)  # weights of each query sum to 1
 

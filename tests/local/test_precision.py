@@ -16,7 +16,7 @@ from r3l.core.trajectory import Group
 from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint, precision
 from r3l.local.engine import train
-from r3l.local.oom import TRAINING_REMEDY, out_of_memory_explained
+from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, vocabulary_logits
 from r3l.local.trainer import LogprobMismatch, Trainer
 

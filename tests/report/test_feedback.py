@@ -6,8 +6,10 @@ import pytest
 from report.runs import rewrite, write_run
 
 from r3l.report import records, tables
-from r3l.report.comparison import compare
-from r3l.report.tables import budget, score_details, scores
+from r3l.report.budget import budget_rows
+from r3l.report.compare import compare
+from r3l.report.layout import details
+from r3l.report.scores import score_rows
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
@@ -40,22 +42,22 @@ def runs(tmp_path):
 
 
 def test_every_table_has_the_column(runs):
-    rows = scores.score_rows(runs, list(WROTE), "grpo", 1)
-    assert {row["method"]: row["feedback"] for row in rows} == SHOWN
-    assert {row["method"]: row["feedback"] for row in budget.budget_rows(runs)} == SHOWN
-    details = next(iter(score_details.table(rows).sections)).rows
-    assert [row["feedback"].text for row in details] == [label or "" for label in SHOWN.values()]
+    rows = score_rows(runs, list(WROTE), "grpo", 1)
+    assert {row.method: row.feedback for row in rows} == SHOWN
+    assert {row.method: row.feedback for row in budget_rows(runs)} == SHOWN
+    listed = next(iter(details(rows).sections)).rows[: len(SHOWN)]
+    assert [row["feedback"].text for row in listed] == [label or "" for label in SHOWN.values()]
     for name in ("table1", "learning"):
         built = tables.build(plan.tables()[name], runs, list(WROTE), 1, "nano")
-        assert {row["method"]: row["feedback"] for row in built.rows} == SHOWN
+        assert {row.method: row.feedback for row in built.rows} == SHOWN
         section = next(section for section in built.printed.sections if "ours" in section.title)
         assert [row["feedback"].text for row in section.rows] == [label or "none" for label in SHOWN.values()]
         assert built.printed.names[:2] == ["method", "feedback"] and any("self" in note for note in built.printed.notes)
-    assert next(r["judge_tokens"] for r in budget.budget_rows(runs) if r["method"] == "rltf_grpo") == 70
+    assert next(r.numbers["judge_tokens"] for r in budget_rows(runs) if r.method == "rltf_grpo") == 70
 
 
 def test_a_table_without_such_methods_has_no_column(runs):
-    built = tables.build(plan.tables()["table1"], [r for r in runs if r["method"] == "grpo"], ["grpo"], 1, "nano")
+    built = tables.build(plan.tables()["table1"], [r for r in runs if r.method == "grpo"], ["grpo"], 1, "nano")
     assert "feedback" not in built.printed.names
     assert all("feedback" not in row for section in built.printed.sections for row in section.rows)
 
@@ -73,5 +75,5 @@ def test_a_table_without_such_methods_has_no_column(runs):
     ],
 )
 def test_compare_names_another_teacher_as_a_condition(runs, method, other, warnings):
-    (row,) = compare.compare(runs, method, [other])
-    assert [text for text in row["warnings"] if text.startswith("feedback")] == warnings
+    (row,) = compare(runs, method, [other])
+    assert [text for text in row.warnings if text.startswith("feedback")] == warnings

@@ -7,9 +7,10 @@ from report.runs import rewrite, write_run
 
 from r3l.config import resolve
 from r3l.config.corrections import CORRECTIONS, corrections_of
-from r3l.report import records
-from r3l.report.comparison import compare
-from r3l.report.tables import budget, measures, printed, scores
+from r3l.report import measures, records, scores
+from r3l.report.budget import budget_rows
+from r3l.report.compare import compare
+from r3l.report.layout import printed
 from r3l.runs.manifest import manifest
 from r3l.runs.places import find_runs
 
@@ -29,16 +30,16 @@ def runs(tmp_path):
 
 
 def test_tables_name_runs_that_are_older_than_a_correction(runs):
-    assert [run.outdated for run in runs if run["method"] == "rltf_sd"] == [[LONE], []]
+    assert [run.outdated for run in runs if run.method == "rltf_sd"] == [[LONE], []]
     reference = scores.main_results()
     rows = scores.score_rows(runs, ["grpo", "rltf_sd"], "grpo", 2)
     counted = measures.measure_rows(runs, ["grpo", "rltf_sd"], ["train_success"], 2, "T", reference)
-    for table in (rows, counted, budget.budget_rows(runs)):
-        assert {(row["method"], row["outdated"]) for row in table} == {("grpo", None), ("rltf_sd", LONE)}
-    notes = printed.table("T", rows, [], []).notes
+    for table in (rows, counted, budget_rows(runs)):
+        assert {(row.method, row.outdated) for row in table} == {("grpo", None), ("rltf_sd", LONE)}
+    notes = printed("T", rows, [], []).notes
     assert [n for n in notes if "Outdated" in n and n.endswith("): rltf_sd on ALFWorld.") and "grpo" not in n], notes
-    (row,) = compare.compare(runs, "rltf_sd", ["grpo"])
-    assert any("rltf_sd seed 0 is outdated" in warning for warning in row["warnings"])
+    (row,) = compare(runs, "rltf_sd", ["grpo"])
+    assert any("rltf_sd seed 0 is outdated" in warning for warning in row.warnings)
 
 
 def test_a_correction_changes_the_fingerprint_of_the_runs_that_it_concerns_alone():

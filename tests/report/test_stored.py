@@ -8,8 +8,9 @@ from r3l.evaluation.power import StoppingRule
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import ROOT
 from r3l.report import records, tables
-from r3l.report.comparison.registered import load_registered
-from r3l.report.tables import budget
+from r3l.report.budget import budget_rows, budget_table
+from r3l.report.registered import load_registered
+from r3l.report.rows import write
 from r3l.runs.metrics import base_success
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
@@ -27,12 +28,12 @@ def runs():
 def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
     """`make stored` writes them."""
     if name == "budget":
-        rows = budget.budget_rows(runs)
-        tables.write(rows, budget.table(rows), tmp_path / "table.csv")
+        rows = budget_rows(runs)
+        write([row.flat() for row in rows], budget_table(rows), tmp_path / "table.csv")
     else:
         table, config = plan.tables()[name], plan.load()
-        table_runs = [record for record in runs if record["env"] in config.columns(table)]
-        run = {record["method"] for record in table_runs}
+        table_runs = [record for record in runs if record.env in config.columns(table)]
+        run = {record.method for record in table_runs}
         methods = [m for m in table.methods if m in run or m in config.rows(table)]
         tables.build(table, table_runs, methods, 5, "nano").write(tmp_path / "table.csv")
     for path in tmp_path.iterdir():
@@ -61,7 +62,7 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(runs):
     of_plan, rule = load_registered(), StoppingRule()
     seeds = {}
     for record in runs:
-        seeds.setdefault((record["env"], record["method"]), []).append(int(record["seed"]))
+        seeds.setdefault((record.env, record.method), []).append(int(record.seed))
     for env in {env for env, _ in seeds} & set(of_plan.envs):
         primary = [sorted(seeds[env, method]) for method in (of_plan.method, of_plan.against)]
         count = len(primary[0])
@@ -74,7 +75,7 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(runs):
 def test_stored_runs_are_of_the_present_configuration(runs):
     """Their fingerprints are those that the configs give today: nobody compares with numbers of another setting."""
     for record in runs:
-        run = plan.resolve(record["tier"], record["env"], record["method"], record["seed"])
-        made_with = read_json(record.path.parent / "manifest.json").get("corrections", [])
-        assert run.fingerprint(made_with) == record["fingerprint"], record.path
-        assert (run.fingerprint() == record["fingerprint"]) == (not record.outdated), record.path
+        run = plan.resolve(record.tier, record.env, record.method, record.seed)
+        made_with = record.manifest.get("corrections", [])
+        assert run.fingerprint(made_with) == record.fingerprint, record.path
+        assert (run.fingerprint() == record.fingerprint) == (not record.outdated), record.path

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from r3l.report.html.rendering import to_html
+from r3l.report.html.page import to_html
 from r3l.report.render import to_csv, to_latex, to_markdown, to_terminal
 from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, table
 
@@ -22,7 +22,9 @@ def two() -> Table:
     sections = [Section("A & B", [row("x", 0.5, 3), row("y", 0.7, 2)]), Section("C", [row("z", None, 1)])]
     for section in sections:
         mark_best(section.rows, {"score": 1, "cost": -1})
-    return Table("T", [Column("method"), Column("score", right=True), Column("cost")], sections, ["a <note>"])
+    return Table(
+        "T", [Column("method"), Column("score", right=True), Column("cost", right=True)], sections, ["a <note>"]
+    )
 
 
 def text(shown: Table, width: int = 60) -> str:
@@ -56,7 +58,7 @@ def test_markdown_and_latex_escape_and_mark(two):
     assert "- a &lt;note>" in markdown
     assert r"\textbf{0.7}" in latex and r"a \textless{}note\textgreater{}" in latex
     assert latex.index(r"\midrule") < latex.index(r"\multicolumn{3}{l}{\textit{A \& B}}") < latex.index("x & 0.5 & 3")
-    assert latex.count(r"\midrule") == 2 and r"\begin{tabular}{lrl}" in latex
+    assert latex.count(r"\midrule") == 2 and r"\begin{tabular}{lrr}" in latex
 
 
 def test_html_escapes_sorts_by_value_and_names_its_filters():

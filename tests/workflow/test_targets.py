@@ -5,9 +5,8 @@ from start_models import START_MODEL, cell
 
 from r3l.config import names, variant
 from r3l.core.errors import ConfigError
-from r3l.report import published
+from r3l.report import gpu_hours, published
 from r3l.report.labels import env_label
-from r3l.report.published import expected_cost
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
@@ -37,7 +36,7 @@ def test_a_target_trains_every_row_in_every_column(name, tier):
     sets = [config.question_sets(table, run.env) for run in runs.values()]
     assert len(set(further)) == len(further) == sum(map(len, sets))
     if tier in ("paper", "rltf"):
-        trained = [cost for cost in expected_cost.costs(runs.values()) if cost.steps]
+        trained = [cost for cost in gpu_hours.costs(runs.values()) if cost.steps]
         assert all(cost.gpu_hours > 0 for cost in trained) and bool(trained) == bool(runs)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from r3l.report.figures import bars, forest, profile, scores, sensitivity, style, training
+from r3l.report.figures import bars, scores, sensitivity, style, training
 from r3l.report.figures.data import Shown, select
 from r3l.report.records import Record
 from r3l.workflow.plan import TableConfig, tables
@@ -32,9 +32,9 @@ FIGURES = {
     "exploration": Kind(training.exploration),
     "dynamics": Kind(training.dynamics),
     "pivot": Kind(training.pivot),
-    "ablations": Kind(forest.differences, "table2"),
+    "ablations": Kind(scores.differences, "table2"),
     "cost": Kind(bars.cost),
-    "profile": Kind(profile.profile),
+    "profile": Kind(scores.profile),
     "stops": Kind(bars.stops),
     **{name: Kind(sensitivity.sensitivity, name) for name in sensitivity.SETTINGS},
     **{name: Kind(scores.scores, name) for name in _tables_of_scores() if name not in sensitivity.SETTINGS},

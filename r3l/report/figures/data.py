@@ -25,7 +25,7 @@ class Bench:
 
     def labels(self) -> dict[str, str]:
         """The label of each method."""
-        return {method: seeds[0]["method_label"] for method, seeds in self.runs.items()}
+        return {method: seeds[0].method_label for method, seeds in self.runs.items()}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Shown:
 
     def labels(self) -> dict[str, str]:
         """The label of each method, in the order of the figure."""
-        labels = {record["method"]: record["method_label"] for record in self.records()}
+        labels = {record.method: record.method_label for record in self.records()}
         return {method: labels[method] for method in _order(list(labels), self.table)}
 
     def only(self, keep: Callable[[Record], bool]) -> Shown:
@@ -72,7 +72,7 @@ def select(records: Sequence[Record], table: TableConfig) -> Shown:
 
 
 def _bench(env: str, records: list[Record], table: TableConfig) -> Bench:
-    methods = _order(list({record["method"] for record in records}), table)
+    methods = _order(list({record.method for record in records}), table)
     return Bench(env, env_label(env), by_method(records, methods))
 
 

@@ -1,18 +1,27 @@
-"""Test success of a table's methods: a row an environment, a subplot a task group."""
+"""Figures of test scores: every method's, differences to a baseline (a forest plot), performance profiles."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from r3l.evaluation.statistics import interval, wilson_interval
+import numpy as np
+
+from r3l.core.errors import DataError
+from r3l.evaluation import statistics
+from r3l.evaluation.statistics import interval, t_interval, wilson_interval
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
+from r3l.report.figures.series import BAND_FROM
+from r3l.report.figures.style import look
 from r3l.report.records import groups, scores_S_T
+from r3l.report.rows import CONSTANT_ANSWER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from r3l.report.figures.style import Drawn
+
+THRESHOLDS = np.linspace(0, 1, 201)
 
 
 def scores(shown: Shown) -> Drawn:
@@ -39,7 +48,7 @@ def scores(shown: Shown) -> Drawn:
     for ax in axes[-1]:
         # an interval of few seeds may leave [0, 1], where no success rate is: it is cut there
         ax.set(xlabel="test success", xlim=(-0.02, min(1.02, ax.get_xlim()[1])))
-    baseline = any("constant_answer_baseline" in record["task_set"] for record in shown.records())
+    baseline = any(CONSTANT_ANSWER in record.task_set for record in shown.records())
     note = style.interval_note(shown, "Wilson interval over its test episodes")
     text = f"Success of the last checkpoint on the test task set. {note}"
     return figure, shown, text + (" Dotted: best constant answer." if baseline else "")
@@ -47,12 +56,95 @@ def scores(shown: Shown) -> Drawn:
 
 def _group(ax: Axes, bench: Bench, group: str) -> None:
     for y, (method, seeds) in enumerate(bench.runs.items()):
-        values = [record["groups"][group]["success"] for record in seeds]
+        values = [record.groups[group]["success"] for record in seeds]
         several = len(seeds) > 1
         bar = interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
         style.interval(ax, y, method, bar, values)
-    baseline = bench.records()[0]["task_set"].get("constant_answer_baseline")
+    baseline = bench.records()[0].task_set.get(CONSTANT_ANSWER)
     if baseline:
         ax.axvline(baseline["success"][group], color=style.GREY, linestyle=":", linewidth=1)
     ax.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")
     ax.grid(axis="x")
+
+
+def differences(shown: Shown) -> Drawn:
+    """Test success minus the baseline's, paired by task and seed (r3l.evaluation.statistics.paired_difference).
+
+    With one common seed the interval is over the differences of its tasks, drawn dashed. Raises DataError where no
+    method has a seed in common with the baseline.
+    """
+    baseline = shown.table.baseline
+    common = {bench.env: _common(bench, baseline) for bench in shown.benches}
+    compared = shown.only(lambda record: record.seed in common[record.env])
+    if not compared.benches:
+        raise DataError(
+            f"nothing to compare: {shown.table.table} needs runs of {baseline} and of another method with the same "
+            f"seed; found {', '.join(shown.labels())}"
+        )
+    labels = {method: label for method, label in compared.labels().items() if method != baseline}
+    benches = compared.benches
+    width = max(4.5, min(style.PAGE, 2.2 + 1.7 * len(benches)))
+    figure, axes = style.subplots(1, len(benches), width, 0.19 * len(labels) + 1.2, sharey=True)
+    for ax, bench in zip(axes[0], benches, strict=True):
+        theirs = {record.seed: record for record in bench.runs[baseline]}
+        for y, method in enumerate(labels):
+            if seeds := bench.runs.get(method):
+                differences_S_T = scores_S_T(seeds) - scores_S_T([theirs[record.seed] for record in seeds])
+                bar = interval(differences_S_T) if len(seeds) > 1 else t_interval(differences_S_T[0])
+                style.interval(ax, y, method, bar, list(differences_S_T.mean(axis=1)))
+        ax.axvline(0, color=style.GREY, linewidth=0.8)
+        ax.set_title(bench.label, loc="left", fontweight="bold")
+        ax.set_xlabel("difference in test success")
+        ax.grid(axis="x")
+    style.method_rows(axes[0], labels)
+    text = f"Test success minus that of {shown.labels()[baseline]}, paired by task and seed. "
+    return figure, compared, text + style.interval_note(compared, "t-interval over the differences of its tasks")
+
+
+def _common(bench: Bench, baseline: str) -> set[int]:
+    """The seeds that the baseline shares with another method."""
+    theirs = {record.seed for record in bench.runs.get(baseline, [])}
+    return theirs & {record.seed for record in bench.records() if record.method != baseline}
+
+
+def profile(shown: Shown) -> Drawn:
+    """The profile of every method that was run in all environments of the figure (r3l.evaluation.statistics).
+
+    Raises DataError where there is none.
+    """
+    compared = shown.only(lambda record: all(record.method in bench.runs for bench in shown.benches))
+    labels = compared.labels()
+    if not labels:
+        envs = ", ".join(bench.env for bench in shown.benches)
+        raise DataError(f"no method was run in all of {envs}; a profile compares over the same environments: run one")
+    crowded = len(labels) > style.CROWD
+    figure, axes = style.subplots(1, 1, style.PAGE if crowded else 4.5, 3.3)
+    (ax,) = axes[0]
+    best = max(record.groups["all"]["success"] for record in compared.records())
+    for place, method in enumerate(labels):
+        scores_E_S = [[r.groups["all"]["success"] for r in bench.runs[method]] for bench in compared.benches]
+        seen = look(method)
+        values = statistics.performance_profile(scores_E_S, THRESHOLDS)
+        ax.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **_marks(method, place))
+        if min(map(len, scores_E_S)) >= BAND_FROM and not crowded:
+            low, high = statistics.profile_band(scores_E_S, THRESHOLDS, np.random.default_rng(0))
+            ax.fill_between(THRESHOLDS, low, high, step="post", color=seen.colour, alpha=0.15, linewidth=0)
+    ax.set(
+        xlabel="test success threshold",
+        ylabel="share of runs above it",
+        xlim=(0, min(1.0, best + 0.05)),
+        ylim=(0, 1.02),
+    )
+    ax.grid(True)
+    style.method_legend(figure, labels)
+    left_out = [label for method, label in shown.labels().items() if method not in labels]
+    envs = ", ".join(bench.label for bench in shown.benches)
+    band = f"Band: 95 % stratified bootstrap over seeds, from {BAND_FROM} on; under 10 seeds it is too narrow."
+    text = f"Share of runs (seeds; {envs} weigh equally) whose test success exceeds the threshold. "
+    text += f"No bands with over {style.CROWD} methods." if crowded else band
+    return figure, compared, text + (f" Not in every environment: {'; '.join(left_out)}." if left_out else "")
+
+
+def _marks(method: str, place: int) -> dict[str, Any]:
+    """Markers that tell lines apart, at other thresholds for each method."""
+    return {"marker": look(method).marker, "markersize": 3, "markevery": (3 + 2 * place, 26)}

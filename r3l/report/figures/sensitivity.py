@@ -10,11 +10,10 @@ import numpy as np
 from r3l.config import variant
 from r3l.core.errors import DataError
 from r3l.evaluation.statistics import t_interval, wilson_interval
-from r3l.files.json_files import read_json
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
-from r3l.report.figures.palette import look
 from r3l.report.figures.series import BAND_FROM
+from r3l.report.figures.style import look
 from r3l.report.records import Record
 
 if TYPE_CHECKING:
@@ -22,21 +21,21 @@ if TYPE_CHECKING:
 
     from r3l.report.figures.style import Drawn
 
-Setting = Callable[[dict[str, Any]], float]  # of a run's manifest
+Setting = Callable[[dict[str, Any]], float]  # of a run, as its manifest has it
 Points = dict[float, list[Record]]  # the value of the setting: its seeds
 
 
-def _rollouts(manifest: dict[str, Any]) -> float:
+def _rollouts(run: dict[str, Any]) -> float:
     """N of the paper: base rollouts, and for Reflect-GRPO those it may retry."""
-    settings = manifest["run"]["method_settings"]
+    settings = run["method_settings"]
     return float(settings["group_size"] + settings.get("reflected_rollouts", 0))
 
 
-SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in a manifest)
-    "alpha": ("amplification factor alpha", lambda manifest: float(manifest["run"]["method_settings"]["alpha"])),
+SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in a run)
+    "alpha": ("amplification factor alpha", lambda run: float(run["method_settings"]["alpha"])),
     "group_size": ("group size N (rollouts)", _rollouts),
-    "retries": ("retries per base", lambda manifest: float(manifest["run"]["method_settings"]["retries"])),
-    "sync_interval": ("sync interval S (updates)", lambda m: float(m["run"]["train"]["sync_interval"])),
+    "retries": ("retries per base", lambda run: float(run["method_settings"]["retries"])),
+    "sync_interval": ("sync interval S (updates)", lambda run: float(run["train"]["sync_interval"])),
 }
 
 
@@ -47,7 +46,7 @@ def sensitivity(shown: Shown) -> Drawn:
     """
     label, setting = SETTINGS[shown.table.table]
     lines = {bench.env: _lines(bench, setting) for bench in shown.benches}
-    drawn = shown.only(lambda record: len(lines[record["env"]][variant(record["method"])[0]]) > 1)
+    drawn = shown.only(lambda record: len(lines[record.env][variant(record.method)[0]]) > 1)
     if not drawn.benches:
         raise DataError(
             f"nothing to compare: {shown.table.table} needs two values of a method, found {', '.join(shown.labels())}; "
@@ -88,17 +87,17 @@ def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
 
 
 def _value(record: Record, setting: Setting) -> float:
-    path = record.path.parent / "manifest.json"
     try:
-        return setting(read_json(path))
+        return setting(record.manifest["run"])
     except KeyError as error:
-        raise DataError(f"{path} has no key {error}, which the figure is about; leave the run out") from error
+        where = record.path.with_name("manifest.json")
+        raise DataError(f"{where} has no key {error}, which the figure is about; leave the run out") from error
 
 
 def _line(ax: Axes, method: str, points: Points, shift: float) -> None:
     seen = look(method)
     xs = np.array(sorted(points))
-    scores = {x: [record["groups"]["all"]["success"] for record in seeds] for x, seeds in points.items()}
+    scores = {x: [record.groups["all"]["success"] for record in seeds] for x, seeds in points.items()}
     for x, seeds in points.items():
         ax.plot([x + shift] * len(seeds), scores[x], "o", color=seen.colour, markersize=2, alpha=0.5)
         if len(seeds) == 1 or len(seeds) >= BAND_FROM:

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.evaluation.statistics import t_interval, wilson_bounds
+from r3l.evaluation.statistics import t_interval
 from r3l.report.records import Record
 from r3l.runs.metrics import GENERATED_TOKENS, rates, step_seconds, summed
 
@@ -17,7 +17,6 @@ WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen i
 BAND_FROM = 3  # seeds; the interval of two is 12.7 standard errors wide and hides the rest
 Metrics = Mapping[str, float]
 Value = Callable[[Sequence[Metrics]], float | None]  # of a window of updates, the last of them the present one
-Around = Callable[[Sequence[Metrics]], tuple[float, float] | None]  # an interval of it, of the same window
 Advance = Callable[[Metrics], float]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,12 +24,11 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One seed: ``y`` and ``x`` after each of the ``updates`` that have a value; ``around_2`` bounds ``y`` if known."""
+    """One seed: ``y`` and ``x`` after each of the ``updates`` that have a value."""
 
     updates: Integers
     x: Floats
     y: Floats
-    around_2: tuple[Floats, Floats] | None = None
 
     def at(self, updates: Integers) -> tuple[Floats, Floats]:
         """(x, y) after ``updates``, all of which have a value."""
@@ -40,8 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """Means over seeds. ``low`` and ``high``: the 95 % t-interval of ``mean`` from three seeds on; of one seed what its
-    curve has around it; else None."""
+    """Means over seeds; ``low`` and ``high``: the 95 % t-interval of ``mean``, None under BAND_FROM seeds."""
 
     x: Floats
     mean: Floats
@@ -56,20 +53,6 @@ def mean_of(key: str) -> Value:
         return float(np.mean([row[key] for row in rows if key in row])) if key in rows[-1] else None
 
     return value
-
-
-def over_tasks(success: Value) -> Around:
-    """Wilson's 95 % interval of a success rate over the tasks of the window.
-
-    Attempts at one task are alike, so they count as one: the widest that they can deserve.
-    """
-
-    def around(rows: Sequence[Metrics]) -> tuple[float, float] | None:
-        rate = success(rows)
-        tasks = sum(row.get("groups/policy", 0) + row.get("dropped/groups", 0) for row in rows)
-        return wilson_bounds(rate, tasks) if tasks and rate is not None else None
-
-    return around
 
 
 def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
@@ -97,22 +80,14 @@ def minutes(row: Metrics) -> float:
     return step_seconds(row) / 60
 
 
-def curve(
-    record: Record, value: Value, advance: Advance = updates, window: int = WINDOW, around: Around | None = None
-) -> Curve | None:
+def curve(record: Record, value: Value, advance: Advance = updates, window: int = WINDOW) -> Curve | None:
     """A seed's ``value`` against the running sum of ``advance``; None where no update has one."""
     xs = np.cumsum([advance(row) for row in record.metrics])
-    windows = [record.metrics[max(0, k - window) : k] for k in range(1, len(xs) + 1)]
-    values = [value(rows) for rows in windows]
+    values = [value(record.metrics[max(0, k - window) : k]) for k in range(1, len(xs) + 1)]
     defined = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
     if not len(defined):
         return None
-    bounds = [around(windows[k]) if around else None for k in defined]
-    known = [one for one in bounds if one is not None]
-    around_2 = (
-        (np.array([b[0] for b in known]), np.array([b[1] for b in known])) if len(known) == len(defined) else None
-    )
-    return Curve(defined + 1, xs[defined], np.array([values[k] for k in defined], dtype=float), around_2)
+    return Curve(defined + 1, xs[defined], np.array([values[k] for k in defined], dtype=float))
 
 
 def band(curves: Sequence[Curve]) -> Band:
@@ -123,8 +98,6 @@ def band(curves: Sequence[Curve]) -> Band:
     common = reduce(np.intersect1d, [c.updates for c in curves])
     x_S_U, y_S_U = np.array([c.at(common) for c in curves]).swapaxes(0, 1)
     x, mean = x_S_U.mean(axis=0), y_S_U.mean(axis=0)
-    if len(curves) == 1 and curves[0].around_2:
-        return Band(x, mean, *curves[0].around_2)
     if len(curves) < BAND_FROM:
         return Band(x, mean, None, None)
     intervals = [t_interval(y_S) for y_S in y_S_U.T]

@@ -1,19 +1,26 @@
-"""The house style: sizes of a printed page, legends and captions outside the subplots, files that repeat."""
+"""How figures look: sizes of a printed page, colours of methods, legends and captions, files that repeat.
+
+A method's colour, line and marker never depend on what else is drawn. Colours are Okabe and Ito's and Paul Tol's, safe
+for colour-blind readers; since twelve cannot be told apart by colour alone, a family shares a line style and each
+method has a marker. What derives from a method is a tint of it.
+"""
 
 from __future__ import annotations
 
+import colorsys
+import hashlib
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from r3l.config import variant
 from r3l.core.errors import ConfigError
 from r3l.files.writing import writable
 from r3l.report.figures.data import Shown
-from r3l.report.figures.palette import ABLATIONS, METHODS, look
 from r3l.report.labels import ranges
 
 if TYPE_CHECKING:
@@ -24,9 +31,9 @@ if TYPE_CHECKING:
 
 Drawn = tuple["Figure", Shown, str]  # a figure, the runs that it shows, and what its caption says first
 COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
-POINTS = 72  # of an inch
 DPI = 180  # of a PNG
 CAPTION = 6  # points
+LETTERS = 22  # of a caption, an inch
 GREY = "#4D4D4D"
 CROWD = 4  # methods; more hide each other's seeds and bands
 RC: dict[Any, Any] = {
@@ -55,25 +62,117 @@ RC: dict[Any, Any] = {
 }
 
 
+Dash = str | tuple[float, tuple[float, ...]]
+SOLID: Dash = "-"
+DASHED: Dash = (0, (4, 1.5))
+DOTTED: Dash = (0, (1, 1.2))
+DASHDOT: Dash = (0, (5, 1.2, 1, 1.2))
+
+
+@dataclass(frozen=True)
+class Look:
+    """``colour`` as #RRGGBB; ``dash`` and ``marker`` in matplotlib's notation."""
+
+    colour: str
+    dash: Dash
+    marker: str
+
+    def line(self) -> dict[str, Any]:
+        """Keywords of a line."""
+        return {"color": self.colour, "linestyle": self.dash}
+
+    def point(self, size: float = 4.5) -> dict[str, Any]:
+        """Keywords of a marker without a line; ``size`` in points."""
+        return {"color": self.colour, "marker": self.marker, "markersize": size, "linestyle": "none"}
+
+
+METHODS = {
+    # The reference, and methods that learn from rewards alone: solid lines; those that the paper lacks: dotted.
+    "zero_shot": Look("#7F7F7F", SOLID, "d"),
+    "warm_start": Look("#A6761D", DOTTED, "X"),
+    "raft": Look("#000000", SOLID, "s"),
+    "opmd": Look("#56B4E9", SOLID, "v"),
+    "grpo": Look("#0072B2", SOLID, "o"),
+    "dapo": Look("#CC79A7", SOLID, "^"),
+    "gspo": Look("#E69F00", SOLID, "P"),
+    "rloo": Look("#44AA99", DOTTED, "8"),
+    "reinforce_pp": Look("#AA4499", DOTTED, "H"),
+    "gigpo": Look("#999933", DOTTED, "x"),
+    # Methods that learn from text feedback: dashed lines; RLTF's: dash and dot.
+    "reflect_grpo": Look("#B8A900", DASHED, "<"),
+    "critique_grpo": Look("#009E73", DASHED, ">"),
+    "rltf_grpo": Look("#661100", DASHDOT, "1"),
+    "rltf_sft": Look("#117733", DASHDOT, "h"),
+    "rltf_fm": Look("#332288", DASHDOT, "*"),
+    "rltf_sd": Look("#882255", DASHDOT, "p"),
+    "r3l": Look("#D55E00", SOLID, "D"),
+}
+ABLATIONS = {  # name: (what it derives from, tint from -1: black to 1: white, line, marker)
+    "r3l_no_reflection": ("r3l", -0.62, DASHED, "s"),
+    "r3l_no_amplification": ("r3l", 0.44, DASHDOT, "^"),
+    "r3l_no_credit": ("r3l", -0.35, DOTTED, "v"),
+    "r3l_from_start": ("r3l", 0.25, DASHED, "<"),
+    "r3l_no_guidance": ("r3l", -0.50, DASHDOT, "o"),
+    "r3l_random_pivot": ("r3l", 0.52, DOTTED, "H"),
+    "r3l_oracle_pivot": ("r3l", -0.20, DASHED, "*"),
+    "r3l_kl": ("r3l", 0.35, DASHDOT, "P"),
+    "r3l_is": ("r3l", 0.14, DOTTED, "h"),
+    "grpo_amplified": ("grpo", -0.40, DASHED, "8"),
+}
+DASHES, MARKERS = (DASHED, DASHDOT, DOTTED), "sv^<>oP8hp*d"
+
+
+def look(method: str) -> Look:
+    """The look of a method: the registry's; of a variant (``r3l@alpha=5``) a tint of its method's.
+
+    With another teacher it keeps its method's line and marker, since several methods have the same. A method that the
+    registry does not know takes hue, line and marker from a hash of its name.
+    """
+    name, changes = variant(method)
+    plain = _known(name) or _own(name)
+    if not changes:
+        return plain
+    place, dash, marker = _hashed(",".join(changes))
+    colour = tint(plain.colour, (0.2 + 0.4 * place) * (1 if dash == DASHDOT else -1))
+    taught = all(change.startswith("feedback=") for change in changes)
+    return Look(colour, plain.dash, plain.marker) if taught else Look(colour, dash, marker)
+
+
+def _known(name: str) -> Look | None:
+    if name in ABLATIONS:
+        base, amount, dash, marker = ABLATIONS[name]
+        return Look(tint(METHODS[base].colour, amount), dash, marker)
+    return METHODS.get(name)
+
+
+def _own(name: str) -> Look:
+    hue, dash, marker = _hashed(name)
+    return Look(_hex(colorsys.hls_to_rgb(hue, 0.42, 0.6)), dash, marker)
+
+
+def _hashed(text: str) -> tuple[float, Dash, str]:
+    """A number in [0, 1), a line and a marker."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:4], "big") / 2**32, DASHES[digest[4] % len(DASHES)], MARKERS[digest[5] % len(MARKERS)]
+
+
+def tint(colour: str, amount: float) -> str:
+    """``colour`` mixed with white (``amount`` > 0) or black (< 0), by that share."""
+    target = 1.0 if amount > 0 else 0.0
+    parts = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return _hex([part + (target - part) * abs(amount) for part in parts])
+
+
+def _hex(rgb: Any) -> str:
+    return "#" + "".join(f"{round(255 * part):02X}" for part in rgb)
+
+
 def subplots(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
     """A figure of ``width`` x ``height`` inches and its array of axes, always of two dimensions."""
     from matplotlib.figure import Figure  # a canvas of its own: no display, no state shared between figures
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
-
-
-def grid(count: int, across: int, cell_height: float, margin: float) -> tuple[Figure, Any]:
-    """A figure with ``count`` subplots, ``across`` side by side, that share their y axis; its array of axes.
-
-    ``cell_height`` of a row and ``margin`` for legend and caption, in inches; places that are left over are empty.
-    """
-    down = math.ceil(count / across)
-    width = max(1.9 * across + 0.6, COLUMN)
-    figure, axes = subplots(down, across, width, cell_height * down + margin, sharey=True)
-    for ax in axes.flat[count:]:
-        ax.remove()
-    return figure, axes
 
 
 def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
@@ -138,44 +237,22 @@ def interval_note(shown: Shown, one_seed: str) -> str:
 
 def caption(figure: Figure, shown: Shown, text: str) -> None:
     """Below the subplots: what is drawn, then tier, seeds and subplots, wrapped to the figure's width."""
-    whole = f"{text} Tier {next(shown.records())['label']}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
-    unbroken = whole.replace(" %", "\u00a0%")
-    wrapped = _filled(unbroken, 0.98 * POINTS * figure.get_figwidth())
+    whole = f"{text} Tier {next(shown.records()).tier_label}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
+    wrapped = textwrap.fill(whole.replace(" %", "\u00a0%"), round(LETTERS * figure.get_figwidth()))
     figure.align_labels()
     figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION, color=GREY, linespacing=1.25)
 
 
-def _filled(text: str, width: float) -> str:
-    """Lines of at most ``width`` points in a PNG, whose letters are set to whole pixels, and in a PDF."""
-    from matplotlib.backends.backend_agg import RendererAgg
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    font, lines = FontProperties(size=CAPTION), [""]
-    pixels: Any = RendererAgg(1, 1, DPI)  # type: ignore[no-untyped-call] # matplotlib's is untyped
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}".strip()
-        in_png = pixels.get_text_width_height_descent(longer, font, ismath=False)[0] * POINTS / DPI
-        in_pdf = text_to_path.get_text_width_height_descent(longer, font, ismath=False)[0]
-        if max(in_png, in_pdf) <= width:
-            lines[-1] = longer
-        else:
-            lines.append(word)
-    return "\n".join(lines)
-
-
 def seeds(shown: Shown) -> str:
     """The seeds that are drawn, and how many of them a method has where that differs."""
-    numbers = sorted({record["seed"] for record in shown.records()})
+    numbers = sorted({record.seed for record in shown.records()})
     counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
     listed = f"seed{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
     return listed if len(counts) == 1 else f"{listed} ({counts[0]} to {counts[-1]} a method and environment)"
 
 
 def _test_task_sets(shown: Shown) -> str:
-    return ", ".join(
-        sorted({f"{r['env']} {r['task_set']['name']} ({r['task_set']['sha256'][:12]})" for r in shown.records()})
-    )
+    return ", ".join(sorted({f"{r.env} {r.task_set['name']} ({r.task_set['sha256'][:12]})" for r in shown.records()}))
 
 
 def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
@@ -199,20 +276,12 @@ def _pdf(figure: Figure, path: Path) -> None:
 
 
 def _png(figure: Figure, path: Path) -> None:
-    """With 256 colours, a third of the bytes: those of all methods, unchanged, and the most frequent others."""
-    from PIL import Image, ImageColor
+    """With 256 colours, a third of the bytes."""
+    from PIL import Image
 
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", metadata={"Software": None})
-    pixels = np.asarray(Image.open(drawn).convert("RGB"))
-    colours, where, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
-    fixed = [ImageColor.getrgb(look(method).colour) for method in (*METHODS, *ABLATIONS)]
-    frequent = colours[np.argsort(-counts, kind="stable")[: 256 - len(fixed)]]
-    palette = np.concatenate([np.array(fixed, dtype=np.uint8), frequent])
-    apart = ((colours[:, None].astype(np.int32) - palette) ** 2).sum(axis=2)
-    picture = Image.fromarray(apart.argmin(axis=1).astype(np.uint8)[where].reshape(pixels.shape[:2]), mode="P")
-    picture.putpalette(palette.tobytes())
-    picture.save(path, optimize=True)
+    Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 WRITERS = {".pdf": _pdf, ".png": _png}

@@ -11,8 +11,8 @@ import numpy as np
 from r3l.core.errors import DataError
 from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
-from r3l.report.figures.palette import look
 from r3l.report.figures.series import BAND_FROM, WINDOW, mean_of, rate_of
+from r3l.report.figures.style import look
 from r3l.report.records import Record
 from r3l.runs.metrics import base_success
 
@@ -37,15 +37,13 @@ class Column:
     advance: series.Advance = series.updates
     share: bool = False  # the axis begins at 0
     log: bool = False
-    around: series.Around | None = None  # of one seed
 
 
 SUCCESS = series.of_counts(base_success)
-TASKS = series.over_tasks(SUCCESS)
 LEARNING = (
-    Column("training success", SUCCESS, share=True, around=TASKS),
-    Column("training success", SUCCESS, "generated tokens (thousands)", series.tokens, True, around=TASKS),
-    Column("training success", SUCCESS, "time (minutes)", series.minutes, True, around=TASKS),
+    Column("training success", SUCCESS, share=True),
+    Column("training success", SUCCESS, "generated tokens (thousands)", series.tokens, True),
+    Column("training success", SUCCESS, "time (minutes)", series.minutes, True),
 )
 EXPLORATION = (
     Column("reward gain", rate_of("retry_gain")),
@@ -79,8 +77,8 @@ def exploration(shown: Shown) -> Drawn:
 
 
 def dynamics(shown: Shown) -> Drawn:
-    """Reward, KL to the start model, gradient norm, entropy, loss and clip fraction."""
-    return _draw(shown, DYNAMICS, "Training dynamics; KL: to the start model", lambda record: True, "")
+    """Reward, KL to the base checkpoint, gradient norm, entropy, loss and clip fraction."""
+    return _draw(shown, DYNAMICS, "Training dynamics; KL: to the base checkpoint", lambda record: True, "")
 
 
 def pivot(shown: Shown) -> Drawn:
@@ -111,8 +109,6 @@ def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lackin
     left_out = [label for method, label in trained.labels().items() if method not in labels]
     notes = [f"{lacking.capitalize()}: {'; '.join(left_out)}"] if left_out else []
     notes += [f"Not recorded: {label} of {'; '.join(methods)}" for label, methods in missing.items()]
-    if any(column.around for column in columns):
-        notes += _of_one_seed(drawn)
     return figure, drawn, ". ".join([text, _lines(drawn), *notes]) + "."
 
 
@@ -125,15 +121,6 @@ def _lines(shown: Shown) -> str:
         f"Thin lines: seeds; thick: means over seeds after equal updates; {band}{crowd}; "
         f"all are running means over {WINDOW} updates"
     )
-
-
-def _of_one_seed(shown: Shown) -> list[str]:
-    if not any(len(seeds) == 1 and not _crowded(bench) for bench in shown.benches for seeds in bench.runs.values()):
-        return []
-    return [
-        "Dotted edges: one seed, 95 % Wilson interval over the tasks of those updates, attempts at a task counting as "
-        "one, which says nothing about other seeds"
-    ]
 
 
 def _crowded(bench: Bench) -> bool:
@@ -166,7 +153,7 @@ def _subplot(ax: Axes, bench: Bench, column: Column) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
     for place, (method, seeds) in enumerate(bench.runs.items()):
-        curves = [series.curve(record, column.value, column.advance, around=column.around) for record in seeds]
+        curves = [series.curve(record, column.value, column.advance) for record in seeds]
         if defined := [curve for curve in curves if curve is not None]:
             _method(ax, method, defined, place, _crowded(bench))
         else:
@@ -202,9 +189,6 @@ def _method(ax: Axes, method: str, curves: Sequence[series.Curve], place: int, c
             ax.plot(curve.x, curve.y, color=seen.colour, linewidth=0.5, alpha=0.5)
     if not crowded and band.low is not None and band.high is not None:
         ax.fill_between(band.x, band.low, band.high, color=seen.colour, alpha=0.15, linewidth=0)
-        if len(curves) == 1:  # of tasks, not of seeds: as the dashed bars of scores
-            for edge in (band.low, band.high):
-                ax.plot(band.x, edge, color=seen.colour, linewidth=0.5, linestyle=":")
     apart = max(1, len(band.x) // 4)  # markers tell lines apart; each method has them at other updates
     marks: dict[str, Any] = {"marker": seen.marker, "markersize": 3, "markevery": (place * apart // 6 % apart, apart)}
     ax.plot(band.x, band.mean, linewidth=0.9 if crowded else 1.2, **seen.line(), **marks)

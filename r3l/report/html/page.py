@@ -9,24 +9,50 @@ import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from r3l.core.errors import DataError
-from r3l.files.json_files import kept_as, read_json
-from r3l.report import selection, tables, trajectories
-from r3l.report.comparison import shown
+from r3l.files.json_files import kept_as
+from r3l.report import layout, selection, tables, trajectories
+from r3l.report.budget import all_columns, budget_rows, budget_table
 from r3l.report.html import tables as html_tables
-from r3l.report.html.rendering import TEMPLATES
 from r3l.report.labels import env_label, ranges
 from r3l.report.records import Record
-from r3l.report.rows import LongRow, write_text
+from r3l.report.rows import Row, write_text
+from r3l.report.table import Cell, Table
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
 
 # Characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most.
 EMBEDDED = 2_500_000
 BASELINE = "zero_shot"  # of runs that no table is about
+
+
+def to_html(table: Table) -> Markup:
+    """A figure with the title, the notes and the rows, the titles of sections in a column that can be filtered."""
+    filters = {column.name: column.filter for column in table.columns if column.filter is not None}
+    names, rows = table.names, list(table.cells())
+    if table.titled:
+        titles = [section.title for section in table.sections for _ in section.rows]
+        names, rows = [table.by, *names], [[Cell(title), *cells] for title, cells in zip(titles, rows, strict=True)]
+        filters = {table.by: ""} | filters
+    return Markup(
+        TEMPLATES.get_template("table.html.jinja").render(table=table, names=names, rows=rows, filters=filters)
+    )
+
+
+TEMPLATES = Environment(
+    loader=PackageLoader("r3l.report.html"),
+    autoescape=True,  # what runs say is text, never markup
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters["to_html"] = to_html
+TEMPLATES.filters["zip"] = zip
 
 
 def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path) -> Path:
@@ -43,25 +69,23 @@ def _own(name: str) -> Markup:
     return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
 
 
-def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> LongRow:
+def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> dict[str, Any]:
     """What the template shows. Raises DataError for a figure that cannot be read."""
-    score_rows = score_tables(records, seeds_planned)
-    manifests = [_manifest(record) for record in records]
+    score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
     return {
-        "about": about(records, manifests, [row for rows in score_rows for row in rows]),
-        "would_show": shown.NOTE,
-        "tables": [html_tables.scores(rows) for rows in score_rows],
+        "about": about(records, [row for rows in score_rows for row in rows]),
+        "tables": [layout.details(rows) for rows in score_rows],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
-        "runs": [_run(record, manifest) for record, manifest in zip(records, manifests, strict=True)],
-        "budget": html_tables.budgets(records),
+        "runs": [_run(record) for record in records],
+        "budget": budget_table(spent, all_columns(spent)),
         "endings": html_tables.endings(records),
-        "settings": html_tables.settings(records, manifests),
+        "settings": html_tables.settings(records),
         "options": html_tables.all_options(),
         "viewer": viewer(records),
     }
 
 
-def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[LongRow]]:
+def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
     """The rows of every table of scores of whose methods at least half have run, the paper's tables first; and of all
     runs that stand in none of those, whatever their environments and methods."""
     config, nothing, left = plan.load(), selection.Asked(), {record.path for record in records}
@@ -71,48 +95,48 @@ def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Lon
             continue
         of_table = selection.selected(records, table, config, nothing)
         planned = config.rows(table)
-        if 2 * len({record["method"] for record in of_table} & {*planned}) >= max(len(planned), 4):
+        if 2 * len({record.method for record in of_table} & {*planned}) >= max(len(planned), 4):
             methods = selection.rows(of_table, table, config, nothing)
             score_rows.append(tables.build(table, of_table, methods, seeds_planned, config.tier).rows)
             left -= {record.path for record in of_table}
     others = [record for record in records if record.path in left]
-    methods = sorted({record["method"] for record in others}, key=lambda method: (method != BASELINE, method))
+    methods = sorted({record.method for record in others}, key=lambda method: (method != BASELINE, method))
     content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
     rest = plan.TableConfig.model_validate(content)
     return score_rows + ([tables.build(rest, others, methods, seeds_planned, config.tier).rows] if others else [])
 
 
-def about(records: Sequence[Record], manifests: Sequence[LongRow | None], rows: Sequence[LongRow]) -> LongRow:
+def about(records: Sequence[Record], rows: Sequence[Row]) -> dict[str, Any]:
     """What these results are, and what they may be compared with."""
-    known = [manifest for manifest in manifests if manifest is not None]
-    ours = [row for row in rows if row["provenance"] == "ours"]
+    verdicts = [row.paper for row in rows if not row.constant]
+    manifests = [record.manifest for record in records]
     return {
-        "labels": sorted({record["label"] for record in records}),
+        "labels": sorted({record.tier_label for record in records}),
         "runs": len(records),
-        "seeds": ranges(sorted({record["seed"] for record in records})),
-        "episodes": sum(record["episodes"] for record in records),
-        "benches": sorted({(env_label(r["env"]), r["model"], _task_set(r)) for r in records}),
-        "warnings": sorted({f"{r['env']}: {r.warnings}" for r in records if r.warnings}),
-        "not_comparable": sorted({row["verdict_reason"] for row in ours if row["verdict"] == "not comparable"}),
-        "comparable": sum(row["verdict"] in ("within interval", "outside") for row in ours),
-        "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in known}),
-        "hardware": sorted({", ".join(f"{k} {v}" for k, v in m["hardware"].items()) for m in known}),
-        "commits": sorted({str(m["commit"]) for m in known}),
+        "seeds": ranges(sorted({record.seed for record in records})),
+        "episodes": sum(len(record.episodes) for record in records),
+        "benches": sorted({(env_label(r.env), r.model, _task_set(r)) for r in records}),
+        "warnings": sorted({f"{r.env}: {r.warnings}" for r in records if r.warnings}),
+        "not_comparable": sorted({paper.reason for paper in verdicts if paper.verdict == "not comparable"}),
+        "comparable": sum(paper.verdict in ("within interval", "outside") for paper in verdicts),
+        "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in manifests}),
+        "hardware": sorted({", ".join(f"{k} {v}" for k, v in m["hardware"].items()) for m in manifests}),
+        "commits": sorted({str(m["commit"]) for m in manifests}),
     }
 
 
 def _task_set(record: Record) -> str:
-    task_set = record.evaluation["task_set"]
+    task_set = record.task_set
     return f"{task_set['tasks']} tasks of {task_set['name']} ({task_set['sha256'][:12]})"
 
 
-def viewer(records: Sequence[Record]) -> list[LongRow]:
+def viewer(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Runs that kept trajectories, in equal parts of EMBEDDED."""
     logged = [record for record in records if kept_as(record.path.parent / FILE)]
     runs = [
         {
             "id": run_id(record),
-            "label": f"{env_label(record['env'])}, {record['method_label']}, seed {record['seed']}",
+            "label": f"{env_label(record.env)}, {record.method_label}, seed {record.seed}",
             "data": trajectories.pack(record.path.parent, EMBEDDED // len(logged)),
         }
         for record in logged
@@ -122,21 +146,16 @@ def viewer(records: Sequence[Record]) -> list[LongRow]:
 
 def run_id(record: Record) -> str:
     """A run's place under a results folder."""
-    return "/".join([*record.bench, record["method"], f"seed{record['seed']}"])
+    return "/".join([*record.bench, record.method, f"seed{record.seed}"])
 
 
-def _manifest(record: Record) -> LongRow | None:
-    path = record.path.parent / "manifest.json"
-    return read_json(path) if path.is_file() else None
-
-
-def _run(record: Record, manifest: LongRow | None) -> LongRow:
+def _run(record: Record) -> dict[str, Any]:
     return {
         "id": run_id(record),
-        "success": record["groups"]["all"]["success"],
-        "fingerprint": record["fingerprint"],
-        "task_set": f"{record['task_set']['name']} {record['task_set']['sha256']}",
-        "manifest": None if manifest is None else json.dumps(manifest, indent=2, sort_keys=True),
+        "success": record.groups["all"]["success"],
+        "fingerprint": record.fingerprint,
+        "task_set": f"{record.task_set['name']} {record.task_set['sha256']}",
+        "manifest": json.dumps(record.manifest, indent=2, sort_keys=True),
     }
 
 

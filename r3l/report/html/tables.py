@@ -1,74 +1,18 @@
-"""The tables of the HTML report: rows of scores, budget and options, and counts of runs, cell by cell."""
+"""Tables of the HTML report alone: how episodes ended, what was invalid or dropped, settings and options."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from r3l.config import variant
-from r3l.config.feedback import in_words_of_today
+from r3l.config import load_method, names, resolve, variant
 from r3l.config.options import method_options
-from r3l.report import options
-from r3l.report.comparison import shown
-from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
 from r3l.report.records import Record, by_method
-from r3l.report.rows import LongRow, notes_of_runs, outdated_notes, seeds_shown
-from r3l.report.table import Cell, Column, Row, Table, table
-from r3l.report.tables import budget
+from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import members
-
-ENVIRONMENT = Column("environment", filter="")
-
-
-def scores(rows: Sequence[LongRow]) -> Table:
-    """A table of scores; without methods that have no run in an environment, which a note names, and without the
-    columns about the paper where nothing is comparable with it."""
-    ran = [row for row in rows if row["mean"] is not None]
-    none = dict.fromkeys(f"{row['label']} on {env_label(row['env'])}" for row in rows if row["mean"] is None)
-    absent = f"Without a run: {', '.join(none)}." if none else ""
-    rows = ran or rows
-    cells: dict[str, Callable[[LongRow], Cell]] = {
-        "environment": lambda row: Cell(env_label(row["env"])),
-        "tasks": lambda row: Cell(row["group"]),
-        "method": lambda row: Cell(row["label"], title=row["method"]),
-        FEEDBACK: lambda row: Cell(row[FEEDBACK] or ""),
-        "success": lambda row: _interval(row, "") if row["mean"] is not None else Cell("no run"),
-        "seeds": lambda row: Cell(seeds_shown(row), row["seeds_done"]),
-        "episodes": lambda row: _number(row["episodes"]),
-        f"minus {rows[0]['baseline']}": lambda row: _interval(row, "difference_"),
-        "p (Holm)": lambda row: _number(row["p_holm"]),
-        shown.WOULD_SHOW: lambda row: Cell(shown.would_show(row), row["smallest_difference"]),
-        "unread": lambda row: _share(row["parse_failure_rate"]),
-        "truncated": lambda row: _share(row["truncation_rate"]),
-        "rollouts": lambda row: _number(row["rollouts"]),
-        "generated": lambda row: _number(row["generated_tokens"]),
-        "trained": lambda row: _number(row["trained_tokens"]),
-    }
-    if any(row["paper"] is not None for row in rows):
-        cells["paper"] = lambda row: _number(row["paper"])
-        cells["verdict"] = lambda row: Cell(row["verdict"], title=row["verdict_reason"])
-    columns = [ENVIRONMENT, Column("tasks", filter="all"), *map(Column, list(cells)[2:])]
-    lines = [{name: of(row) for name, of in cells.items()} for row in rows]
-    return table(rows[0]["table"], columns, lines, absent, *notes_of_runs(rows))
-
-
-def budgets(records: Sequence[Record]) -> Table:
-    """Budget parity, all columns of r3l.report.tables.budget that are not empty everywhere."""
-    rows = budget.budget_rows(records)
-    known = ("tier", "env", "model", "method", "label", FEEDBACK, "outdated")
-    numbers = [key for key in rows[0] if key not in known and any(row[key] is not None for row in rows)]
-    cells = [
-        {"environment": Cell(env_label(row["env"])), "method": Cell(row["label"], title=row["method"])}
-        | {FEEDBACK: Cell(row[FEEDBACK] or "")}
-        | {key.replace("_", " "): _number(row[key]) for key in numbers}
-        for row in rows
-    ]
-    note = "Training only, means over seeds; relative_generated is against the cheapest method of the environment."
-    columns = [ENVIRONMENT, *map(Column, list(cells[0])[1:])]
-    return table("Budget parity", columns, cells, note, *outdated_notes(rows))
 
 
 def endings(records: Sequence[Record]) -> list[Table]:
@@ -78,7 +22,7 @@ def endings(records: Sequence[Record]) -> list[Table]:
             "Test episodes by ending",
             "Share of the episodes; hover over one, or tap on it, for the number.",
             records,
-            lambda record: record["stops"],
+            lambda record: record.evaluation["stops"],
         ),
         _counts(
             "Training episodes by ending",
@@ -88,7 +32,7 @@ def endings(records: Sequence[Record]) -> list[Table]:
         ),
         _counts(
             "Reflections and critiques",
-            "Unusable ones by reason; no retry follows those.",
+            "Invalid ones by reason; no retry follows those.",
             records,
             _reflections,
         ),
@@ -111,65 +55,60 @@ def endings(records: Sequence[Record]) -> list[Table]:
     ]
 
 
-def settings(records: Sequence[Record], manifests: Sequence[LongRow | None]) -> Table:
-    """What each method ran under: its parent and what it changes there, its profile and what differs from ``paper``.
+def settings(records: Sequence[Record]) -> Table:
+    """What each method ran under, by its manifests: profile, learning rate, and the settings that differ from those of
+    the method, or of the one that it extends, under profile ``paper``.
 
     Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
     """
-    known = {row["method"]: row for tier in {r["tier"] for r in records} for row in options.methods(tier)}
-    meanings: dict[str, dict[str, str]] = defaultdict(dict)  # of the options of each method that extends none
-    for option in method_options():
-        for method in option.used_by.split(", "):
-            meanings[method][option.option] = option.meaning
-    rows: dict[tuple[str, ...], Row] = {}
-    for record, manifest in zip(records, manifests, strict=True):
-        if manifest is None:
-            continue
-        name, own = variant(record["method"])[0], in_words_of_today(manifest["run"]["method_settings"])
-        config = known.get(name, {"settings": {}, "extends": None})
-        paper = _as_json(config["settings"])
-        parent = known[config["extends"]] if config["extends"] else None
-        meaning = meanings[config["extends"] or name]
-        but = options.changed(_as_json(parent["settings"]), own) if parent else {}
-        cells = {
-            "method": Cell(record["method_label"], title=record["method"]),
-            "as": Cell(parent["label"] if parent else ""),
-            "but": _changes(but, meaning),
-            "profile": Cell(manifest["run"]["profile"]),
-            "learning rate": _rate(manifest["run"]),
-            "otherwise than paper": _changes(options.changed(paper, own), meaning),
-            "engine": Cell(options.lines(manifest["run"]["env_settings"].get("options") or {})),
-        }
-        row = rows.setdefault(tuple(cell.text for cell in cells.values()), {"environment": Cell(""), **cells})
-        environments = dict.fromkeys([*filter(None, row["environment"].text.split(", ")), env_label(record["env"])])
-        row["environment"] = Cell(", ".join(environments))
+    meanings = {option.option: option.meaning for option in method_options()}
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for record in records:
+        run, name = record.manifest["run"], variant(record.method).method
+        known = name in names("methods")
+        like = (load_method(name).extends or name) if known else ""
+        paper = resolve(record.tier, record.env, f"{like}@profile=paper", 0).method_settings if known else {}
+        texts = (
+            record.method_label,
+            load_method(like).label if like and like != name else "",
+            _lines(run["method_settings"], paper),
+            run["profile"],
+            f"{run['train']['lr']:g}" if "lr" in run.get("train", {}) else "",
+            _lines(run["env_settings"].get("options") or {}, {}),
+        )
+        rows.setdefault(texts, []).append(env_label(record.env))
+
+    def titled(text: str) -> Cell:
+        keys = [line.partition(":")[0] for line in text.splitlines()]
+        return Cell(text, title="\n".join(f"{key}: {meanings[key]}" for key in keys if key in meanings))
+
+    def text(name: str, place: int) -> Column:
+        return Column(name, lambda row: row[place])
+
+    columns = [
+        Column("environment", lambda row: ", ".join(dict.fromkeys(rows[row]))),
+        text("method", 0),
+        text("as", 1),
+        Column("but", lambda row: titled(row[2])),
+        text("profile", 3),
+        text("learning rate", 4),
+        text("engine", 5),
+    ]
     note = "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
-    columns = ["environment", "method", "as", "but", "profile", "learning rate", "otherwise than paper", "engine"]
-    return table("In force", list(map(Column, columns)), list(rows.values()), note)
+    return table("In force", columns, list(rows), note)
 
 
-def _rate(run: Mapping[str, Any]) -> Cell:
-    """With the file that it was chosen in, where `r3l tune` has chosen it."""
-    rate, source = run.get("train", {}).get("lr"), run.get("rate_source", "")
-    return Cell("" if rate is None else f"{rate:g}{', tuned' if source else ''}", title=source)
-
-
-def _changes(values: LongRow, meaning: Mapping[str, str]) -> Cell:
-    return Cell(options.lines(values), title="\n".join(f"{key}: {meaning.get(key, '')}" for key in values))
-
-
-def _as_json(values: LongRow) -> dict[str, Any]:
-    """As a manifest has them: lists for tuples."""
-    content: dict[str, Any] = json.loads(json.dumps(values))
-    return content
+def _lines(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """A line a setting that is not as usual."""
+    usual = json.loads(json.dumps(dict(usual)))  # lists for tuples, as in a manifest
+    return "\n".join(f"{key}: {value}" for key, value in settings.items() if usual.get(key) != value)
 
 
 def all_options() -> Table:
-    """Every option of every method, in one line."""
-    rows = [vars(option) for option in method_options()]
-    cells = [{name: Cell(str(value)) for name, value in row.items()} for row in rows]
+    """Every option of every method."""
+    rows = [{name: str(value) for name, value in vars(option).items()} for option in method_options()]
     note = "Letters and numbers are ids of our audit of the release."
-    return table("Every option", list(map(Column, rows[0])), cells, note)
+    return table("Every option", list(map(Column, rows[0])), rows, note)
 
 
 def _counts(
@@ -191,17 +130,16 @@ def _counts(
     for _, _, total in rows:
         together.update(total)
     reasons = [reason for reason, number in together.most_common() if number]
-    cells = [
-        {
-            "environment": Cell(env_label(first["env"])),
-            "method": Cell(first["method_label"], title=first["method"]),
-            "seeds": _number(seeds),
-        }
-        | {reason: _count(total[reason], sum(total.values()), shares) for reason in reasons}
-        for first, seeds, total in rows
-        if sum(total.values())
+
+    def reason(name: str) -> Column:
+        return Column(name, lambda row: _count(row[2][name], row[2].total(), shares))
+
+    columns = [
+        Column("method", lambda row: Cell(row[0].method_label, title=row[0].method)),
+        Column("seeds", lambda row: row[1], "d"),
+        *map(reason, reasons),
     ]
-    return table(title, [ENVIRONMENT, *map(Column, ("method", "seeds", *reasons))], cells, note)
+    return table(title, columns, [row for row in rows if row[2].total()], note, by=lambda row: env_label(row[0].env))
 
 
 def _count(number: float, total: float, shares: bool) -> Cell:
@@ -216,14 +154,14 @@ def _count(number: float, total: float, shares: bool) -> Cell:
 def _reflections(record: Record) -> dict[str, float]:
     """Reflections and critiques by what became of them; each is counted once."""
     counts = record.result["budget"]
-    unusable = {key: number for key, number in counts.items() if "/invalid/" in key}
-    spoilt = counts.get("critique/not_json", 0) + sum(n for key, n in unusable.items() if key.startswith("critique/"))
+    invalid = {key: number for key, number in counts.items() if "/invalid/" in key}
+    spoilt = counts.get("critique/not_json", 0) + sum(n for key, n in invalid.items() if key.startswith("critique/"))
     written = sum(counts.get(f"critique/by_{who}", 0) for who in ("environment", "model", "judge"))
     return {
         "reflections valid": counts.get("reflection/valid", 0),
         "critiques read": written - spoilt,
         "critiques not JSON, used as text": counts.get("critique/not_json", 0),
-        **{key.replace("/invalid/", " unusable: "): number for key, number in unusable.items()},
+        **{key.replace("/invalid/", " invalid: "): number for key, number in invalid.items()},
     }
 
 
@@ -235,25 +173,3 @@ def _answers(record: Record) -> dict[str, float]:
     )
     apart = {"told": told, "quoted": quoted} if told + quoted else {"stated": stated}
     return {"not stated": audited - stated, **apart}
-
-
-def _interval(row: LongRow, prefix: str) -> Cell:
-    mean, low, high = (row[f"{prefix}{key}"] for key in ("mean", "low", "high"))
-    if mean is None:
-        return Cell("")
-    sign = "+" if prefix else ""
-    if low is None:
-        return Cell(f"{mean:{sign}.3f}", mean, "one seed: no interval")
-    return Cell(
-        f"{mean:{sign}.3f} ± {(high - low) / 2:.3f}", mean, f"[{low:.3f}, {high:.3f}], {row[f'{prefix}interval']}"
-    )
-
-
-def _number(value: float | None) -> Cell:
-    if value is None:
-        return Cell("")
-    return Cell(f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip("."), float(value))
-
-
-def _share(value: float | None) -> Cell:
-    return Cell("") if value is None else Cell(f"{value:.1%}", value)

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from r3l.envs.alfworld import Alfworld
-from r3l.envs.alfworld.dialogue import AlfworldDialogue, task_sentence
+from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 
 from r3l.core.environment import Observation, Parsed, Transcript
-from r3l.core.errors import ConfigError
 
 FIRST = Observation(
     "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. You see a desk 1.\n\n"
@@ -25,11 +24,11 @@ TASK = generate(House("pick_and_place_simple", seed=0))
 FULL, COMPACT = AlfworldDialogue("full"), AlfworldDialogue("compact")
 
 
-def tagged(action: str) -> str:
+def tagged(action):
     return f"<think>why</think>\n<action>{action}</action>"
 
 
-def test_compact_is_a_numbered_transcript() -> None:
+def test_compact_is_a_numbered_transcript():
     (opening,) = COMPACT.opening(TASK, FIRST)
     assert opening.role == "user"
     assert opening.content == (
@@ -39,7 +38,7 @@ def test_compact_is_a_numbered_transcript() -> None:
     assert COMPACT.following(FIRST, ["look"] * 7, now).content == "7: You see nothing."
 
 
-def test_compact_prompts_can_end_with_the_places_to_go_to() -> None:
+def test_compact_prompts_can_end_with_the_places_to_go_to():
     listing = Alfworld().dialogue("compact", 15, {"list_places": True})
     now = Observation("You arrive at desk 1.", ("go to bed 1", "go to drawer 2", "look", "take mug 1 from desk 1"))
     assert listing.following(FIRST, ["go to desk 1"], now).content == (
@@ -49,18 +48,7 @@ def test_compact_prompts_can_end_with_the_places_to_go_to() -> None:
     assert listing.opening(TASK, FIRST) == COMPACT.opening(TASK, FIRST)  # the first text names them
 
 
-def test_released_opening_has_a_system_prompt_and_everything_needed() -> None:
-    system, user = AlfworldDialogue("full", max_turns=17).opening(TASK, FIRST)
-    assert (system.role, user.role) == ("system", "user")
-    assert "at most 17 steps" in system.content and "go to (receptacle)" in system.content
-    assert "one object only" in system.content
-    assert FIRST.text in user.content and "- go to desk 1\n- inventory\n- look" in user.content
-    for part in ("<think>", "</think>", "<action>", "</action>"):
-        assert part in user.content
-    assert "$" not in system.content + user.content
-
-
-def test_released_later_turns_show_the_task_and_the_last_four_actions() -> None:
+def test_released_later_turns_show_the_task_and_the_last_four_actions():
     actions = [f"go to drawer {k}" for k in range(1, 7)]
     content = FULL.following(FIRST, actions, NOW).content
     assert "Your task is to: put some mug on desk." in content
@@ -72,14 +60,10 @@ def test_released_later_turns_show_the_task_and_the_last_four_actions() -> None:
     assert "The last 1: step 1: look." in one
 
 
-def test_text_of_a_game_is_never_read_as_a_template() -> None:
+def test_text_of_a_game_is_never_read_as_a_template():
     odd = Observation("Costs $5 ${x}. Your task is to: buy $y.", ("pay $5",))
     assert "Costs $5 ${x}." in FULL.opening(TASK, odd)[1].content
     assert "Your task is to: buy $y." in FULL.following(odd, ["pay $5"], odd).content
-
-
-def test_task_sentence_falls_back_to_the_text() -> None:
-    assert task_sentence("no such\nsentence") == "no such sentence"
 
 
 @pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
@@ -104,7 +88,7 @@ def test_task_sentence_falls_back_to_the_text() -> None:
         (tagged("take mug 1  from desk 1"), "inadmissible"),
     ],
 )
-def test_reading_responses(dialogue: AlfworldDialogue, response: str, error: str | None) -> None:
+def test_reading_responses(dialogue, response, error):
     parsed = dialogue.parse(response, NOW, [])
     assert parsed == (Parsed("look") if error is None else Parsed(None, error))
 
@@ -123,12 +107,12 @@ def test_reading_responses(dialogue: AlfworldDialogue, response: str, error: str
         ("<action>look</action>", "format"),
     ],
 )
-def test_released_reading(response: str, error: str | None) -> None:
+def test_released_reading(response, error):
     parsed = AlfworldDialogue("full", response_format="released").parse(response, NOW, [])
     assert parsed == (Parsed("look") if error is None else Parsed(None, error))
 
 
-def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
+def test_the_third_identical_action_in_a_row_ends_the_episode():
     assert FULL.parse(tagged("look"), NOW, ["look"]) == Parsed("look")
     assert FULL.parse(tagged("look"), NOW, ["look", "look", "go to desk 1"]) == Parsed("look")
     assert FULL.parse(tagged("look"), NOW, ["look", "go to desk 1", "look"]) == Parsed("look")
@@ -142,7 +126,7 @@ pieces = st.sampled_from(["<think>", "</think>", "<action>", "</action>", "look"
     response=st.one_of(st.text(), st.lists(pieces, max_size=12).map("".join)),
     actions=st.lists(st.sampled_from(["look", "go to desk 1"]), max_size=4),
 )
-def test_parse_gives_an_admissible_action_or_an_error(response: str, actions: list[str]) -> None:
+def test_parse_gives_an_admissible_action_or_an_error(response, actions):
     parsed = FULL.parse(response, NOW, actions)
     assert (parsed.action is None) != (parsed.error is None)
     assert parsed.action is None or parsed.action in NOW.admissible
@@ -150,7 +134,7 @@ def test_parse_gives_an_admissible_action_or_an_error(response: str, actions: li
 
 
 @pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
-def test_closing_states_outcome_reward_and_limit(dialogue: AlfworldDialogue) -> None:
+def test_closing_states_outcome_reward_and_limit(dialogue):
     won = dialogue.closing(1.0, True, 25, None)
     assert "not completed" not in won and "completed" in won and "eward" in won and "1" in won
     assert "within the limit of 25" in won
@@ -159,13 +143,6 @@ def test_closing_states_outcome_reward_and_limit(dialogue: AlfworldDialogue) -> 
     ended = dialogue.closing(0.0, False, 25, "inadmissible")
     assert "not completed" in ended and "admissible" in ended and "within the limit" in ended
     assert "unheard-of" in dialogue.closing(0.0, False, 3, "unheard-of")
-
-
-def test_wrong_settings_are_named() -> None:
-    with pytest.raises(ConfigError, match="'fancy' is unknown; it is one of full, compact"):
-        AlfworldDialogue("fancy")
-    with pytest.raises(ConfigError, match="max_turns is 0"):
-        AlfworldDialogue("compact", max_turns=0)
 
 
 def test_the_dialogue_criticises_only_what_it_can_read():

@@ -1,12 +1,9 @@
 """The real engine against the packages' own path, its snapshots, its cache and its guards."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +12,13 @@ import pytest
 from official_alfworld import OfficialEnvironment
 from r3l.envs.alfworld import translate
 from r3l.envs.alfworld.engine import AlfworldEngine
-from r3l.envs.alfworld.games import load_packed
+from r3l.envs.alfworld.games import load_game
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 
-from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
-from r3l.core.task import Task
 
 ROOT = Path(__file__).resolve().parents[3]
-SHARED = ROOT.parent / "shared" / "data" / "alfworld"
-PACKED = Path(os.environ.get("R3L_ALFWORLD_PACKED", SHARED / "packed_valid.jsonl.xz"))
-needs_packed = pytest.mark.skipif(
-    not PACKED.exists(), reason=f"the published games are not at {PACKED} (set R3L_ALFWORLD_PACKED)"
-)
 HOUSES = [
     generate(House("pick_heat_then_place_in_recep", seed=1)),
     generate(House("look_at_obj_in_light", seed=2)),
@@ -36,23 +26,14 @@ HOUSES = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A translation cache of these tests' own."""
-    root = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("R3L_CACHE", str(root))
-        yield root
-
-
 @pytest.fixture
-def engine() -> Iterator[AlfworldEngine]:
+def engine():
     engine = AlfworldEngine()
     yield engine
     engine.close()
 
 
-def play(engine: AlfworldEngine, steps: int, seed: int = 0) -> tuple[list[str], list[Observation]]:
+def play(engine, steps, seed=0):
     rng = random.Random(seed)
     actions, seen = [], []
     for _ in range(steps):
@@ -62,7 +43,7 @@ def play(engine: AlfworldEngine, steps: int, seed: int = 0) -> tuple[list[str], 
     return actions, seen
 
 
-def check_identical(engine: AlfworldEngine, task: Task) -> None:
+def check_identical(engine, task):
     """The walkthrough, then random actions, some of them impossible: each observation is the packages' own."""
     official = OfficialEnvironment()
     rng = random.Random(7)
@@ -77,36 +58,18 @@ def check_identical(engine: AlfworldEngine, task: Task) -> None:
 
 
 @pytest.mark.parametrize("task", HOUSES, ids=lambda task: task.group or task.id)
-def test_house_is_what_the_packages_show(engine: AlfworldEngine, task: Task) -> None:
+def test_house_is_what_the_packages_show(engine, task):
     check_identical(engine, task)
 
 
-@needs_packed
-def test_published_game_is_what_the_packages_show(engine: AlfworldEngine) -> None:
-    check_identical(engine, min(load_packed(PACKED), key=lambda task: len(task.payload["pddl_problem"])))
+@pytest.mark.parametrize("game", range(3))
+def test_published_game_is_what_the_packages_show(engine, download, game):
+    ids = sorted(str(path.parent.relative_to(download / "json_2.1.1")) for path in download.rglob("game.tw-pddl"))
+    check_identical(engine, load_game(ids[game], download))
 
 
-@needs_packed
-@pytest.mark.slow
-def test_all_published_evaluation_games_are_identical(engine: AlfworldEngine) -> None:
-    games = load_packed(PACKED)
-    assert len(games) == 274
-    for game in games:
-        check_identical(engine, game)
-
-
-@pytest.mark.parametrize("task", HOUSES, ids=lambda task: task.group or task.id)
-def test_walkthrough_wins_with_reward_one(engine: AlfworldEngine, task: Task) -> None:
-    now = engine.reset(task)
-    assert not now.done
-    for action in task.payload["walkthrough"]:
-        assert (now.reward, now.done, now.success) == (0.0, False, False)
-        now = engine.step(action)
-    assert (now.reward, now.done, now.success) == (1.0, True, True)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_restore_then_the_same_steps_give_the_same_observations(engine: AlfworldEngine, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_restore_then_the_same_steps_give_the_same_observations(engine, seed):
     engine.reset(HOUSES[seed % len(HOUSES)])
     _, before = play(engine, 12, seed)
     mark = engine.snapshot()
@@ -116,7 +79,7 @@ def test_restore_then_the_same_steps_give_the_same_observations(engine: Alfworld
     assert engine.restore(mark) == before[-1]  # a mark serves more than once
 
 
-def test_replay_is_identical_in_the_same_and_in_another_engine(engine: AlfworldEngine) -> None:
+def test_replay_is_identical_in_the_same_and_in_another_engine(engine):
     first = engine.reset(HOUSES[0])
     actions, seen = play(engine, 30)
     other = AlfworldEngine()
@@ -126,8 +89,8 @@ def test_replay_is_identical_in_the_same_and_in_another_engine(engine: AlfworldE
     other.close()
 
 
-def test_engines_in_threads_do_not_disturb_one_another() -> None:
-    def run(task: Task) -> list[Observation]:
+def test_engines_in_threads_do_not_disturb_one_another():
+    def run(task):
         player = AlfworldEngine()
         seen = [player.reset(task), *play(player, 25)[1]]
         player.close()
@@ -138,7 +101,7 @@ def test_engines_in_threads_do_not_disturb_one_another() -> None:
         assert list(threads.map(run, HOUSES)) == alone
 
 
-def test_a_mark_of_another_game_is_refused(engine: AlfworldEngine) -> None:
+def test_a_mark_of_another_game_is_refused(engine):
     engine.reset(HOUSES[0])
     mark = engine.snapshot()
     engine.reset(HOUSES[1])
@@ -146,12 +109,12 @@ def test_a_mark_of_another_game_is_refused(engine: AlfworldEngine) -> None:
         engine.restore(mark)
 
 
-def test_step_before_reset_is_refused(engine: AlfworldEngine) -> None:
+def test_step_before_reset_is_refused(engine):
     with pytest.raises(EngineError, match="before"):
         engine.step("look")
 
 
-def test_the_same_text_under_every_hash_seed(cache: Path) -> None:
+def test_the_same_text_under_every_hash_seed(cache):
     """Texts hang on no hash order, translation included (each process translates afresh)."""
     script = (
         "import hashlib\nfrom r3l.envs.alfworld.engine import AlfworldEngine\n"
@@ -172,7 +135,7 @@ def test_the_same_text_under_every_hash_seed(cache: Path) -> None:
     assert runs[0].stderr == runs[1].stderr == ""
 
 
-def test_translating_leaves_argv_and_stdout_alone(engine: AlfworldEngine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_translating_leaves_argv_and_stdout_alone(engine, capfd):
     argv, stdout = list(sys.argv), sys.stdout
     task = replace(HOUSES[0], payload={**HOUSES[0].payload, "pddl_problem": HOUSES[0].payload["pddl_problem"] + " "})
     assert engine.prepare(task) and not engine.prepare(task)
@@ -192,7 +155,7 @@ def test_translating_leaves_argv_and_stdout_alone(engine: AlfworldEngine, capfd:
     ],
     ids=["cut", "no goal", "unknown object", "prose", "empty"],
 )
-def test_damaged_problem_names_the_task_and_leaves_nothing(damage, engine, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_damaged_problem_names_the_task_and_leaves_nothing(damage, engine, tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_CACHE", str(tmp_path))
     broken = replace(
         HOUSES[0],
@@ -208,14 +171,14 @@ def test_damaged_problem_names_the_task_and_leaves_nothing(damage, engine, tmp_p
 
 
 @pytest.mark.parametrize("key, value", [("grammar", "grammar :: nonsense"), ("goal_text", "")])
-def test_damaged_grammar_names_the_task(engine: AlfworldEngine, key: str, value: str) -> None:
+def test_damaged_grammar_names_the_task(engine, key, value):
     broken = replace(HOUSES[0], id="broken-2", payload={**HOUSES[0].payload, key: value})
     with pytest.raises(DataError, match="broken-2"):
         engine.reset(broken)
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"\x00" * 5000])
-def test_a_damaged_cache_entry_is_made_again(engine, tmp_path, monkeypatch, content) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_cache_entry_is_made_again(engine, tmp_path, monkeypatch, content):
     monkeypatch.setenv("R3L_CACHE", str(tmp_path))
     first = engine.reset(HOUSES[0])
     (entry,) = tmp_path.rglob("*.bin")
@@ -227,7 +190,7 @@ def test_a_damaged_cache_entry_is_made_again(engine, tmp_path, monkeypatch, cont
     again.close()
 
 
-def test_an_unwritable_cache_says_what_to_do(engine, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_an_unwritable_cache_says_what_to_do(engine, tmp_path, monkeypatch):
     blocker = tmp_path / "file"
     blocker.write_text("not a directory")
     monkeypatch.setenv("R3L_CACHE", str(blocker))
@@ -235,7 +198,7 @@ def test_an_unwritable_cache_says_what_to_do(engine, tmp_path, monkeypatch) -> N
         engine.reset(HOUSES[0])
 
 
-def test_other_versions_are_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_versions_are_refused_with_the_command(monkeypatch):
     monkeypatch.setattr(translate, "EXPECTED_VERSIONS", {"alfworld": "9.9.9", "no-such-package": "1"})
     with pytest.raises(EngineError) as caught:
         AlfworldEngine()

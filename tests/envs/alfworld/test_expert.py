@@ -1,4 +1,4 @@
-"""The scripted agent of ALFWorld on the real engine (what holds for every environment: tests/envs/test_lessons.py)."""
+"""The scripted agent of ALFWorld on the real engine (what holds for every environment: ../test_demonstrations.py)."""
 
 import re
 
@@ -9,7 +9,7 @@ from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
-from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.demonstrations import ErrorRates
 from r3l.envs.base.experts import first_action
 
 from r3l.core.environment import StopReason, Transcript
@@ -27,16 +27,9 @@ def engine():
     engine.close()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_careful_agent_wins_from_the_text_alone(engine, family):
-    for seed in range(5):
-        d = DEMONSTRATOR.demonstrate(engine, generate(House(family, 500 + seed, 7, 8)), 0, CAREFUL, 40)
-        assert d.success and d.reward == 1 and d.retry == ()
-
-
 @pytest.fixture(scope="module")
 def erring(engine):
-    tasks = [generate(House(family, 900 + k, 7, 8)) for family in FAMILIES for k in range(4)]
+    tasks = [generate(House(family, 900 + k, 7, 8)) for family in FAMILIES for k in range(2)]
     return [DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 15) for task in tasks for variant in range(2)]
 
 
@@ -50,13 +43,13 @@ def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(err
         named = set(NAME.findall(d.critique.suggestion))
         assert named <= set(NAME.findall(shown)), (named, shown)
         checked += len(named)
-    assert checked > 50
+    assert checked > 20
 
 
 def test_a_retry_takes_what_its_hint_suggests(erring):
     """Its actions are marked as suggested; without a suggestion none is."""
     retried = [d for d in erring if d.retry and d.retry[0].action == first_action(d.critique.suggestion or "")]
-    assert len(retried) > 5
+    assert len(retried) > 3
     for first in (d.retry[0] for d in retried):
         expected = rf"<think>(at \w+ \d+, )?{first.action}</think><action>{first.action}</action>"
         assert first.suggested and re.fullmatch(expected, first.planned)

@@ -66,9 +66,9 @@ def engine():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("receptacles", "objects"), [(4, 4), (6, 8), (9, 8)])
+@pytest.mark.parametrize(("receptacles", "objects"), [(4, 4), (9, 8)])
 def test_every_family_is_proved_by_playing(engine, family, receptacles, objects):
-    for seed in range(3):
+    for seed in range(2):
         task = generate(House(family, seed, receptacles, objects))
         first = engine.reset(task)
         assert not first.success
@@ -100,7 +100,7 @@ def test_the_same_house_in_another_process_with_another_hash_seed():
     assert digests == {hashlib.sha256(here.encode()).hexdigest()}
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.sampled_from(FAMILIES), st.integers(0, 10**9), st.integers(4, 12), st.integers(3, 12))
 def test_any_seed_gives_a_house_of_the_asked_size(family, seed, receptacles, objects):
     task = generate(House(family, seed, receptacles, objects))

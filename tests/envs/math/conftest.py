@@ -1,18 +1,8 @@
-"""Folders of data files: small copies in the published layouts, and the full data where R3L_MATH names it."""
+"""Data files: small copies in the published layouts."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture
-def full_data():
-    """The folder with every data file; not every licence allows to keep them here."""
-    if not os.environ.get("R3L_MATH"):
-        pytest.skip("needs the data files of docs/math.md: set R3L_MATH to their folder")
-    return Path(os.environ["R3L_MATH"])
 
 
 @pytest.fixture

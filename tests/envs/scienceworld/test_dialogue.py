@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from r3l.envs.base.tagged import each_tag_once, write_response
+from r3l.envs.base.tagged import write_response
 from r3l.envs.scienceworld.brief import LIMIT, brief, brief_first
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.tasks import problem
 
 from r3l.core.environment import Observation, Parsed, Transcript
-from r3l.core.errors import ConfigError
 
 TASK = problem("find-animal", 2, "test")
 KITCHEN = (
@@ -30,7 +29,7 @@ NOW = Observation("You move to the kitchen.")
 FULL, COMPACT = ScienceWorldDialogue("full"), ScienceWorldDialogue("compact", 12)
 
 
-def test_brief_keeps_the_names_and_their_order() -> None:
+def test_brief_keeps_the_names_and_their_order():
     assert brief(KITCHEN) == (
         "kitchen: blue box, chair, counter (bowl (red apple, orange), drawer), fridge, glass jar (sodium chloride), "
         "oven, soap, bed (mattress (white pillow)), flower pot 2 (pea plant, soil), thermometer"
@@ -40,25 +39,25 @@ def test_brief_keeps_the_names_and_their_order() -> None:
     assert brief("You move the\n dove to the inventory.") == "You move the dove to the inventory."
 
 
-def test_brief_first_keeps_a_long_task_whole() -> None:
+def test_brief_first_keeps_a_long_task_whole():
     task = "Your task is to wait. " * 40
     assert brief_first(f"{task}\n{KITCHEN}").startswith(" ".join(task.split()) + " kitchen: blue box")
 
 
 @given(st.text())
-def test_brief_is_one_short_line(text: str) -> None:
+def test_brief_is_one_short_line(text):
     short = brief(text)
     assert len(short) <= LIMIT and "\n" not in short and short == brief(short)
 
 
-def test_compact_is_a_numbered_transcript() -> None:
+def test_compact_is_a_numbered_transcript():
     (opening,) = COMPACT.opening(TASK, FIRST)
     assert opening.role == "user"
     assert opening.content.startswith("0: Your task is to find a(n) animal. First, focus on the thing. kitchen: blue")
     assert COMPACT.following(FIRST, ["look around"] * 7, NOW).content == "7: You move to the kitchen."
 
 
-def test_released_shows_the_task_once_and_the_contract_always() -> None:
+def test_released_shows_the_task_once_and_the_contract_always():
     system, user = ScienceWorldDialogue("full", 17).opening(TASK, FIRST)
     assert (system.role, user.role) == ("system", "user")
     assert "at most 17 steps" in system.content and "focus on OBJ" in system.content
@@ -70,7 +69,7 @@ def test_released_shows_the_task_once_and_the_contract_always() -> None:
     assert "$" not in system.content + user.content + later.content
 
 
-def test_text_of_the_simulator_is_never_read_as_a_template() -> None:
+def test_text_of_the_simulator_is_never_read_as_a_template():
     assert "costs $5 ${x}" in FULL.following(FIRST, [], Observation("costs $5 ${x}")).content
 
 
@@ -87,7 +86,7 @@ def test_text_of_the_simulator_is_never_read_as_a_template() -> None:
         ("", None, "format"),
     ],
 )
-def test_parse(response: str, action: str | None, error: str | None) -> None:
+def test_parse(response, action, error):
     for dialogue in (FULL, COMPACT):
         assert dialogue.parse(response, NOW, []) == Parsed(action, error)
 
@@ -105,31 +104,25 @@ def test_parse(response: str, action: str | None, error: str | None) -> None:
         ("<THINK>x</THINK><ACTION>a</ACTION>", None),
     ],
 )
-def test_released_reading(response: str, action: str | None) -> None:
+def test_released_reading(response, action):
     released = ScienceWorldDialogue("full", response_format="released")
     assert released.parse(response, NOW, []) == Parsed(action, None if action is not None else "format")
 
 
-def test_the_third_identical_action_in_a_row_ends_the_episode() -> None:
+def test_the_third_identical_action_in_a_row_ends_the_episode():
     wait = write_response("", "wait")
     assert COMPACT.parse(wait, NOW, ["wait"]) == Parsed("wait")
     assert COMPACT.parse(wait, NOW, ["wait", "wait"]) == Parsed(None, "repetition")
     assert COMPACT.parse(wait, NOW, ["wait", "inventory", "wait"]) == Parsed("wait")
 
 
-@given(st.text(), st.text())
-def test_what_is_written_is_read(thought: str, action: str) -> None:
-    if "<" not in thought + action:
-        assert each_tag_once(write_response(thought, action)) == action.strip()
-
-
 @given(st.text())
-def test_reading_never_fails(response: str) -> None:
+def test_reading_never_fails(response):
     parsed = COMPACT.parse(response, NOW, [])
     assert (parsed.action is None) == (parsed.error is not None)
 
 
-def test_closing_states_outcome_reward_and_limit() -> None:
+def test_closing_states_outcome_reward_and_limit():
     assert COMPACT.closing(0.83, False, 12, None) == "not completed. reward 0.83. 12 steps, exceeded the limit of 12."
     assert COMPACT.closing(1.0, True, 12, None) == "completed. reward 1. 12 steps, within the limit of 12."
     assert (
@@ -138,12 +131,5 @@ def test_closing_states_outcome_reward_and_limit() -> None:
     assert "same action was given 3 times" in FULL.closing(0, False, 3, "repetition")
 
 
-def test_a_critique_needs_a_solution() -> None:
+def test_a_critique_needs_a_solution():
     assert COMPACT.critique(Transcript(TASK, FIRST.text, (("wait", "You wait."),), False, None)) is None
-
-
-def test_unknown_style_and_limit_are_refused() -> None:
-    with pytest.raises(ConfigError, match="'terse' is unknown; it is one of full, compact"):
-        ScienceWorldDialogue("terse")
-    with pytest.raises(ConfigError, match="max_turns is 0"):
-        ScienceWorldDialogue("compact", 0)

@@ -10,7 +10,6 @@ from r3l.envs.webshop.engine import WebshopEngine
 from r3l.envs.webshop.pages import instruction
 
 from r3l.core.environment import Observation, Parsed
-from r3l.core.errors import ConfigError
 
 FULL, COMPACT = WebshopDialogue("full", 15), WebshopDialogue("compact", 10)
 ANYWHERE = Observation("", ())
@@ -107,10 +106,3 @@ def test_closing():
     full = FULL.closing(1, True, 5, None)
     assert full == "The purchase was completed. Reward: 1. Steps: 5, within the limit of 15."
     assert "the same action was given twice" in FULL.closing(0, False, 5, "repetition")
-
-
-def test_settings_are_checked():
-    with pytest.raises(ConfigError, match="'loud' is unknown; it is one of full, compact"):
-        WebshopDialogue("loud")
-    with pytest.raises(ConfigError, match="max_turns is 0"):
-        WebshopDialogue("compact", 0)

@@ -22,7 +22,8 @@ from r3l.core.task import Task
 from r3l.processes.pool import EnvironmentPool
 from r3l.processes.worker import RecordedEnvironment
 
-TRAJECTORIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "webshop" / "trajs"
+# What nine people did on the original site (AgentGym 3ef9235, MIT): pages, searches, clicks; no text of a product.
+SESSIONS = json.loads(Path(__file__).with_name("data").joinpath("sessions.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -166,11 +167,9 @@ def test_buying_the_goal_scores_one_and_anything_else_ends_too(engine, shop, tas
         assert without.done and not without.success
 
 
-@pytest.mark.skipif(not TRAJECTORIES.exists(), reason="the recorded sessions are not redistributed")
-@pytest.mark.parametrize("name", sorted(p.name for p in TRAJECTORIES.glob("*.jsonl")))
-def test_the_page_flow_of_recorded_sessions(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("lines", SESSIONS.values(), ids=SESSIONS)
+def test_the_page_flow_of_recorded_sessions(lines, tmp_path, monkeypatch):
     """Nine people's clicks, replayed on stand-in products that are found in the recorded order."""
-    lines = [json.loads(line) for line in (TRAJECTORIES / name).read_text(encoding="utf-8").splitlines()]
     pages_of = {}
     for line in lines:
         if line["page"] == "search_results":
@@ -237,7 +236,7 @@ def _action(before, line, here):
 def test_every_pivot_of_random_episodes_replays_identically(task, shop):
     """By snapshot, through the pool's recorder; and by replaying the actions from the start."""
     compared = 0
-    for number in range(40):
+    for number in range(15):
         rng, recorded = random.Random(number), RecordedEnvironment(WebshopEngine())
         seen, actions = [recorded.reset(task(number))], []
         while not seen[-1].done and len(actions) < 15:
@@ -248,7 +247,7 @@ def test_every_pivot_of_random_episodes_replays_identically(task, shop):
             compared += 1
         again = WebshopEngine()
         assert [again.reset(task(number)), *map(again.step, actions)] == seen
-    assert compared > 200
+    assert compared > 75
 
 
 def test_two_worker_processes_share_a_catalogue_without_a_server(task, shop):

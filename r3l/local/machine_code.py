@@ -1,0 +1,125 @@
+"""The packed pass with attention in machine code (r3l.local.kernels), on a CPU: in decoding, and over a tree of rows.
+
+Why own kernels: at the size of a nano model torch spends more time between its operations than in them. Attention by
+torch gathers keys of padded blocks, writes scores to memory and reads them again for softmax, for every layer and
+token; the kernels walk over the columns that a query sees and no others, and share each number that is read among four
+queries. A step took 1.0 to 1.2 times as long without them on a Zen 4 processor, 1.2 to 1.65 times on one with AVX-512
+(docs/engine.md, medians of 5 steps of six cells, oneDNN included).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from r3l.local import kernels
+from r3l.local.cpu import mkl_below, padded_rows
+from r3l.local.kernels import load as load
+from r3l.local.packed_decoding import NewTokens, PackedDecoder, RowCache, Storage
+from r3l.local.prefix_tree import PrefixTree
+
+
+class KernelCache(RowCache):
+    """A RowCache in whose memory a head's numbers lie by dimension, (D, T), with a multiple of LANES columns."""
+
+    def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
+        *rows, columns, size = shape
+        whole = -(-columns // kernels.LANES) * kernels.LANES
+        return super()._memory((*rows, size, whole), like, storage).transpose(-1, -2)
+
+    def keep_rows(self, rows: Sequence[int]) -> None:
+        """As RowCache's."""
+        self.layers = self.layers.transpose(-1, -2)
+        super().keep_rows(rows)
+        self.layers = self.layers.transpose(-1, -2)
+
+
+class KernelTokens:
+    """New tokens of some rows of a KernelCache, that attend by the kernel."""
+
+    def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
+        counts = np.array([len(of_row) for of_row in tokens])
+        self._layers = cache.layers.transpose(-1, -2).numpy()
+        self._rows_K, self._starts_K = np.array(rows), np.array([cache.lengths[row] for row in rows])
+        self._ends_K = counts.cumsum()  # among N
+        new = int(self._ends_K[-1])
+        self.ids_N = torch.zeros(padded_rows(new), dtype=torch.int64)  # beyond the new tokens nobody reads
+        self.ids_N[:new] = torch.tensor([token for of_row in tokens for token in of_row])
+        before_K = self._starts_K - (self._ends_K - counts)
+        self.positions_N = torch.zeros_like(self.ids_N)
+        self.positions_N[:new] = torch.from_numpy(np.repeat(before_K, counts) + np.arange(new))
+        self.last_R = torch.from_numpy(self._ends_K - 1) if len(self.ids_N) > len(rows) else None
+        for row, count in zip(rows, counts.tolist(), strict=True):
+            cache.lengths[row] += count
+
+    def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
+        """As :meth:`NewTokens.attend`."""
+        queries = queries_N_H_D.contiguous()  # for another layout numba would compile the kernel again
+        attended = torch.zeros(queries.shape)
+        rows = (self._rows_K, self._starts_K, self._ends_K)
+        kernels.attend(queries.numpy(), states_N_2_G_D.numpy(), self._layers[layer], *rows, attended.numpy())
+        return attended.flatten(1)
+
+
+class KernelDecoder(PackedDecoder):
+    """PackedDecoder over a KernelCache. Finished rows cost nothing here: they get no new token."""
+
+    caches = KernelCache
+
+    def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
+        return KernelTokens(self.row_cache, rows, tokens)
+
+    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
+        return self._logits(self._appended(self.rows, [[token] for token in tokens_B.tolist()]))
+
+    def _logits(self, new: NewTokens) -> torch.Tensor:
+        with mkl_below(len(new.ids_N)):
+            return super()._logits(new)
+
+
+class KernelTree(PrefixTree):
+    """PrefixTree whose nodes attend by the kernels, forward and backward."""
+
+    def wanted(self, nodes_W: np.ndarray) -> np.ndarray:
+        """With the last one repeated, up to a number of rows that other steps have too."""
+        return np.pad(nodes_W, (0, padded_rows(len(nodes_W)) - len(nodes_W)), mode="edge")
+
+    def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
+        """As PrefixTree's."""
+        attended: torch.Tensor = _Attention.apply(queries_N_H_D, states_N_2_G_D, self._rows)  # type: ignore[no-untyped-call]
+        return attended.flatten(1)
+
+    def _prepare(self, starts: np.ndarray, device: torch.device) -> None:
+        """The nodes of all paths side by side, where each path ends among them, and where its own nodes start; with
+        nodes that nobody reads, up to a number of rows that other steps have too."""
+        more = padded_rows(len(self.ids_N)) - len(self.ids_N)
+        self.ids_N, self.positions_N = (
+            torch.nn.functional.pad(of_N, (0, more)) for of_N in (self.ids_N, self.positions_N)
+        )
+        self._rows = (np.concatenate(self.paths), np.cumsum([len(path) for path in self.paths]), starts)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: torch.Tensor, states: torch.Tensor, rows: Any) -> torch.Tensor:
+        queries, states = queries.contiguous(), states.contiguous()
+        attended = torch.zeros_like(queries)
+        kernels.attend_tree(*_arrays(queries, states), *rows, *_arrays(attended))
+        ctx.save_for_backward(queries, states, attended)
+        ctx.rows = rows
+        return attended
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        queries, states, attended = ctx.saved_tensors
+        of_queries, of_states = torch.zeros_like(queries), torch.zeros_like(states)
+        of_result = _arrays(attended, gradients[0].contiguous())
+        kernels.attend_tree_backward(*_arrays(queries, states), *ctx.rows, *of_result, *_arrays(of_queries, of_states))
+        return of_queries, of_states, None
+
+
+def _arrays(*tensors: torch.Tensor) -> list[np.ndarray]:
+    return [tensor.detach().numpy() for tensor in tensors]

@@ -1,1 +1,0 @@
-"""Methods against each other: differences, what could have been shown, seeds to plan, verdicts."""

@@ -1,0 +1,133 @@
+"""What runs of the paper tier would cost, from the published seconds of a training step: GPU-hours, not promises.
+
+The paper states seconds of a step for four methods, two models and two training sets, on two servers of 8 H20
+(results/stored/published/cost.csv). Everything else is estimated from the nearest of these numbers, and says how:
+
+- an environment as ALFWorld, mathematics as DAPO;
+- an ablation as the method it changes; another method as GRPO times its most rollouts over GRPO's;
+- a model as Qwen2.5-1.5B times its parameters over those of Qwen2.5-1.5B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from r3l.config import Run, build_method, environment_of, find_model, load_method, model_label, resolve, variant
+from r3l.core.errors import ConfigError
+from r3l.report import published
+from r3l.report.labels import env_label
+from r3l.report.published import Reference
+from r3l.report.table import Column, Table, table
+
+GPUS = 16  # "two servers with 8 H20 each" (note of the published table)
+MODEL, METHOD = "qwen2.5-1.5b", "grpo"  # what is scaled where a number is missing
+PHASES = ("rollout_seconds", "train_seconds")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One run. ``seconds``: of a step on 16 H20; ``basis``: what is estimated in it, empty where it is published."""
+
+    env: str
+    model: str
+    method: str
+    steps: int
+    seconds: float
+    gpu_hours: float
+    basis: str
+
+
+def costs(runs: Iterable[Run]) -> list[Cost]:
+    """The expected cost of every run. Raises ConfigError for a model whose size is not configured."""
+    reference = Reference(published.of_table("cost"))
+    known: dict[tuple[str, str, str, int], Cost] = {}  # seeds cost the same
+    run_costs = []
+    for run in runs:
+        key = (run.env, run.model, run.method, run.train.steps)
+        if key not in known:
+            known[key] = _cost(run, reference)
+        run_costs.append(known[key])
+    return run_costs
+
+
+def _cost(run: Run, reference: Reference) -> Cost:
+    if not build_method(run).trains:
+        return Cost(run.env, run.model, run.method, 0, 0.0, 0.0, "")
+    by_method, why_method = _method(run, reference)
+    by_model, why_model = _model(run, reference)
+    benchmark, why_env = _benchmark(run.env)
+    label, factor = by_method
+    model, scale = by_model
+    seconds = factor * scale * sum(_published(reference, model, benchmark, label, phase) for phase in PHASES)
+    basis = ", ".join(part for part in (why_env, why_method, why_model) if part)
+    hours = seconds * run.train.steps * GPUS / 3600
+    return Cost(run.env, run.model, run.method, run.train.steps, seconds, hours, basis)
+
+
+def _published(reference: Reference, model: str, benchmark: str, label: str, phase: str) -> float:
+    number = reference.get(model, benchmark, label, phase)
+    assert number is not None, (model, benchmark, label, phase)
+    return float(number.value)
+
+
+def _benchmark(env: str) -> tuple[str, str]:
+    label = env_label(env)
+    stands = "DAPO" if environment_of(env).name == "math" else "ALFWorld"
+    return stands, "" if label == stands else f"as {stands}"
+
+
+def _method(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
+    """(published label, factor), and why it is not the method's own."""
+    name, changes = variant(run.method)
+    method = load_method(name)
+    labels = {row.label for row in reference.rows}
+    if method.label in labels:
+        return (method.label, 1.0), f"as {method.label}" if changes else ""
+    parent = load_method(method.extends).label if method.extends else ""
+    if parent in labels:
+        return (parent, 1.0), f"as {parent}"
+    plain = resolve(run.tier, run.env, METHOD, run.seed, run.model)
+    factor = build_method(run).max_rollouts / build_method(plain).max_rollouts
+    return (load_method(METHOD).label, factor), f"as GRPO x {factor:g} rollouts"
+
+
+def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
+    if model_label(run.model) in {row.backbone for row in reference.rows}:
+        return (run.model, 1.0), ""
+    ours, base = find_model(run.model), find_model(MODEL)
+    if ours is None or base is None:
+        raise ConfigError(
+            f"the size of model {run.model!r} is not known; add configs/models/NAME.yaml and give its name"
+        )
+    scale = ours.architecture.parameters / base.architecture.parameters
+    return (MODEL, scale), f"{base.label} x {scale:.1f} by parameters"
+
+
+def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
+    """GPU-hours of one seed: a line a model and method, a column an environment; totals below."""
+    cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
+
+    def hours(env: str) -> Column:
+        total = sum(cost.gpu_hours for cost in run_costs if cost.env == env)
+        return Column(env_label(env), lambda row: _text(cells.get((*row, env))), right=True, footer=f"{total:,.0f}")
+
+    columns = [Column("model", lambda row: row[0]), Column("method", lambda row: row[1], footer="all seeds of all")]
+    columns += [hours(env) for env in dict.fromkeys(cost.env for cost in run_costs)]
+    rows = list(dict.fromkeys((cost.model, cost.method) for cost in run_costs))
+    return table(f"{title}: H20-hours of one seed", columns, rows, summary(run_costs, seeds))
+
+
+def _text(cost: Cost | None) -> str:
+    return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}" if cost else ""
+
+
+def summary(run_costs: Sequence[Cost], seeds: int) -> str:
+    """The whole in a sentence or two."""
+    total = sum(cost.gpu_hours for cost in run_costs)
+    own = sum(cost.gpu_hours for cost in run_costs if not cost.basis)
+    return (
+        f"{len(run_costs)} runs ({seeds} seeds a cell): {total:,.0f} H20-hours, {total / 8 / 24:,.0f} days of 8 such "
+        f"GPUs, by the paper's seconds a step; {own:,.0f} of them as published, the rest (~) estimated from the "
+        "nearest published number"
+    )

@@ -1,0 +1,192 @@
+"""Published results as data (results/stored/published/*.csv, one file a family of tables), and ours beside them.
+
+A quantity is what a number measures: (backbone, benchmark, method, setting, metric). ``setting`` is empty for the
+paper's default (alpha 3, N = 8, S = 1, one retry, answers in <answer> tags); where it changes one of our settings it
+uses our words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from r3l.config import Strict, model_label, variant
+from r3l.core.errors import DataError, check_known
+from r3l.evaluation.statistics import Interval
+from r3l.files.paths import PUBLISHED
+
+SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in [0, 1] with partial credit
+Quantity = tuple[str, str, str, str, str]
+
+
+class Published(Strict):
+    """One published number, with the digits it was printed with."""
+
+    table: str = Field(min_length=1)
+    backbone: str = Field(min_length=1)
+    benchmark: str = Field(min_length=1)
+    method: str = Field(min_length=1)
+    setting: str
+    metric: str = Field(min_length=1)
+    unit: Literal["share", "turns", "tokens", "s", "points"]
+    value: Decimal = Field(ge=0)
+    n: int | None = Field(ge=1, description="stated size of the test set; empty: not stated, or not what is counted")
+    source: str = Field(min_length=1)
+    source_kind: Literal["paper", "author response", "rebuttal", "third party"]
+    note: str
+
+    @field_validator("n", mode="before")
+    @classmethod
+    def _empty_is_none(cls, text: Any) -> Any:
+        return None if text == "" else text
+
+    @model_validator(mode="after")
+    def _share_is_at_most_one(self) -> Published:
+        if self.unit == "share" and self.value > 1:
+            raise ValueError(f"value {self.value} is above 1; write shares as fractions")
+        return self
+
+    @property
+    def quantity(self) -> Quantity:
+        """What the number measures."""
+        return self.backbone, self.benchmark, self.method, self.setting, self.metric
+
+    @property
+    def label(self) -> str:
+        """Method and setting, as our own tables name a variant."""
+        return f"{self.method} ({self.setting})" if self.setting else self.method
+
+
+COLUMNS = list(Published.model_fields)
+
+
+def load(folder: Path = PUBLISHED) -> list[Published]:
+    """Every published number. Raises DataError naming file, line, column, value and fix."""
+    files = sorted(folder.glob("*.csv"))
+    if not files:
+        raise DataError(f"no published results under {folder}; restore its csv files from git")
+    seen: dict[tuple[str, Quantity], str] = {}
+    rows = []
+    for path in files:
+        for where, row in _read(path, path.read_bytes()):
+            key = (row.table, row.quantity)
+            if key in seen:
+                raise DataError(f"{where}: {row.table} has {'/'.join(row.quantity)} already in {seen[key]}; keep one")
+            seen[key] = where
+            rows.append(row)
+    return rows
+
+
+@lru_cache(maxsize=64)  # a report asks for every table
+def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
+    reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+    if reader.fieldnames != COLUMNS:
+        raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(COLUMNS)}")
+    rows = []
+    for fields in reader:
+        where = f"{path}, line {reader.line_num}"
+        if None in fields or None in fields.values():
+            raise DataError(f"{where}: not {len(COLUMNS)} columns; put text that has a comma in quotes")
+        try:
+            rows.append((where, Published.model_validate(fields)))
+        except ValidationError as error:
+            raise DataError(f"{where}: {'; '.join(map(_explain, error.errors()))}; correct it") from error
+    return rows
+
+
+def _explain(error: Any) -> str:
+    column = ".".join(map(str, error["loc"]))
+    return f"column {column!r} has value {error['input']!r}: {error['msg']}" if column else error["msg"]
+
+
+def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Published]:
+    """The numbers of one published table. Raises ConfigError for a table that is none."""
+    rows = load() if rows is None else rows
+    of_name = [row for row in rows if row.table == name]
+    check_known("published table", name, {row.table for row in rows})
+    return of_name
+
+
+class Reference:
+    """The published tables beside a table of ours, looked up by model, benchmark and label.
+
+    ``names`` is what a method of ours is called there, where that is not its label; a variant keeps its setting:
+    ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive (train.sync_interval=5)``, if it has no
+    name of its own.
+    """
+
+    def __init__(self, rows: Sequence[Published] = (), names: Mapping[str, str] | None = None) -> None:
+        self.rows = list(rows)
+        self.names = dict(names or {})
+        self._by_label = {(row.backbone, row.benchmark, row.label, row.metric): row for row in rows}
+
+    def label(self, method: str, label: str) -> str:
+        """The published name of our ``method``, whose label is ``label``."""
+        name, changes = variant(method)
+        if method in self.names:
+            return self.names[method]
+        if name not in self.names:
+            return label
+        return f"{self.names[name]} ({', '.join(changes)})" if changes else self.names[name]
+
+    def score(self, model: str, benchmark: str, label: str) -> Published | None:
+        """The published score, whichever it is: success, or reward with partial credit."""
+        numbers = (self.get(model, benchmark, label, metric) for metric in SCORES)
+        return next((number for number in numbers if number), None)
+
+    def get(self, model: str, benchmark: str, label: str, metric: str) -> Published | None:
+        """The published number of ``metric``, or None."""
+        return self._by_label.get((model_label(model), benchmark, label, metric))
+
+
+@dataclass(frozen=True)
+class Against:
+    """Ours against a published number: ``value``, in ``metric``; ``difference``: ours minus it."""
+
+    COLUMNS: ClassVar = ("paper", "paper_metric", "paper_difference", "verdict", "verdict_reason")
+
+    value: float | None
+    metric: str | None
+    difference: float | None
+    verdict: Literal["within interval", "outside", "not comparable", "incomplete"]
+    reason: str
+
+    def columns(self) -> dict[str, Any]:
+        """By column of a table."""
+        return dict(zip(self.COLUMNS, vars(self).values(), strict=True))
+
+
+def not_comparable(reason: str) -> Against:
+    """Nothing was published that ours could be compared with."""
+    return Against(None, None, None, "not comparable", reason)
+
+
+def incomplete(number: Published | None, reason: str) -> Against:
+    """The published number, with too little of ours to judge."""
+    if number is None:
+        return Against(None, None, None, "incomplete", reason)
+    return Against(float(number.value), number.metric, None, "incomplete", reason)
+
+
+def against(number: Published, measured: Interval, done: int, planned: int) -> Against:
+    """Whether the published number lies within our interval, which ``measured`` has in its metric."""
+    difference = measured.mean - float(number.value)
+    if done < planned or measured.low is None or measured.high is None:
+        reason = f"{done} of {planned} seeds" if done < planned else "one seed has no interval"
+        return replace(incomplete(number, reason), difference=difference)
+    inside = measured.low <= float(number.value) <= measured.high
+    verdict: Any = "within interval" if inside else "outside"
+    return replace(incomplete(number, measured.kind), difference=difference, verdict=verdict)
+
+
+def other_tier(tier: str) -> str | None:
+    """Why runs of ``tier`` cannot be compared with the paper, or None."""
+    return None if tier == "paper" else f"{tier} tier: neither the paper's models nor its games"

@@ -1,0 +1,59 @@
+"""Which library multiplies, and how high matrices are made for it."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r3l.local import cpu
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    yield
+    torch.backends.mkldnn.matmul.fp32_precision = before
+
+
+def error():
+    torch.manual_seed(0)
+    left, right = torch.randn(40, 192), torch.randn(192, 576)
+    exact = left.double() @ right.double()
+    return ((left @ right - exact).abs().max() / exact.abs().max()).item()
+
+
+def test_products_are_float32_s_by_either_library():
+    for wanted in (True, False):
+        cpu.use_onednn(wanted)
+        assert error() < 1e-6
+
+
+def test_onednn_is_asked_only_where_it_is_exact(monkeypatch):
+    monkeypatch.setattr(cpu, "is_exact", lambda: False)
+    cpu.use_onednn(True)
+    assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_few_rows_are_mkl_s_and_then_all_is_as_before(failing):
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    for rows, inside in ((cpu.FEW - 1, "ieee"), (cpu.FEW, "bf16")):
+        try:
+            with cpu.mkl_below(rows):
+                assert torch.backends.mkldnn.matmul.fp32_precision == inside
+                if failing:
+                    raise RuntimeError
+        except RuntimeError:
+            assert failing
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+
+
+def test_heights_by_hand():
+    rows = [1, 31, 32, 33, 64, 65, 128, 129, 1000, 4097]
+    assert [cpu.padded_rows(count) for count in rows] == [1, 31, 32, 34, 64, 68, 128, 136, 1024, 4352]
+
+
+@given(st.integers(1, 10**6))
+def test_few_heights_that_cost_little(rows):
+    height = cpu.padded_rows(rows)
+    assert rows <= height <= rows * (1 + 1 / 16) and cpu.padded_rows(height) == height

@@ -1,0 +1,117 @@
+"""Comparing with stored runs: numbers worked out by hand, from files as runs leave them."""
+
+import json
+
+import pytest
+from report.runs import rewrite, write_run
+
+from r3l.core.errors import DataError
+from r3l.report import records
+from r3l.report.compare import compare, comparison_table
+from r3l.runs.places import find_runs
+
+
+def typed(root, method, against, group="all"):
+    return compare(records.load(find_runs(root)), method, against, group)
+
+
+def compared(root, method, against, group="all"):
+    return [row.flat() for row in typed(root, method, against, group)]
+
+
+def test_differences_are_paired_by_seed(tmp_path):
+    for seed, won in enumerate(([1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1])):
+        write_run(tmp_path, "mine", seed, won[:2], won[2:])
+        write_run(tmp_path, "grpo", seed, [1, 0], [0, 0])
+    write_run(tmp_path, "grpo", 3, [1, 1], [1, 1])  # no partner: left out
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert (row["pairs"], row["ours_mean"], row["theirs_mean"], row["difference_mean"]) == (3, 0.75, 0.25, 0.5)
+    # seed differences 0.25, 0.5, 0.75: s = 0.25, t(0.975, 2) = 4.30265, half = t s / sqrt(3)
+    assert row["difference_high"] - 0.5 == pytest.approx(4.30265 * 0.25 / 3**0.5, abs=1e-5)
+    assert row["probability_of_improvement"] == 1.0
+    # t = 0.5 / (0.25 / sqrt(3)) = 3.4641 with 2 degrees of freedom: p = 1 - t / sqrt(2 + t^2)
+    assert row["p_value"] == pytest.approx(1 - 3.4641 / (2 + 12) ** 0.5, abs=1e-4)
+    assert row["verdict"] == "inconclusive"
+    # three seeds show 3.26404 standard deviations; the only comparison of the call needs no correction
+    assert (row["pairs"], row["spread"]) == (3, pytest.approx(0.25))
+    assert row["smallest_difference"] == row["smallest_difference_holm"] == pytest.approx(3.26404 * 0.25, abs=1e-5)
+    assert row["budget_rollouts"] == 1.0
+    (shown,) = typed(tmp_path, "grpo", ["mine"])
+    (cells,) = comparison_table([shown]).cells()
+    assert [cell.text for cell in cells[6:8]] == ["0.00", "0.07"]  # probability of improvement, p
+    assert [cell.text for cell in cells[-2:]] == ["0.816 (0.816)", "inconclusive"]
+
+
+def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
+    for seed in range(4):
+        write_run(tmp_path, "mine", seed, [1, 1, 1, seed % 2], [1, 1, 1, 1])
+        write_run(tmp_path, "grpo", seed, [0, 0, 0, 0], [0, 0, 0, seed % 2])
+        write_run(tmp_path, "r3l", seed, [1, 1, 1, seed // 2], [1, 1, 1, 1])
+    better, equal = compared(tmp_path, "mine", ["grpo", "r3l"])
+    assert better["p_holm"] == pytest.approx(min(1, 2 * better["p_value"]))
+    assert (better["verdict"], equal["verdict"]) == ("better", "inconclusive")
+    assert compared(tmp_path, "grpo", ["mine"])[0]["verdict"] == "worse"
+    # four seeds: 2.12795 standard deviations alone, 2.66 at 2.5 %
+    assert equal["smallest_difference"] == pytest.approx(2.12795 * equal["spread"], rel=1e-5)
+    assert equal["smallest_difference_holm"] > 1.2 * equal["smallest_difference"]
+
+
+def test_where_all_seeds_differ_alike_there_is_no_spread_to_judge_by(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path, "mine", seed, [1, 0], [0, 0])
+        write_run(tmp_path, "grpo", seed, [0, 1], [0, 0])
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert (row["verdict"], row["p_value"], row["spread"], row["smallest_difference"]) == (
+        "inconclusive",
+        1.0,
+        None,
+        None,
+    )
+    (cells,) = comparison_table(typed(tmp_path, "mine", ["grpo"])).cells()
+    assert cells[-2].text == "no spread"
+
+
+def test_one_group_of_tasks_can_be_compared_alone(tmp_path):
+    for seed in range(2):
+        write_run(tmp_path, "mine", seed, [1, 1], [1, seed, 0, 0])
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0, 0, 0])
+    (hard,) = compared(tmp_path, "mine", ["grpo"], "hard")
+    assert (hard["group"], hard["ours_mean"], hard["theirs_mean"], hard["difference_mean"]) == ("hard", 0.375, 0, 0.375)
+    # seed differences 0.25, 0.5: half = t(0.975, 1) s / sqrt(2) = 12.7062 * 0.125
+    assert hard["difference_high"] - 0.375 == pytest.approx(12.7062 * 0.125, abs=1e-4)
+    assert compared(tmp_path, "mine", ["grpo"], "easy")[0]["difference_mean"] == 0
+    with pytest.raises(DataError, match="--group is 'harder'; the tasks of alfworld are easy, hard, all"):
+        compared(tmp_path, "mine", ["grpo"], "harder")
+
+
+def test_too_few_seeds_are_incomplete_and_a_missing_opponent_is_shown(tmp_path):
+    write_run(tmp_path, "mine", 0, [1, 1], [1])
+    write_run(tmp_path, "grpo", 0, [0, 1], [1])
+    write_run(tmp_path, "r3l", 5, [0, 1], [1])
+    grpo, r3l = compared(tmp_path, "mine", ["grpo", "r3l"])
+    assert (grpo["verdict"], r3l["verdict"]) == ("incomplete (1 common seed)", "incomplete (0 common seeds)")
+    assert r3l["theirs_mean"] is None
+    comparison_table(typed(tmp_path, "mine", ["grpo", "r3l"]))
+    with pytest.raises(DataError, match="no evaluated run of 'yours'"):
+        compared(tmp_path, "yours", ["grpo"])
+
+
+def test_settings_that_differ_beside_the_method_are_named(tmp_path):
+    mine, grpo = (write_run(tmp_path, name, 0, [1], [1]) for name in ("mine", "grpo"))
+    manifest = json.loads((grpo.parent / "manifest.json").read_text())
+    manifest["run"]["train"]["steps"] = 5
+    manifest["run"]["prompts"] = "full"
+    rewrite(grpo.parent / "manifest.json", json.dumps(manifest))
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert row["warnings"] == ["prompts is 'compact' here and 'full' there", "train.steps is 10 here and 5 there"]
+
+
+def test_a_server_as_the_agent_is_named(tmp_path):
+    mine = write_run(tmp_path, "mine", 0, [1], [1])
+    write_run(tmp_path, "grpo", 0, [1], [0])
+    evaluation = json.loads(mine.read_text()) | {"agent": {"model": "m", "dialog": "messages"}}
+    rewrite(mine, json.dumps(evaluation))
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert row["warnings"] == [
+        "test episodes were sampled by a server (m, messages) here and by the local policy there"
+    ]

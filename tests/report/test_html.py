@@ -1,0 +1,280 @@
+"""The HTML report: what it says, that it is one file, that no text of a run becomes markup, what a browser shows."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from report import explored
+from report.runs import rewrite, write_run, write_three_seeds
+from start_models import cell
+from typer.testing import CliRunner
+
+from r3l.cli import app
+from r3l.core.errors import DataError, RunDirectoryError
+from r3l.evaluation.verification import sign
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import ROOT
+from r3l.report import records
+from r3l.report.figures import draw
+from r3l.report.html import page as report
+from r3l.report.html import tables as html_tables
+from r3l.report.layout import details
+from r3l.report.trajectories import pack, unpack
+from r3l.runs.places import find_runs
+from r3l.runs.trajectory_log import FILE
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH (apt-get install chromium)")
+RUN = f"{cell('alfworld', 'r3l')}/seed0"
+PIXEL = bytes.fromhex("89504e470d0a1a0a")
+
+
+class Page(HTMLParser):
+    """Elements, the addresses that they name, and the text of every script."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.addresses, self.scripts, self.script = [], [], [], None
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for key, value in attrs if key in ("src", "href", "srcset", "action")]
+        self.script = dict(attrs) if tag == "script" else None
+        if self.script is not None:
+            self.scripts.append([self.script, ""])
+
+    def handle_endtag(self, tag):
+        self.script = None
+
+    def handle_data(self, data):
+        if self.script is not None:
+            self.scripts[-1][1] += data
+
+
+@pytest.fixture
+def report_path(three_seeds, tmp_path):
+    """A report of nine runs, one with trajectories and a hostile manifest, and one figure."""
+    explored.write(three_seeds / RUN, steps=3)
+    manifest = {
+        "run": {
+            "profile": "released_code",
+            "env_settings": {"options": {"invalid": explored.HOSTILE}},
+            "method_settings": {"alpha": 5.0},
+        },
+        "versions": {"torch": "1"},
+        "hardware": {"gpu": None},
+        "commit": "abc",
+    }
+    rewrite(three_seeds / RUN / "manifest.json", json.dumps(manifest))
+    (tmp_path / "curves.png").write_bytes(PIXEL)
+    runs = records.load(find_runs(three_seeds))
+    return report.write(runs, [tmp_path / "curves.png"], 3, tmp_path / "report.html")
+
+
+def test_it_is_one_file_that_asks_for_nothing(report_path):
+    page = Page(report_path)
+    assert all(address.startswith(("#", "data:")) for address in page.addresses)
+    text = report_path.read_text(encoding="utf-8")
+    assert "@import" not in text and "url(" not in text and "fetch(" not in text
+    assert "data:image/png;base64,iVBORw0KGgo=" in page.addresses
+
+
+def test_what_runs_say_stays_text(report_path):
+    """The hostile hint, suggestion and option neither end a script nor open an element."""
+    page = Page(report_path)
+    assert [attributes.get("data-id") for attributes, _ in page.scripts] == [RUN, None]  # one run, and our own script
+    data = unpack(page.scripts[0][1])
+    guided = data["tasks"][0]["members"][0][2]
+    assert guided["turns"][1]["prompt"] == explored.HOSTILE
+    assert page.tags.count("img") == 1  # the figure
+    assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in report_path.read_text(encoding="utf-8")
+
+
+def test_tables_hold_the_scores_worked_out_by_hand(three_seeds):
+    """R3L on easy tasks: 2/4, 3/4, 4/4; mean 0.75, t(2) = 4.303 at 95 %, s = 0.25: 4.303 * 0.25 / sqrt(3) = 0.621."""
+    runs = records.load(find_runs(three_seeds))
+    (rows,) = report.score_tables(runs, 3)
+    table = details(rows)
+    by_name = {(row[0].text, row[1].title): dict(zip(table.names, row, strict=True)) for row in table.cells()}
+    easy = by_name["easy", "r3l"]
+    assert easy["success"].text == "0.750 ± 0.621" and easy["success"].value == 0.75
+    assert easy["difference"].text.startswith("+0.500 ±") and easy["seeds"].text == "3/3"
+    assert "paper" not in table.names  # nothing of this tier is comparable
+    (facts,) = [report.about(runs, rows)]
+    assert facts["comparable"] == 0 and facts["not_comparable"] == [
+        "nano tier: neither the paper's models nor its games"
+    ]
+    assert facts["episodes"] == 9 * 8
+
+
+def test_endings_and_reflections_are_counted_once(tmp_path):
+    """20 critiques written, 3 cut off, 2 no JSON: 15 read; 8 of 10 reflections valid; 3 of 20 state the answer."""
+    path = write_run(tmp_path, "r3l", 0, [1], [0])
+    result = json.loads((path.parent / "result.json").read_text())
+    counts = {"critique/by_model": 20, "critique/invalid/length": 3, "critique/not_json": 2}
+    counts |= {"leak/guidance": 20, "leak/answer_stated": 3, "leak/told": 2, "leak/quoted": 1}
+    counts |= {"reflection/valid": 8, "reflection/invalid/no_json": 2, "dropped/groups": 4, "stop/success": 0}
+    rewrite(path.parent / "result.json", json.dumps(result | {"budget": result["budget"] | counts}))
+    test, training, reflections, answers, dropped = html_tables.endings(records.load([path]))
+    shown = dict(zip(reflections.names, next(reflections.cells()), strict=True))
+    assert shown["critiques read"].title == "15 of 30" and shown["critiques read"].text == "50.0%"
+    assert shown["critique invalid: length"].title == "3 of 30"
+    assert shown["reflection invalid: no_json"].title == "2 of 30"
+    shown = dict(zip(answers.names, next(answers.cells()), strict=True))
+    assert [shown[how].title for how in ("not stated", "told", "quoted")] == ["17 of 20", "2 of 20", "1 of 20"]
+    assert [cell.text for cell in next(dropped.cells())[2:]] == ["4"]
+    assert list(test.cells()) == list(training.cells()) == []  # nothing counted, nothing shown
+
+
+def test_options_in_force_name_what_differs_from_paper(report_path):
+    text = report_path.read_text(encoding="utf-8")
+    assert "released_code" in text and "alpha: 5.0" in text
+
+
+def test_the_same_runs_give_the_same_bytes(three_seeds, tmp_path):
+    runs = records.load(find_runs(three_seeds))
+    first = report.write(runs, [], 3, tmp_path / "a.html").read_bytes()
+    assert report.write(runs, [], 3, tmp_path / "b.html").read_bytes() == first
+    assert b"trajectories.jsonl.gz); runs before this version have none" in first
+
+
+def test_trajectories_are_cut_to_size_by_whole_tasks(tmp_path):
+    explored.write(tmp_path, steps=3)
+    packed = pack(tmp_path, 10**6)
+    whole = unpack(packed)
+    assert [task["step"] for task in whole["tasks"]] == [1, 2, 3] and whole["left_out"] == 0
+    two = pack(tmp_path, len(packed) - 1)  # from the last step on
+    assert [task["step"] for task in unpack(two)["tasks"]] == [2, 3] and unpack(two)["left_out"] == 1
+    assert len(two) < len(packed)
+    one = unpack(pack(tmp_path, 1))  # never none
+    assert [task["step"] for task in one["tasks"]] == [3] and one["left_out"] == 2
+    assert pack(tmp_path / "nothing", 1) is None
+
+
+def test_a_packed_attempt_reads_from_base_to_trained_retry(tmp_path):
+    explored.write(tmp_path)
+    (columns,) = unpack(pack(tmp_path, 10**6))["tasks"][0]["members"]
+    assert [c["kind"] for c in columns] == ["base", "reflection", "guided_retry", "distilled"]
+    assert [c["objective"] for c in columns] == ["policy", "none", "none", "policy"]
+    (line,) = read_jsonl(tmp_path / FILE)
+    base, distilled = line["groups"][0]["trajectories"]
+    assert columns[0]["turns"] == base["turns"] and columns[3]["turns"] == distilled["turns"]
+    runs = [run for c in (base, distilled) for turn in c["turns"] for run in turn["response"]]
+    assert sum(n for _, n, trained in runs if trained) == explored.TRAINED
+    assert sum(n for _, n, trained in runs if not trained) == explored.MASKED
+
+
+def test_errors_name_the_file_and_the_fix(three_seeds, tmp_path):
+    runs = records.load(find_runs(three_seeds))
+    with pytest.raises(DataError, match=r"none\.png cannot be read .*r3l figure"):
+        report.write(runs, [tmp_path / "none.png"], 3, tmp_path / "report.html")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunDirectoryError, match="--out"):
+        report.write(runs, [], 3, tmp_path / "file" / "report.html")
+
+
+def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
+    out = tmp_path / "out" / "report.html"
+    done = CliRunner().invoke(app, ["report", "--results", str(three_seeds), "--out", str(out), "--json"])
+    assert json.loads(done.output) == {"file": str(out), "runs": 9, "figures": 0, "bytes": out.stat().st_size}
+    done = CliRunner().invoke(app, ["report", "--results", str(three_seeds), "--figures", str(tmp_path / "no")])
+    assert isinstance(done.exception, DataError) and "--figures" in str(done.exception)
+
+
+@pytest.mark.slow
+def test_the_stored_runs_fit_into_five_megabytes(tmp_path):
+    stored = ROOT / "results" / "stored"
+    runs = records.load(find_runs(stored))
+    out = report.write(runs, sorted(stored.glob("*.png")), 3, tmp_path / "report.html")
+    assert out.stat().st_size < 5_000_000
+    page = Page(out)
+    assert page.tags.count("img") == len(list(stored.glob("*.png")))
+
+
+def dom(path: Path, address: str, *options: str) -> str:
+    """The document as headless Chromium has built it."""
+    command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *options]
+    command += [f"--user-data-dir={path.parent / 'browser'}", "--virtual-time-budget=5000", "--dump-dom"]
+    done = subprocess.run(
+        [*command, f"{path.as_uri()}#{address}"], capture_output=True, text=True, timeout=300, check=True
+    )
+    return done.stdout
+
+
+MEASURE = """<body style="margin:0"><iframe src="report.html" style="border:0;width:WIDTHpx;height:2000px"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+const sides = ({ left, right }) => [Math.round(left), Math.round(right)];
+const round = (node) => sides(node.getBoundingClientRect());
+frame.addEventListener("load", () => setTimeout(() => {
+  const page = frame.contentDocument, table = page.querySelector(".sortable");
+  const shown = [...table.tHead.rows[0].cells].filter((cell) => !cell.hidden);
+  const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+  rows[0].cells[shown.find((cell) => cell.textContent === "success").cellIndex].click();
+  document.body.dataset.measured = JSON.stringify({
+    width: page.documentElement.scrollWidth,
+    columns: Object.fromEntries(shown.map((cell) => [cell.textContent, round(cell)])),
+    environments: [...new Set(rows.map((row) => row.cells[0].textContent))],
+    picture: round(page.querySelector(".picture img")),
+    text: round(page.querySelector("#about dd")),
+    told: page.querySelector(".told").textContent,
+  });
+}, 2000));
+</script>"""
+
+
+def measured(folder: Path, width: int) -> dict:
+    """What a browser makes of folder/report.html in a frame of ``width`` pixels."""
+    frame = folder / f"frame{width}.html"
+    frame.write_text(MEASURE.replace("WIDTH", str(width)), encoding="utf-8")
+    (found,) = re.findall(r'data-measured="(.*?)"', dom(frame, "", "--allow-file-access-from-files"))
+    return json.loads(html.unescape(found))
+
+
+@pytest.mark.slow
+@NEEDS_CHROMIUM
+def test_it_reads_on_a_phone_and_on_a_desk(tmp_path):
+    """390 pixels: nothing is wider than the screen, one environment at a time, method and success side by side."""
+    results = write_three_seeds(tmp_path / "results")
+    for seed in range(3):
+        for method in ("zero_shot", "grpo", "r3l"):
+            write_run(results, method, seed, [1, 0, 0, 0], [0, 0, 0, 0], env="webshop")
+    (picture,) = draw("table1", records.load(find_runs(results)), tmp_path / "figure.png")
+    report.write(records.load(find_runs(results)), [picture], 3, tmp_path / "report.html")
+    phone, desk = measured(tmp_path, 390), measured(tmp_path, 1280)
+    assert phone["width"] <= 390 and desk["width"] <= 1280
+    assert phone["environments"] == ["ALFWorld"] and "environment" not in phone["columns"]
+    assert phone["columns"]["method"][0] >= 0 and phone["columns"]["success"][1] <= 390
+    assert phone["text"][1] - phone["text"][0] > 300 and phone["picture"][1] - phone["picture"][0] > 700
+    assert desk["environments"] == ["ALFWorld", "WebShop"] and "environment" in desk["columns"]
+    assert desk["columns"]["difference"][1] <= 1280 and "[0.125, 0.125]" in phone["told"]
+
+
+@pytest.mark.slow
+@NEEDS_CHROMIUM
+def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
+    """Two runs; the address chooses the second one, its step 2, its only attempt."""
+    results = write_three_seeds(tmp_path / "results")
+    for run, steps in ((f"{cell('alfworld', 'grpo')}/seed0", 1), (RUN, 3)):
+        explored.write(results / run, steps=steps)
+        sign(results / run)
+    out = report.write(records.load(find_runs(results)), [], 3, tmp_path / "report.html")
+    shown = dom(out, f"run={quote(RUN, safe='')}&step=2&member=0")
+    assert f'data-shown="{RUN} 2 1 0"' in shown and "data-broken" not in shown
+    viewer = shown[shown.index('<table class="compare">') : shown.index('<section id="budget">')]
+    assert "pivot: retry starts at turn 1" in viewer
+    assert viewer.index("pivot: retry") < viewer.index("<th>1</th>")  # above turn 1
+    assert len(re.findall(r'class="masked"', viewer)) == 2 + 3 + 1  # base, distilled: turn 0; guided: all; reflection
+    assert len(re.findall(r'class="trained negative"', viewer)) == 2  # the base's turns 1 and 2, A = -1
+    assert len(re.findall(r'class="trained positive" style="--size: 1;"', viewer)) == 2  # the retry's, A = +3
+    assert "A = -1.000, trains 4 of 6 tokens" in viewer and "A = +3.000" in viewer
+    assert html.escape(explored.HOSTILE, quote=False) in viewer.replace("&nbsp;", " ")
+    every = shown[: shown.index('id="trajectories"')]
+    assert "every environment" not in every and 'hidden=""' in every  # one environment; tasks narrowed to all

@@ -1,0 +1,129 @@
+"""Tables of what training counted, by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from report.runs import rewrite, write_run
+
+from r3l.core.errors import ConfigError
+from r3l.report import measures, published, records
+from r3l.report.budget import budget_rows, budget_table
+from r3l.runs.places import find_runs
+
+NONE = published.Reference()
+PAPER = {"tier": "paper", "model": "Qwen2.5-1.5B-Instruct"}
+
+
+def a_run(root, seed, budget, method="r3l", tasks=4, **place):
+    """A run of ten steps with ``tasks`` tasks each; exploring took ``step`` seconds."""
+    path = write_run(root, method, seed, [1], [0], **place)
+    for name, content in (
+        ("result.json", json.loads((path.parent / "result.json").read_text()) | {"budget": budget}),
+        ("manifest.json", {"run": {"train": {"tasks_per_step": tasks}}}),
+    ):
+        rewrite(path.parent / name, json.dumps(content))
+    lines = [
+        json.dumps({"step": k, "train/success": 0, "seconds/collect": k, "seconds/train": 2}) for k in range(1, 11)
+    ]
+    rewrite(path.parent / "metrics.jsonl", "\n".join(lines) + "\n")
+    return path
+
+
+def rows(root, names, methods=("r3l",), planned=2, reference=NONE):
+    runs = records.load(find_runs(root))
+    return {
+        (row.method, row.measure): row.flat()
+        for row in measures.measure_rows(runs, methods, names, planned, "T", reference)
+    }
+
+
+def test_rates_are_of_each_run_and_then_averaged(tmp_path):
+    a_run(tmp_path, 0, {"retry/count": 10, "retry/improved": 2})
+    a_run(tmp_path, 1, {"retry/count": 100, "retry/improved": 40})
+    row = rows(tmp_path, ["retry_improved"])["r3l", "retry_improved"]
+    assert row["mean"] == pytest.approx(0.3)  # of 0.2 and 0.4, not 42/110
+    assert row["high"] == pytest.approx(0.3 + 12.7062 * 0.1, abs=1e-3)  # t of one degree of freedom; se 0.1
+    assert (row["seeds_done"], row["seeds_planned"], row["verdict"]) == (2, 2, "not comparable")
+
+
+def test_cost_is_per_training_task_and_per_step(tmp_path):
+    budget = {"env_steps": 800, "tokens/trained": 4000, "sampling_rounds": 10}  # ten rounds of four tasks
+    a_run(tmp_path, 0, budget)
+    names = ["turns_per_task", "trained_tokens_per_task", "rollout_seconds", "train_seconds"]
+    by_measure = rows(tmp_path, names)
+    assert [by_measure["r3l", name]["mean"] for name in names] == [20.0, 100.0, 5.5, 2.0]
+    assert [by_measure["r3l", name]["unit"] for name in names] == ["turns", "tokens", "s", "s"]
+
+
+def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
+    """Ten base rollouts a step and two retries, of which one succeeds."""
+    won = [0, 2, 1, 3, 4, 5, 5, 5, 6, 9]
+    retried = {"rollouts": 12, "retry/count": 2, "retry/success": 1}
+    steps = [{"step": k, "stop/success": solved + 1, **retried} for k, solved in enumerate(won, 1)]
+    path = write_run(tmp_path, "r3l", 0, [1], [0], steps=steps)
+    result = json.loads((path.parent / "result.json").read_text())
+    budget = {"rollouts": 120, "retry/count": 20, "retry/success": 10, "stop/success": 50}
+    rewrite(path.parent / "result.json", json.dumps(result | {"budget": budget}))
+    by_measure = rows(tmp_path, ["train_success", "train_success_last"])
+    assert by_measure["r3l", "train_success"]["mean"] == pytest.approx(0.4)  # 40 of 100
+    assert by_measure["r3l", "train_success_last"]["mean"] == pytest.approx(0.6)  # 30 of 50
+
+
+def test_what_is_not_there_says_why(tmp_path):
+    a_run(tmp_path, 0, {"retry/count": 0}, method="grpo")
+    names = ["retry_improved", "diagnosis_accurate"]
+    by_measure = rows(tmp_path, names, methods=("grpo", "r3l"))
+    assert [by_measure["r3l", n]["seeds_done"] for n in names] == [0, 0]
+    assert by_measure["r3l", "retry_improved"]["verdict_reason"] == "no run"
+    assert by_measure["grpo", "retry_improved"]["verdict_reason"] == "none"
+    assert by_measure["grpo", "diagnosis_accurate"]["verdict_reason"] == "none"
+    assert all(row["mean"] is None for row in by_measure.values())
+
+
+def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
+    budget = {
+        "retry/count": 100,
+        "pivot/oracle_near": 6,
+        "reflection_quality/accurate": 7,
+        "reflection_quality/wrong": 3,
+    }
+    for seed, improved in enumerate((64, 65)):
+        a_run(tmp_path, seed, budget | {"retry/improved": improved}, **PAPER)
+    reference = published.Reference([*published.of_table("retry_improvement"), *published.of_table("pivot")])
+    by_measure = rows(tmp_path, ["retry_improved", "pivot_oracle_agreement", "diagnosis_accurate"], reference=reference)
+    improved = by_measure["r3l", "retry_improved"]
+    assert (improved["paper"], improved["paper_difference"], improved["verdict"]) == (0.647, -0.002, "within interval")
+    assert by_measure["r3l", "pivot_oracle_agreement"]["verdict"] == "not comparable"  # published by step
+    assert (
+        by_measure["r3l", "pivot_oracle_agreement"]["mean"] == 0.6
+        and by_measure["r3l", "diagnosis_accurate"]["mean"] == 0.7
+    )
+
+
+def test_an_unknown_measure_is_an_error(tmp_path):
+    a_run(tmp_path, 0, {})
+    with pytest.raises(ConfigError, match="no measure 'speed'; known: .*train_success"):
+        rows(tmp_path, ["speed"])
+
+
+def test_budget_by_hand(tmp_path):
+    for method, spent in (
+        ("grpo", {"tokens/generated": 100, "tokens/rollout": 100, "tokens/trained": 80, "rollouts": 8}),
+        ("r3l", {"tokens/generated": 150, "tokens/rollout": 60, "tokens/reflection": 50, "tokens/retry": 40}),
+    ):
+        path = write_run(tmp_path, method, 0, [1], [0])
+        result = path.parent / "result.json"
+        content = json.loads(result.read_text())
+        more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/base_turns": 20, "trained/sft": 10}
+        content["budget"] = spent | (more | {"tokens/trained": 40} if method == "r3l" else {})
+        rewrite(result, json.dumps(content))
+    spent = budget_rows(records.load(find_runs(tmp_path)))
+    rows = {row.method: row.flat() for row in spent}
+    assert (rows["grpo"]["relative_generated"], rows["r3l"]["relative_generated"]) == (1.0, 1.5)
+    assert rows["r3l"]["retry_success"] == 0.25 and rows["r3l"]["pivot_turn"] == 2.0
+    assert rows["r3l"]["pivot_position"] == pytest.approx(0.4) and rows["r3l"]["imitated"] == 0.25
+    assert rows["grpo"]["retry_success"] is None and rows["grpo"]["reflection_tokens"] == 0
+    cells = {row["method"].text: row for row in budget_table(spent).sections[0].rows}["R3L"]
+    assert (cells["reflect"].text, cells["x"].text, cells["imitated"].text) == ("50", "1.5", "0.25")

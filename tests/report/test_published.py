@@ -1,0 +1,236 @@
+"""Published numbers: the data, and what can be checked of them by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from r3l.envs.math.benchmarks import Prompt
+
+from r3l.config import variant
+from r3l.core.errors import ConfigError, DataError
+from r3l.evaluation.statistics import Interval
+from r3l.report import published
+from r3l.report import published_checks as checks
+from r3l.report.labels import method_label
+from r3l.report.measures import MEASURES
+from r3l.workflow import plan
+
+PAPER_TABLE_1 = ("table1", "llama")  # 28 cells a benchmark: four backbones, seven methods
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return published.load()
+
+
+@pytest.fixture(scope="module")
+def checked(rows):
+    return checks.check(rows)
+
+
+def test_every_number_of_the_paper_is_there(rows):
+    count = Counter(row.table for row in rows)
+    assert len(rows) == 818
+    assert count["table1"] == 3 * 7 * 9 and count["llama"] == 7 * 9 and count["table2"] == 5 * 9
+    assert (count["alpha"], count["sync_interval"], count["group_size"], count["retries"]) == (30, 64, 60, 4)
+    assert (count["retry_improvement"], count["cost"], count["pivot"]) == (12, 64, 60)
+    assert (count["zero_shot"], count["post_training"], count["in_domain"]) == (48, 48, 20)
+    assert (count["rltf"], count["rltf_second_notes"]) == (54, 20)
+
+
+def test_some_numbers_as_printed(rows):
+    def value(*key):
+        (text,) = [str(r.value) for r in rows if (r.table, r.backbone, r.benchmark, r.label, r.metric) == key]
+        return text
+
+    small = "Qwen2.5-1.5B-Instruct"
+    assert value("table1", small, "ALFWorld", "GRPO", "success") == "0.720"
+    assert value("table1", "Qwen3-4B", "WebShop", "R3L", "reward") == "0.746"
+    assert value("sync_interval", small, "ALFWorld", "GRPO (train.sync_interval=10)", "success") == "0.389"
+    assert value("pivot", small, "ScienceWorld", "R3L (step=300)", "diagnosis_wrong") == "0.23"
+    assert value("cost", "Qwen3-4B", "DAPO", "Critique-GRPO", "rollout_seconds") == "2318.4"
+
+
+def test_what_cannot_be_k_of_n_is_what_the_specification_counted(checked):
+    """spec/paper_numbers.md: ALFWorld 10 of 28 and 3 of 5 ablations; Math500 3 and 2; Minerva 8; DAPO 6 and 2."""
+
+    def impossible(*tables):
+        return Counter(row.number.benchmark for row in checked if row.number.table in tables and row.is_count is False)
+
+    assert impossible(*PAPER_TABLE_1) == {"ALFWorld": 10, "Math500": 3, "MinervaMath": 8, "DAPO": 6}
+    # The specification lists no ablation cells of Minerva; two of them (0.112, 0.105 of 272) are impossible as well.
+    assert impossible("table2") == {"ALFWorld": 3, "Math500": 2, "MinervaMath": 2, "DAPO": 2}
+    assert impossible("zero_shot") == impossible("alpha") == {}
+    named = [
+        str(r.number.value)
+        for r in checked
+        if r.number.table == "table1" and r.number.benchmark == "Math500" and not r.is_count
+    ]
+    assert named == ["0.663", "0.705", "0.753"]
+
+
+def test_summary_over_all(checked):
+    assert checks.summary(checked) == {
+        "cells": 818,
+        "checked": 492,
+        "impossible": 77,
+        "in_conflict": 72,
+        "quantities_in_conflict": 30,
+    }
+
+
+def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
+    conflicts = {
+        quantity[1:3]: sorted({str(row.value) for row in same})
+        for quantity, same in checks.conflicts(rows).items()
+        if quantity[0] == "Qwen2.5-1.5B-Instruct"
+    }
+    assert conflicts == {
+        ("ALFWorld", "GRPO"): ["0.720", "0.747", "0.780"],
+        ("ScienceWorld", "R3L"): ["0.385", "0.482"],
+        ("ALFWorld", "Reflect-GRPO"): ["0.812", "0.878"],
+        ("ALFWorld", "Critique-GRPO"): ["0.854", "0.914"],
+        ("ScienceWorld", "Reflect-GRPO"): ["0.347", "0.388"],
+        ("ScienceWorld", "Critique-GRPO"): ["0.314", "0.406"],
+        ("WebShop", "GRPO"): ["0.614", "0.620"],
+        ("WebShop", "Reflect-GRPO"): ["0.559", "0.634"],
+        ("WebShop", "Critique-GRPO"): ["0.613", "0.648"],
+        # not in the specification's list
+        ("Math500", "GRPO"): ["0.367", "0.368"],
+        ("Math500", "Reflect-GRPO"): ["0.376", "0.382"],
+        ("Math500", "Critique-GRPO"): ["0.398", "0.404"],
+        ("Math500", "R3L"): ["0.424", "0.432"],
+    }
+
+
+def test_a_conflict_is_shown_with_every_value_and_its_tables(rows):
+    rebuttal = [row for row in rows if row.table == "rebuttal_december"]
+    (row,) = checks.check(rebuttal, rows)
+    assert row.conflict == "0.720 (sync_interval, table1, table2); 0.747 (rebuttal_december); 0.780 (group_size)"
+    assert checks.check(rebuttal)[0].conflict is None  # nothing to contradict it among itself
+
+
+def test_counts_by_hand():
+    assert checks.is_count(Decimal("0.928"), 140)  # 130/140 = 0.92857..., truncated
+    assert checks.is_count(Decimal("0.929"), 140)  # the same, rounded
+    assert not checks.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
+    assert checks.is_count(Decimal("0.325"), 40) and not checks.is_count(Decimal("0.330"), 40)  # 13/40
+    assert (
+        checks.is_count(Decimal("0.43"), 100)
+        and checks.is_count(Decimal("1.000"), 3)
+        and checks.is_count(Decimal("0"), 3)
+    )
+
+
+@given(n=st.integers(1, 2000), share=st.floats(0, 1), digits=st.integers(1, 4))
+def test_every_count_is_possible_however_it_is_printed(n, share, digits):
+    k = round(share * n)
+    for rounding in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN):
+        printed = (Decimal(k) / n).quantize(Decimal(1).scaleb(-digits), rounding)
+        assert checks.is_count(printed, n)
+
+
+@given(n=st.integers(1, 300), thousandths=st.integers(0, 1000))
+def test_possible_means_some_count_is_printed_so(n, thousandths):
+    printable = set()
+    for k in range(n + 1):
+        lower, rest = divmod(1000 * k, n)
+        printable |= {lower, lower + (2 * rest >= n)} | ({lower} if 2 * rest == n else set())
+    assert checks.is_count(Decimal(thousandths).scaleb(-3), n) == (thousandths in printable)
+
+
+HEADER = ",".join(published.COLUMNS)
+LINE = "table1,M,ALFWorld,GRPO,,success,share,0.72,140,s,paper,"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([HEADER, LINE.replace("0.72", "o.72")], r"x\.csv, line 2: column 'value' has value 'o.72'"),
+        ([HEADER, LINE, LINE.replace("GRPO", "RAFT").replace("140", "0")], r"line 3: column 'n' has value '0'"),
+        ([HEADER, LINE.replace("paper", "blog")], r"line 2: column 'source_kind' has value 'blog'"),
+        ([HEADER, LINE.replace("0.72", "72")], r"line 2: .*above 1; write shares as fractions"),
+        ([HEADER, LINE + ",more"], r"line 2: not 12 columns; put text that has a comma in quotes"),
+        ([HEADER, LINE.removesuffix(",")], r"line 2: not 12 columns"),
+        ([HEADER, LINE, LINE], r"line 3: table1 has M/ALFWorld/GRPO//success already in .*line 2; keep one"),
+        (["table,value", "table1,0.7"], r"line 1: columns are \['table', 'value'\]; write table,backbone"),
+    ],
+)
+def test_bad_data_names_file_line_column_and_fix(tmp_path, lines, message):
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=message):
+        published.load(tmp_path)
+
+
+def test_an_empty_folder_and_an_unknown_table_are_errors(tmp_path, rows):
+    with pytest.raises(DataError, match="restore its csv files"):
+        published.load(tmp_path)
+    with pytest.raises(ConfigError, match="no published table 'tabel1'; known: ablation_response, alpha"):
+        published.of_table("tabel1", rows)
+
+
+def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
+    reference = published.Reference(
+        published.of_table("sync_interval", rows), {"grpo_amplified": "GRPO+Positive", "opmd@x=1": "OPMD, odd"}
+    )
+    assert reference.label("r3l@train.sync_interval=5", "R3L (train.sync_interval=5)") == "R3L (train.sync_interval=5)"
+    name = reference.label("grpo_amplified@train.sync_interval=5", "anything")
+    score = reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", name)
+    assert score and str(score.value) == "0.864"
+    assert reference.label("opmd@x=1", "OPMD (x=1)") == "OPMD, odd"
+    assert reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", "nobody") is None
+
+
+@pytest.mark.parametrize("table", plan.tables().values(), ids=lambda table: table.table)
+def test_what_a_table_calls_published_is_published(table, rows):
+    labels = {row.label for name in table.published for row in published.of_table(name, rows)}
+    methods = {variant(method)[0] for method in table.methods} | set(table.methods)
+    assert set(table.published_as.values()) <= {row.method for row in rows} | labels
+    assert set(table.published_as) <= (set(get_args(Prompt)) if table.kind == "benchmarks" else methods)
+    assert set(table.measures) <= set(MEASURES)
+    if table.table in ("table1", "alpha", "retries", "sync_interval", "group_size"):  # every number has a row of ours
+        reference = published.Reference([], table.published_as)
+        assert labels <= {reference.label(method, method_label(method)) for method in table.methods}
+
+
+def test_a_score_is_success_or_reward_whichever_was_published(rows):
+    reference = published.Reference(published.of_table("table1", rows))
+    metrics = {
+        b: reference.score("Qwen3-4B", b, "R3L").metric for b in ("ALFWorld", "WebShop", "ScienceWorld", "GSM8K")
+    }
+    assert metrics == {"ALFWorld": "success", "WebShop": "reward", "ScienceWorld": "reward", "GSM8K": "success"}
+
+
+@pytest.fixture(scope="module")
+def grpo():
+    rows = [row for row in published.of_table("table1") if row.benchmark == "ALFWorld" and row.label == "GRPO"]
+    return rows[0]  # 0.720
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.70, 0.74, "within interval"), (0.72, 0.72, "within interval"), (0.60, 0.71, "outside"), (0.73, 0.9, "outside")],
+)
+def test_the_published_number_lies_in_our_interval_or_outside(grpo, low, high, expected):
+    row = published.against(grpo, Interval(0.70, low, high, 3, "t, 3 seeds"), 3, 3)
+    assert (row.verdict, row.reason) == (expected, "t, 3 seeds")
+    assert (row.value, row.metric, round(row.difference, 4)) == (0.72, "success", -0.02)
+
+
+def test_too_few_seeds_are_incomplete_but_the_difference_is_shown(grpo):
+    whole, single = Interval(0.75, 0.7, 0.8, 2, "t, 2 seeds"), Interval(0.75, None, None, 1, "n/a (1 seed)")
+    for measured, done, planned, reason in ((whole, 2, 3, "2 of 3 seeds"), (single, 1, 1, "one seed has no interval")):
+        row = published.against(grpo, measured, done, planned)
+        assert (row.verdict, row.reason) == ("incomplete", reason)
+        assert round(row.difference, 4) == 0.03
+
+
+def test_only_the_papers_tier_can_be_compared():
+    assert published.other_tier("paper") is None
+    row = published.not_comparable(published.other_tier("smol") or "")
+    assert row.value is None and row.reason.startswith("smol tier")

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from report.runs import best, rewrite, write_run
+from rich.console import Console
+from start_models import cell
+
+from r3l.core.errors import DataError, RunDirectoryError
+from r3l.report import records
+from r3l.report.layout import details, printed
+from r3l.report.render import to_terminal
+from r3l.report.rows import write_csv
+from r3l.report.scores import score_rows
+from r3l.runs.places import find_runs
+
+
+def typed(root, planned=3):
+    return score_rows(records.load(find_runs(root)), ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
+
+
+def rows_of(root, planned=3):
+    return [row.flat() for row in typed(root, planned)]
+
+
+def shown(table):
+    console = Console(width=220, record=True)
+    console.print(to_terminal(table))
+    return " ".join(console.export_text().split())
+
+
+def pick(rows, method, group):
+    (row,) = [r for r in rows if (r["method"], r["group"]) == (method, group)]
+    return row
+
+
+def test_mean_and_interval_over_seeds(three_seeds):
+    row = pick(rows_of(three_seeds), "r3l", "easy")
+    half = 4.302653 * 0.25 / math.sqrt(3)  # seeds 0.5, 0.75, 1.0: sd 0.25
+    assert row["mean"] == 0.75
+    assert row["low"] == pytest.approx(0.75 - half, abs=1e-4)
+    assert row["high"] == pytest.approx(0.75 + half, abs=1e-4)
+    assert (row["seeds_done"], row["seeds_planned"], row["episodes"]) == (3, 3, 12)
+
+
+def test_difference_is_paired_with_zero_shot(three_seeds):
+    row = pick(rows_of(three_seeds), "r3l", "easy")
+    assert row["difference_mean"] == 0.5  # 0.25, 0.5, 0.75
+    assert row["probability_of_improvement"] == 1.0
+    assert row["p_holm"] >= row["p_value"] > 0
+    assert (row["pairs"], row["spread"]) == (3, 0.25)
+    assert row["smallest_difference"] == round(3.2640435 * 0.25, 4)  # standard deviations that three seeds show
+    assert row["smallest_difference_holm"] > row["smallest_difference"]
+    assert pick(rows_of(three_seeds), "zero_shot", "easy")["difference_mean"] is None
+
+
+def test_missing_seeds_and_single_seeds_are_shown_as_such(tmp_path):
+    write_run(tmp_path, "r3l", 0, [1, 0], [0, 0])
+    row = pick(rows_of(tmp_path), "r3l", "all")
+    assert (row["seeds_done"], row["seeds_planned"]) == (1, 3)
+    assert (row["low"], row["high"], row["interval"]) == (None, None, "n/a (1 seed)")
+    assert row["difference_mean"] is None  # no zero-shot run to pair with
+
+
+def test_paper_tier_is_compared(tmp_path):
+    for seed, wins in enumerate([13, 13, 14]):
+        bits = [1] * wins + [0] * (14 - wins)
+        write_run(tmp_path, "r3l", seed, bits, bits, tier="paper", model="Qwen2.5-1.5B-Instruct")
+    row = pick(rows_of(tmp_path), "r3l", "all")
+    assert (row["paper"], row["verdict"]) == (0.928, "within interval")
+    assert row["paper_difference"] == pytest.approx(40 / 42 - 0.928, abs=1e-4)  # 13, 13, 14 of 14
+    assert pick(rows_of(tmp_path, planned=5), "r3l", "all")["verdict"] == "incomplete"
+    assert pick(rows_of(tmp_path), "r3l", "easy")["verdict"] == "not comparable"
+
+
+def test_webshop_is_compared_by_reward_which_is_what_the_paper_reports(tmp_path):
+    for seed, reward in enumerate((0.65, 0.67, 0.66)):
+        path = write_run(tmp_path, "r3l", seed, [1], [0], tier="paper", model="Qwen2.5-1.5B-Instruct", env="webshop")
+        episodes = [json.loads(line) | {"reward": reward} for line in (path.parent / "episodes.jsonl").open()]
+        rewrite(path.parent / "episodes.jsonl", "".join(json.dumps(e) + "\n" for e in episodes))
+    row = pick(rows_of(tmp_path), "r3l", "all")
+    # rewards 0.66 +- 4.3027 * 0.01 / sqrt(3) hold 0.663; successes are 0.5 exactly
+    assert (row["mean"], row["paper"], row["paper_metric"]) == (0.5, 0.663, "reward")
+    assert (row["paper_difference"], row["verdict"]) == (-0.003, "within interval")
+
+
+def test_rates_and_budget(three_seeds):
+    row = pick(rows_of(three_seeds), "r3l", "easy")
+    assert row["parse_failure_rate"] == 0.25
+    assert row["truncation_rate"] == 0.0
+    assert (row["rollouts"], row["env_steps"]) == (640, 5000)
+    assert (row["generated_tokens"], row["trained_tokens"]) == (40001, 30000)
+    assert pick(rows_of(three_seeds), "zero_shot", "easy")["rollouts"] == 0
+
+
+def test_csv_into_a_file_as_folder_is_a_typed_error(three_seeds, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunDirectoryError, match="--out"):
+        write_csv(rows_of(three_seeds), tmp_path / "file" / "t.csv")
+
+
+def test_mixed_task_sets_are_refused(three_seeds):
+    path = three_seeds / cell("alfworld", "r3l") / "seed2/evaluation.json"
+    rewrite(path, path.read_text().replace("ab" * 32, "cd" * 32))
+    with pytest.raises(DataError, match="one task set"):
+        records.load(find_runs(three_seeds))
+
+
+def test_torn_episodes_are_refused(three_seeds):
+    path = three_seeds / cell("alfworld", "r3l") / "seed2/episodes.jsonl"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]))
+    with pytest.raises(DataError, match=r"episodes\.jsonl changed after the run was evaluated"):
+        records.load(find_runs(three_seeds))
+
+
+def test_nothing_found_says_what_to_run(tmp_path):
+    with pytest.raises(DataError, match="make table1"):
+        find_runs(tmp_path)
+
+
+def test_renamed_directories_are_not_runs(three_seeds):
+    folder = three_seeds / cell("alfworld", "r3l") / "seed2"
+    folder.rename(folder.with_name("seed2.0123abcd"))
+    assert len(find_runs(three_seeds)) == 8
+
+
+def change(root, **more):
+    """Add to the task set of every evaluation."""
+    for path in root.glob("*/*/*/*/seed*/evaluation.json"):
+        content = json.loads(path.read_text())
+        content["task_set"] |= more
+        rewrite(path, json.dumps(content))
+
+
+def test_all_rows_in_full_with_their_tier_task_set_caution_and_mde(three_seeds):
+    change(three_seeds, warning="seen in training")
+    rows = typed(three_seeds)
+    assert {(row.tier, row.paper.value, row.paper.verdict, row.warning) for row in rows} == {
+        ("nano", None, "not comparable", "seen in training")
+    }
+    text = shown(details(rows))
+    assert "Not comparable with the paper (nano tier" in text and "nano/test: seen in training" in text
+    assert "nano (test)" in text and "abababababab" in text and "0.750 ± 0.621" in text and "0.816 (" in text
+
+
+def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
+    baseline = {"answer": "infeasible", "success": {"all": 0.25, "easy": 0.0, "hard": 0.5}}
+    change(three_seeds, constant_answer_baseline=baseline)
+    rows = [row for row in typed(three_seeds) if row.constant]
+    assert [(r.group, r.score.mean, r.score.low, r.provenance) for r in rows] == [
+        (group, baseline["success"][group], None, "constant_answer_baseline") for group in ("easy", "hard", "all")
+    ]
+    write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
+    rows = typed(three_seeds)
+    assert "ALFWorld: the answer is always infeasible" in shown(details(rows))
+    table = printed("T", rows, [], [])
+    texts = {name: cell.text for name, cell in table.section("nano tier, ours")["Constant answer"].items()}
+    assert texts == {"method": "Constant answer", "ALFWorld": "0.250", "WebShop": "none"}
+    assert "Constant answer" not in best(table, "nano tier, ours", "ALFWorld")
+    assert "ALFWorld: the answer is always infeasible." in table.notes
+
+
+def test_the_papers_layout_says_the_range_of_mdes(three_seeds):
+    rows = typed(three_seeds)
+    sizes = {row.difference.smallest_difference for row in rows if row.group == "all" and row.difference}
+    (note,) = [note for note in printed("T", rows, [], []).notes if note.startswith("Minimum detectable effect")]
+    assert f"ALFWorld {min(sizes):.3f} to {max(sizes):.3f} (" in note
+
+
+def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds):
+    def notes(rows):
+        return [note for note in printed("Scores", rows, [], []).notes if "preregistration" in note]
+
+    assert not notes(typed(three_seeds))
+    for path in find_runs(three_seeds):
+        manifest = json.loads((path.parent / "manifest.json").read_text())
+        if "grpo" in path.parts:
+            manifest["preregistration_sha256"] = "ab" * 32
+        rewrite(path.parent / "manifest.json", json.dumps(manifest))
+    rows = typed(three_seeds)
+    assert {row.method: row.preregistration for row in rows} == {"zero_shot": None, "grpo": "ab" * 6, "r3l": None}
+    assert f"at sha256 {'ab' * 6} (1 of 3 rows)." in notes(rows)[0]
+    changed = [replace(row, preregistration="ab, cd" if row.method == "grpo" else "cd") for row in rows]
+    assert "at 2 versions" in notes(changed)[0]
