@@ -107,7 +107,7 @@ def test_checkpoints_are_the_runs(server):
 def test_an_error_is_the_answer_and_the_next_call_works(server):
     broken = result(server, "asample", sampling(1) | {"prompt": {"chunks": [{"tokens": [10**9]}]}})
     assert "error" in broken and broken["category"] == "server"
-    assert "KeyError: 'prompt'" in result(server, "asample", {})["error"]
+    assert "KeyError: 'sampling_params'" in result(server, "asample", {})["error"]
     assert result(server, "asample", sampling(1))["sequences"][0]["tokens"]
     with pytest.raises(urllib.error.HTTPError, match="410"):
         call(server, "retrieve_future", {"request_id": "999"})
