@@ -6,11 +6,11 @@
 # make setup    only the install        make clean   what the tools left (never results/)
 # make lock     requirements.lock anew  make dist    the wheel, and the archive of stored runs
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
-# make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/adapters.md)
-# make vllm     an environment with vLLM for CPUs: `r3l train --set sampling.engine=vllm` (docs/engine.md), and a server
+# make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/extending.md)
+# make vllm     an environment with vLLM for CPUs: `r3l train --set compute=vllm` (docs/engine.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
 #
-# PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip, UV_ARGS=... to uv (docs/installation.md).
+# PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip, UV_ARGS=... to uv (docs/getting_started.md).
 
 SHELL := bash
 VENV := .venv
@@ -63,7 +63,7 @@ lock: setup
 	    --overrides <(echo "torch; sys_platform == 'never'") --no-emit-package torch \
 	    --custom-compile-command "make lock" --output-file requirements.lock $(LOCK_ARGS)
 
-# The wheel, and the stored runs that an installed r3l can fetch (docs/installation.md).
+# The wheel, and the stored runs that an installed r3l can fetch (docs/getting_started.md).
 dist: setup
 	rm -rf build/lib build/bdist.* dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -72,7 +72,6 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         return Task(f"{self.name}-{number:06d}", self.name, split, payload={"number": number} | self.payload(number))
 
     def task_sets(self) -> DrawnTaskSets:
-        """Its splits."""
         sizes = {name: end - first for name, (first, end) in self.given.splits.items()}
         return DrawnTaskSets(self.name, sizes, self.task)
 
@@ -82,7 +81,6 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         return super().task_set_hash(task_set)
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
-        """The environment's words as they are; a response is an action."""
         return AdaptedDialogue(self.given.domain, style, max_turns)
 
     def wrong(self, key: str, value: object, why: str) -> ConfigError:
@@ -111,7 +109,6 @@ class AdaptedDialogue(TaggedDialogue):
         return Message("user", now.text) if now.text or self.stop == "end" else None
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """Whatever was written."""
         return Parsed(response)
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
@@ -126,5 +123,4 @@ class AdaptedDialogue(TaggedDialogue):
         return f"The task was {'completed' if success else 'not completed'}. Reward: {reward:.3g}. Steps: {turns}."
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """None: no critic is known."""
         return None

@@ -68,7 +68,6 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
         return {"before": [{"role": "system", "content": rules}]} if rules else {}
 
     def make_engine(self, options: Options) -> TextGame:
-        """An engine with a game of its own."""
         return TextGame(self.name, self.make(), self.given)
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
@@ -110,18 +109,15 @@ class NamedActions(AdaptedDialogue):
     reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
-        """The rules, and the first observation."""
         return super().opening(task, first)[-1 if self.style == "compact" else 0 :]
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """The action, ``format`` or ``inadmissible``."""
         action = each_tag_once(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)
         return Parsed(action) if self.possible(action, now) else Parsed(None, StopReason.INADMISSIBLE)
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback, as in all environments with tagged actions."""
         return TaggedDialogue.closing(self, reward, success, turns, error, response)
 
 
@@ -139,7 +135,6 @@ class TextGame(OneFileEngine):
         return self._seen(answer[0] if isinstance(answer, tuple) else answer.observation)
 
     def step(self, action: str) -> Observation:
-        """Play an action, by its number where actions have names."""
         names = self._arguments.actions
         try:
             answer = self._game.step(names.index(action) if names else action)
@@ -154,7 +149,6 @@ class TextGame(OneFileEngine):
         return self._seen(observation, bool(terminated or truncated), info.get("is_success"))
 
     def close(self) -> None:
-        """Close the game, where that is anything."""
         if hasattr(self._game, "close"):
             self._game.close()
 

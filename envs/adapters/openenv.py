@@ -72,7 +72,6 @@ class Session:
         self._connection: ClientConnection | None = None
 
     def reset(self, seed: int) -> SimpleNamespace:
-        """Start an episode. Raises EngineError where the server refuses it."""
         from websockets.sync.client import connect
 
         if self._connection is None:
@@ -92,7 +91,6 @@ class Session:
         return self._ask("step", {self._given.action: action})
 
     def close(self) -> None:
-        """End the session."""
         from websockets.exceptions import WebSocketException
 
         self._connection = None

@@ -53,7 +53,6 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
         return VerifiersEngine(*self.loaded(), self.given.solved_at, self.given.turns == "segments")
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
-        """The words of the taskset and its Env."""
         return AdaptedDialogue(self.given.domain, style, max_turns, "line" if self.given.turns == "segments" else "end")
 
     def loaded(self) -> tuple[Any, list[Any]]:

@@ -89,7 +89,6 @@ class VerifiersEngine(OneFileEngine):
         return now
 
     def close(self) -> None:
-        """End the episode."""
         _in_loop(self._cancel())
 
     async def ask(self, messages: list[Any]) -> str:

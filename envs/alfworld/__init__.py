@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
     """Houses of our own, made without end, and the published games where a user has them."""
 
     name, options, extra = "alfworld", AlfworldOptions, "alfworld"
+    decisive = ("textworld", "fast-downward-textworld")
 
     def make_engine(self, options: AlfworldOptions) -> Environment:
         from r3l.envs.alfworld.engine import AlfworldEngine
@@ -42,6 +44,12 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
         if style == "released":
             return ReleasedAlfworldDialogue(style, max_turns, options.response_format)
         return AlfworldDialogue(style, max_turns, options.response_format, options.list_places)
+
+    def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
+        """Beside the versions of its engine, the texts that make an observation of a state."""
+        from r3l.envs.alfworld.games import text_digests
+
+        return super().inputs(task_sets) | text_digests(task_sets)
 
     def task_sets(self) -> AlfworldTaskSets:
         from r3l.envs.alfworld.tasks import TASK_SETS

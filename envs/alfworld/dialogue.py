@@ -59,7 +59,6 @@ class AlfworldDialogue(TaggedDialogue):
         self.list_places = list_places
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
-        """What stands before the first response."""
         if self.style == "compact":
             return [Message("user", "0: " + _flat(first.text.replace(_BANNER, " ")))]
         system = self.prompt("system", max_turns=self.max_turns)
@@ -72,7 +71,6 @@ class AlfworldDialogue(TaggedDialogue):
         return [Message("system", system), Message("user", user)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The user turn that shows ``now`` after ``actions``."""
         if self.style == "compact":
             places = _places(now.admissible) if self.list_places else ""
             return Message("user", f"{len(actions)}: {_flat(now.text)}{places}")
@@ -89,7 +87,6 @@ class AlfworldDialogue(TaggedDialogue):
         return Message("user", content)
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """The action of a response, or ``format``, ``inadmissible`` or ``repetition``."""
         action = self.read(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)

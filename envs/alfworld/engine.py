@@ -25,7 +25,6 @@ from r3l.envs.alfworld.translate import (
     Problem,
     Row,
     Signature,
-    cached_problem,
     check_versions,
     load_problem,
     parse_atom,
@@ -74,18 +73,6 @@ class AlfworldEngine:
         self._commands: Mapping[str, _Operator] = {}
         self._observation = Observation("")
 
-    def prepare(self, task: Task) -> bool:
-        """Translate ``task`` into the disk cache without starting it; False where it was there already.
-
-        Ends the game in progress. Raises DataError as ``reset`` does.
-        """
-        domain, _, problem = game_texts(task)
-        if cached_problem(domain, problem) is not None:
-            return False
-        self._key = self._start = None
-        load_problem(domain, problem, self._library(), task.id)
-        return True
-
     def reset(self, task: Task) -> Observation:
         """Start ``task``. Raises DataError, naming the task, when its game is incomplete or damaged."""
         domain, grammar, problem = game_texts(task)
@@ -126,7 +113,6 @@ class AlfworldEngine:
         return self._observation
 
     def close(self) -> None:
-        """Release the engine; a later ``reset`` would open it again."""
         if self._lib is not None:
             _IDLE.append(self._lib)
         self._lib = self._key = self._start = None

@@ -49,7 +49,6 @@ class AlfworldExpert(ScriptedExpert):
         return cls(goal, _ITEM.findall(first.split("Your task is to:")[0]))
 
     def observe(self, action: str, text: str) -> None:
-        """Take in the observation ``text`` that followed ``action``."""
         words = action.split() or [""]
         if action.startswith("go to ") and text.startswith("You arrive"):
             self.here = action.removeprefix("go to ")
@@ -154,7 +153,6 @@ class AlfworldExpert(ScriptedExpert):
         return WrongAction(turn, _cause(self, action), steps, complete=delivers)
 
     def summary(self, answers: Answers) -> str:
-        """Steps and places."""
         visited = len({action for action, _ in answers if action.startswith("go to ")})
         return f"{len(answers)} steps, {visited} places"
 

@@ -100,6 +100,39 @@ def game_texts(task: Task) -> tuple[str, str, str]:
     return domain, grammar, problem
 
 
+def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
+    """sha256 of the texts that games are made of, of which task ids say nothing; ``none`` where they are not here.
+
+    Houses take domain and grammar from the alfworld package. Published games bring their own: the first game of a split
+    stands for all, which share these two texts (reading all 3,553 would take seconds).
+    """
+    names = sorted(set(task_sets))
+    digests = {}
+    if any("/" in name for name in names):
+        digests |= {text: _digest_of_packaged(text) for text in ("alfred.pddl", "alfred.twl2")}
+    return digests | {f"{split}, first game": _digest_of_first(split) for split in names if "/" not in split}
+
+
+@lru_cache(maxsize=2)
+def _digest_of_packaged(name: str) -> str:
+    try:
+        return _sha256(packaged_text(name))
+    except ModuleNotFoundError:
+        return "none"
+
+
+def _digest_of_first(split: str) -> str:
+    try:
+        game = next(load_games(split, expected=0))
+    except DataError:
+        return "none"
+    return _sha256(json.dumps(game.payload, sort_keys=True))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
 @lru_cache(maxsize=16)
 def _shared(text: str) -> str:
     """The same object for equal texts: all games share one 17 KB domain."""

@@ -68,7 +68,6 @@ class House:
 
     @property
     def id(self) -> str:
-        """The task id."""
         return f"house-{self.family}-r{self.receptacles}-o{self.objects}-s{self.seed}"
 
 

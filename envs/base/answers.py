@@ -202,7 +202,6 @@ class AnswerDialogue:
         return Message("user", now.text) if now.text else None
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """Whatever was written."""
         return Parsed(response)
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:

@@ -42,7 +42,6 @@ class ErrorRates:
     invalid: float = 0.0
 
     def draw(self, rng: np.random.Generator) -> ErrorModel:
-        """How one agent errs."""
         rate = float(rng.uniform(self.low, self.high))
         return ErrorModel(rate, self.systematic, bool(rng.random() < self.overlook))
 

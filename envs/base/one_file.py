@@ -114,7 +114,6 @@ class OneFileDialogue(TaggedDialogue):
         return Message("user", f"{len(actions)}: {now.text}" if self.style == "compact" else now.text)
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """The action of a response, or ``format``, ``inadmissible`` or ``repetition``."""
         action = each_tag_once(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)
@@ -147,7 +146,6 @@ class ErringPlayer(ScriptedExpert):
         return self.suggested()
 
     def thought(self) -> str:
-        """Always the same."""
         return "next"
 
     def choose(

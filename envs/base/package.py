@@ -9,13 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
 from r3l.core import requirements
-from r3l.core.benchmark import Benchmark
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
@@ -50,6 +51,15 @@ def read_options(kind: type[OptionsT], env: str, options: Mapping[str, Any]) -> 
         raise ConfigError(f"{wrong}; known keys: {known}") from error
 
 
+@cache
+def installed_version(distribution: str) -> str:
+    """The version of a distribution; ``none`` where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
 @dataclass(frozen=True)
 class ConstantAnswer:
     """The best answer that looks at no problem. ``success``: its rate in each task group, and in ``all`` tasks."""
@@ -58,26 +68,20 @@ class ConstantAnswer:
     success: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class BenchmarkOptions:
-    """How questions are put and graded. ``data``: folder of the question sets."""
-
-    protocol: str = "standard"
-    prompt: str = "boxed"
-    oracle: str = "ours"
-    data: Path | None = None
-
-
 class EnvironmentPackage(ABC, Generic[OptionsT]):
     """An environment: engine, text side, task sets, and what else it has. Stateless; pickles into worker processes.
 
     ``name`` is the name of its folder, by which ``r3l.envs.registry`` finds it; ``options`` declares the settings of
     its engine; ``extra`` is the extra of pyproject.toml that brings the packages of its engine, if there is one.
+    ``version`` is raised when its code changes what an episode shows or scores; with the versions of ``decisive``, the
+    distributions that decide so too, it stands in the fingerprints of runs.
     """
 
     name: str
     options: type[OptionsT]
     extra: str | None = None
+    version: int = 1
+    decisive: tuple[str, ...] = ()
 
     @abstractmethod
     def make_engine(self, options: OptionsT) -> Environment:
@@ -103,10 +107,6 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
         return ""
 
-    def benchmark(self, options: BenchmarkOptions) -> Benchmark:
-        """Question sets with known answers. Raises ConfigError where there are none."""
-        raise ConfigError(f"environment {self.name!r} has no question sets; math has")
-
     def checks(self) -> list[Finding]:
         """What `r3l doctor` checks beside the packages and the start of the engine."""
         return []
@@ -124,6 +124,13 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def task_set_hash(self, task_set: str) -> str:
         """The committed sha256 of a task set, without making its tasks."""
         return self.task_sets().committed_hash(task_set)
+
+    def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
+        """What decides an episode of ``task_sets`` beside task ids and options, by name: a version or a digest.
+
+        A part of every fingerprint, so it loads no engine; what is not on this machine is ``none``.
+        """
+        return {name: installed_version(name) for name in self.decisive}
 
     def build_task_set(self, name: str) -> Path:
         """Validate every task of a task set and write the file that is committed; its path."""

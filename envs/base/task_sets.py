@@ -116,7 +116,6 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """The hash of a split's tasks."""
         return sha256_of(tasks)
 
     def about(self, name: str) -> dict[str, Any]:
@@ -129,7 +128,6 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return read_definition(self.definition_type, self.env, name, others or "none")
 
     def splits(self, name: str) -> Collection[str]:
-        """The splits of a task set."""
         return self.others[name] if name in self.others else self.definition(name).splits
 
     def parts(self, task_set: str) -> tuple[str, str]:
@@ -171,7 +169,6 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
 
 def definition_path(env: str, name: str) -> Path:
-    """Where a task set is defined."""
     return DEFINITIONS / f"{env}_{name}.yaml"
 
 
@@ -193,7 +190,6 @@ def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -
 
 
 def committed_path(env: str, name: str) -> Path:
-    """Where the proof of a task set is committed."""
     return ENVS / env / "task_sets" / f"{name}.json"
 
 
@@ -222,7 +218,6 @@ def sha256_of(tasks: Iterable[Task]) -> str:
 
 
 def in_id_order(tasks: Iterable[Task]) -> list[Task]:
-    """``tasks`` sorted by id."""
     return sorted(tasks, key=lambda task: task.id)
 
 

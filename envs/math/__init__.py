@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from r3l.envs.base.answers import AnswerOptions
-from r3l.envs.base.package import BenchmarkOptions, ConstantAnswer, EnvironmentPackage
+from r3l.envs.base.package import ConstantAnswer, EnvironmentPackage
+from r3l.envs.math import datasets
 
-from r3l.core.benchmark import Benchmark
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.option import option
 
@@ -22,13 +22,18 @@ class MathOptions(AnswerOptions):
     """``extraction``: which rule reads the answer in a response (``r3l.envs.base.answers``).
 
     ``released``, of both: the release's own rule, defects included (``r3l.envs.math.engine``).
+    ``ask``: what full prompts ask for. ``tags``: a thought and then the answer, each in tags. ``boxed``: the answer in
+    a box at the end of a free text, the way in which such models are mostly evaluated.
     """
 
+    ask: Literal["tags", "boxed"] = option(
+        "tags", "how full prompts ask for the answer", "our choice: as in training; boxed is the paper's other setting"
+    )
     extraction: Extraction = option(
         "strict", "how the answer is read", "our choice: one rule in training and evaluation"
     )
     grader: Literal["ours", "released"] = option(
-        "ours", "who compares it with the gold one", "our choice: the released one rejects right answers (docs/math.md)"
+        "ours", "who compares it with the gold one", "our choice: the released one rejects right answers"
     )
 
 
@@ -36,6 +41,7 @@ class Math(EnvironmentPackage[MathOptions]):
     """Its question sets are those that papers evaluate on."""
 
     name, options, extra = "math", MathOptions, "math"
+    decisive = ("math-verify", "latex2sympy2-extended")  # the grader
 
     def make_engine(self, options: MathOptions) -> Environment:
         from r3l.envs.math.engine import create
@@ -63,11 +69,9 @@ class Math(EnvironmentPackage[MathOptions]):
     def constant_answer(self, task_set: str) -> ConstantAnswer:
         return self.task_sets().constant_answer(task_set)
 
-    def benchmark(self, options: BenchmarkOptions) -> Benchmark:
-        from r3l.envs.math.benchmarks import MathBenchmark
-
-        self.check_installed()
-        return MathBenchmark(options.protocol, options.prompt, options.oracle, options.data)
+    def warning(self, task_set: str) -> str:
+        seen = datasets.frozen().get(task_set.partition("/")[0], {}).get("in_dapo", ())
+        return f"{len(seen)} of its problems stand in DAPO-Math-17k: {', '.join(seen)}" if seen else ""
 
 
 ENVIRONMENT = Math()

@@ -41,7 +41,6 @@ class Operation:
 
     @property
     def sign(self) -> str:
-        """``+`` or ``-``."""
         return SIGN_OF[self.verb]
 
     def applied(self, value: int, sign: str | None = None) -> int:

@@ -2,7 +2,7 @@
 
 Wherever a set comes from, it must be the set that ``sets.json`` froze: its number of records and the sha256 over them
 are compared at every load. This package holds only what its licence allows (MIT: ``data/LICENSES.md``); the others
-are read from a folder (``R3L_MATH``; docs/math.md lists files and addresses) or from the hub. Those
+are read from a folder (``R3L_MATH``; docs/environments.md lists files and addresses) or from the hub. Those
 of tier nano are made (``r3l.envs.math.arithmetic``).
 
 Published training data is cleaned of duplicates, contradictions and test problems; what each rule dropped is counted.
@@ -134,8 +134,8 @@ def _verify(name: str, problems: Sequence[Problem]) -> None:
     if (len(problems), sha256_of(problems)) != (expected["rows"], expected["sha256"]):
         raise DataError(
             f"set {name!r} is not the frozen one: {len(problems)} records with sha256 {sha256_of(problems)[:16]}, "
-            f"{FROZEN.name} has {expected['rows']} with {expected['sha256'][:16]}. Get the file that docs/math.md "
-            f"names and give its folder in {FOLDER}; if the change is meant: "
+            f"{FROZEN.name} has {expected['rows']} with {expected['sha256'][:16]}. Get the file named in "
+            f"docs/environments.md and give its folder in {FOLDER}; if the change is meant: "
             "python -m r3l.envs.math.tasks DIR"
         )
 
@@ -155,7 +155,7 @@ def read_set(name: str, source: Path | None) -> list[Problem]:
             lines = bounded_lines(file, most(packaged.stat().st_size), packaged)
             return [record(name, *json.loads(line)) for line in lines]
     if folder:
-        raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/math.md says where to get it")
+        raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it")
     return _read_files(name, _download(name, origin))
 
 
@@ -184,7 +184,7 @@ def _download(name: str, origin: Origin) -> list[Path]:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
             f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give a "
-            f"folder with {origin.file} in {FOLDER} (docs/math.md says where to get it)"
+            f"folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
         ) from error
 
 
@@ -201,10 +201,12 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
         except KeyError as error:
             raise DataError(
                 f"{path}, row {number + 1}: key {error} is missing; it has {', '.join(map(repr, row))}. "
-                f"Take the file that docs/math.md names"
+                f"Take the file that docs/environments.md names"
             ) from error
         except (ValueError, TypeError, AttributeError, IndexError) as error:
-            raise DataError(f"{path}, row {number + 1}: {error}; take the file that docs/math.md names") from error
+            raise DataError(
+                f"{path}, row {number + 1}: {error}; take the file that docs/environments.md names"
+            ) from error
         parsed.append(fields)
     return parsed
 
@@ -234,7 +236,6 @@ class CleaningReport:
     test: int
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         return asdict(self)
 
 

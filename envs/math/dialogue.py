@@ -23,15 +23,22 @@ SYSTEM = (
     "Solve the problem. Reason step by step, one step a line, between <think> and </think>. "
     "Then give the final answer alone, as \\boxed{answer}, between <answer> and </answer>."
 )
+BOXED = "Please reason step by step, and put your final answer within \\boxed{}."  # as Qwen's own evaluation asks
 SUBJECT = Subject("mathematics", SYSTEM, first_wrong_line)
 RELEASED_SYSTEM = "math_system"
 
 
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
-    """The text side under ``options``."""
     if style == "released":
         return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
-    return AnswerDialogue(SUBJECT, style, max_turns, options)
+    return (BoxedDialogue if options.ask == "boxed" else AnswerDialogue)(SUBJECT, style, max_turns, options)
+
+
+class BoxedDialogue(AnswerDialogue):
+    """One user message in the full style: the problem, and the request for a boxed answer."""
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        return [Message("user", first.text if self.style == "compact" else f"{first.text}\n\n{BOXED}")]
 
 
 class MathPrompts(ReleasedPrompts):

@@ -48,7 +48,6 @@ def _answer(response: str, rule: Extraction) -> str | None:
 
 
 def create(options: MathOptions) -> AnswerEngine:
-    """A new environment under ``options``."""
     return AnswerEngine(options, response_grader(options))
 
 

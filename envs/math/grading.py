@@ -73,7 +73,6 @@ class Grader:
             return list(threads.map(one, pairs))
 
     def close(self) -> None:
-        """End the processes."""
         for _ in range(self._workers):
             if process := self._idle.get():
                 process.kill()

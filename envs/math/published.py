@@ -138,7 +138,7 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
             except ValueError as error:
                 raise DataError(f"{path}, row {number}: not valid JSON ({error}); download it again") from error
             if not isinstance(row, dict):
-                raise DataError(f"{path}, row {number}: not a JSON object; take the file that docs/math.md names")
+                raise DataError(f"{path}, row {number}: not a JSON object; take the file named in docs/environments.md")
             yield row
 
 

@@ -23,7 +23,7 @@ class PuzzleOptions(AnswerOptions):
     """``verifier``: ours, strict, or the released one with its defects (r3l.envs.puzzles.released)."""
 
     verifier: Literal["ours", "released"] = option(
-        "ours", "what grades an answer", "our choice: the released one has defects (docs/puzzles.md)"
+        "ours", "what grades an answer", "our choice: the released one has defects (docs/environments.md)"
     )
 
 

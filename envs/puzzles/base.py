@@ -135,13 +135,6 @@ class Puzzle(ABC):
                 raise DataError(f"{self.name}: no misreading of {dict(data)} leads to a wrong answer")
         return Attempt(careful.lines, careful.answer, None)
 
-    def first_wrong(self, data: Data, lines: Sequence[str]) -> int | None:
-        """The first of ``lines`` (of reasoning, in the words of ``work``) that is not the right one; None: all are.
-
-        Lines that break off too early are wrong at their end: ``len(lines)``.
-        """
-        return first_difference(self.work(data).lines, lines)
-
 
 def first_difference(right: Sequence[str], other: Sequence[str]) -> int | None:
     """Where ``other`` leaves ``right``; where one ends before the other does, that end. None where they are equal."""

@@ -33,7 +33,6 @@ class BinaryMatrix(Puzzle):
     difficulty = BinaryMatrixDifficulty
 
     def generate(self, index: int, difficulty: BinaryMatrixDifficulty) -> Problem:
-        """See Puzzle."""
         generated = item(self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero"))
         data = {"matrix": generated["metadata"]["matrix"], "style": difficulty.style}
         text = generated["question"]
@@ -43,7 +42,6 @@ class BinaryMatrix(Puzzle):
         return Problem(text, _write(data, distances(data["matrix"])), data, f"{size}x{size}")
 
     def key(self, data: Data) -> str:
-        """The matrix."""
         return json.dumps(data["matrix"])
 
     def verify(self, data: Data, answer: str) -> bool:
@@ -72,7 +70,6 @@ class BinaryMatrix(Puzzle):
         return {**same, "copy": _write(data, data["matrix"])}
 
     def work(self, data: Data) -> Work:
-        """Row by row."""
         solution = distances(data["matrix"])
         pairs = zip(data["matrix"], solution, strict=True)
         lines = [f"row {k}: {_row(ones)} gives {_row(row)}" for k, (ones, row) in enumerate(pairs, 1)]

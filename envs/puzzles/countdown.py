@@ -41,7 +41,6 @@ class Countdown(Puzzle):
     difficulty = CountdownDifficulty
 
     def generate(self, index: int, difficulty: CountdownDifficulty) -> Problem:
-        """See Puzzle."""
         generated = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
         metadata = generated["metadata"]
         data = {key: metadata[key] for key in ("numbers", "target", "expression")} | {"style": difficulty.style}

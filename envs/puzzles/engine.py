@@ -17,7 +17,6 @@ from r3l.core.task import Task
 
 
 def response_grader(options: PuzzleOptions) -> ResponseGrader:
-    """How a response is graded under ``options``."""
 
     def grade(task: Task, response: str) -> AnswerGrade:
         kind, ours = puzzle(task.payload["puzzle"]), options.verifier == "ours"
@@ -31,7 +30,6 @@ def response_grader(options: PuzzleOptions) -> ResponseGrader:
 
 
 def create(options: PuzzleOptions) -> AnswerEngine:
-    """A new environment under ``options``."""
     return AnswerEngine(options, response_grader(options))
 
 

@@ -43,7 +43,6 @@ class KnightsKnaves(Puzzle):
     difficulty = KnightsKnavesDifficulty
 
     def generate(self, index: int, difficulty: KnightsKnavesDifficulty) -> Problem:
-        """See Puzzle."""
         people = difficulty.min_people + index % (difficulty.max_people - difficulty.min_people + 1)
         limits = {"depth_constraint": difficulty.depth, "width_constraint": difficulty.width}
         generated = item(self.name, difficulty.seed, index, n_people=people, **limits)
@@ -138,7 +137,6 @@ class KnightsKnaves(Puzzle):
 
 
 def solve(data: Data) -> Roles:
-    """The unique solution."""
     return next(roles for roles in _assignments(data) if not _contradicting(data, roles))
 
 

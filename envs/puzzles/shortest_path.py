@@ -47,7 +47,6 @@ class ShortestPath(Puzzle):
         return Problem(text, generated["answer"], {"grid": grid, "style": difficulty.style}, group)
 
     def key(self, data: Data) -> str:
-        """The grid."""
         return "/".join(data["grid"])
 
     def verify(self, data: Data, answer: str) -> bool:

@@ -120,7 +120,6 @@ class Allocation:
 
     @cached_property
     def puzzle(self) -> Puzzle:
-        """The task set's puzzle."""
         return puzzle(self.wanted.puzzle)
 
     @cached_property
@@ -132,12 +131,10 @@ class Allocation:
             raise ConfigError(f"{definition_path(ENV, self.wanted.name)}: difficulty: {error}") from error
 
     def split(self, split: str) -> list[Task]:
-        """The tasks of a split, all of them."""
         self._make_until(lambda: not self._left[split].total(), lambda: len(self.splits[split]))
         return self.splits[split]
 
     def spare_task(self, index: int) -> Task:
-        """Spare task ``index``."""
         self._make_until(lambda: index < len(self.spare), lambda: len(self.spare))
         return self.spare[index]
 

@@ -38,6 +38,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
     """The simulator needs Java, which ``checks`` looks for."""
 
     name, options, extra = "scienceworld", ScienceWorldOptions, "scienceworld"
+    decisive = ("scienceworld",)
 
     def make_engine(self, options: ScienceWorldOptions) -> Environment:
         from r3l.envs.scienceworld.engine import create

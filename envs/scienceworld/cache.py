@@ -1,9 +1,19 @@
-"""A cache of observations: the simulator is deterministic (``r3l.envs.scienceworld.jvm``); nothing is computed twice.
+"""Observations that are not computed twice: the simulator is deterministic (``r3l.envs.scienceworld.jvm``).
 
 Starting a problem costs 70 milliseconds of Java and a step five, and a simulator takes some 20 MB, while the attempts
 of a group and a retry up to its pivot repeat each other. Observations are cached by (task, actions so far); a simulator
 is moved, by replay, only when something new is done, and every replayed observation is compared with the cached one.
 Any number of environments share a few simulators: what tells these apart is only where they stand.
+
+On disk they serve the next run: methods and seeds share a task set, and policies begin alike. The file's name is a hash
+of the simulator's jar, the engine's settings and the table's columns, so a changed simulator starts an empty one.
+SQLite lets any number of processes read and add. Every row carries a digest: a damaged or altered one is never taken
+for what the simulator said. A file whose structure is broken is set aside, and a new one is begun.
+
+Own code and not ``diskcache`` (5.6.3), measured in one run on 1,227 real answers (20 tasks, episodes of nine added as
+they end; median of five, processor time an answer): with an entry an answer, diskcache writes in 96 microseconds and
+reads in 40, this in 51 and 18. With an entry a task it reads in 10 but rewrites the whole task after each episode (59
+here, and more with every episode). It has no digests, and stops at a broken file.
 """
 
 from __future__ import annotations
@@ -27,10 +37,21 @@ from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.core.environment import Environment, Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
-from r3l.files.cache import cache_folder
+from r3l.files.paths import cache_folder
 
 LIMIT = 50_000  # observations cached in a process, about 50 MB; the least recently started tasks go first
 SIMULATORS = 32  # of a process: 0.8 GB (measured); with more episodes at once some are replayed
+T = TypeVar("T")
+Actions = tuple[str, ...]
+BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+BESIDE = ("", "-wal", "-shm")  # SQLite's files of one database
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS observations (task TEXT, actions TEXT, observation TEXT, digest TEXT,"
+    " PRIMARY KEY (task, actions)) WITHOUT ROWID"
+)
+WAIT = 60  # seconds for another process's transaction; they take milliseconds
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -128,7 +149,6 @@ class CachedEngine:
         return self._observe()
 
     def snapshot(self) -> Actions:
-        """The actions so far."""
         return self._actions
 
     def restore(self, snapshot: Any) -> Observation:
@@ -173,18 +193,6 @@ class CachedEngine:
                 "it is not deterministic"
             )
         return now
-
-
-log = logging.getLogger(__name__)
-T = TypeVar("T")
-Actions = tuple[str, ...]
-BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-BESIDE = ("", "-wal", "-shm")  # SQLite's files of one database
-SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS observations (task TEXT, actions TEXT, observation TEXT, digest TEXT,"
-    " PRIMARY KEY (task, actions)) WITHOUT ROWID"
-)
-WAIT = 60  # seconds for another process's transaction; they take milliseconds
 
 
 class DiskCache:

@@ -55,7 +55,6 @@ class ScienceWorldExpert(ScriptedExpert):
         return expert
 
     def observe(self, action: str, text: str) -> None:
-        """Take in the observation ``text`` that followed ``action``."""
         if went := _WENT.fullmatch(text):
             self.here = went[1]
         elif _HERE.match(text):
@@ -118,7 +117,6 @@ class ScienceWorldExpert(ScriptedExpert):
         return WrongAction(turn, _cause(self, action, text), tuple(known), complete=known == steps)
 
     def summary(self, answers: Answers) -> str:
-        """Steps and places."""
         visited = len({action for action, _ in answers if action.startswith(GO)})
         return f"{len(answers)} steps, {visited} places"
 

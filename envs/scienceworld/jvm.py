@@ -115,7 +115,6 @@ class Jvm:
         return self.owner == os.getpid() and self.process.poll() is None
 
     def take(self) -> Simulator:
-        """An idle simulator, else a new one."""
         with self._calling:
             return self._idle.pop() if self._idle else self._new()
 
@@ -160,7 +159,6 @@ class Jvm:
         return lambda value: field.set(owner, value)
 
     def close(self) -> None:
-        """End the Java process."""
         self._idle.clear()
         self._gateway.close()
         self.process.stdin.close()  # the gateway exits at the end of its input

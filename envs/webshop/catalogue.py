@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
-from r3l.envs.webshop.index import Index, IndexWriter, Term, file_names
+from r3l.envs.webshop.index import Index, IndexWriter, Term
 from r3l.envs.webshop.products import Product, is_listed, product_of, read_items, read_table
 from r3l.envs.webshop.reward import model_version, nouns
 
@@ -261,11 +261,6 @@ def read_meta(folder: Path) -> Meta:
     if meta.schema != SCHEMA:
         raise DataError(f"{path}: schema is {meta.schema}, this release reads {SCHEMA}; build the catalogue again")
     return meta
-
-
-def size_on_disk(folder: Path) -> dict[str, int]:
-    """Bytes of each file."""
-    return {name: (folder / name).stat().st_size for name in ("shop.db", "meta.json", *file_names())}
 
 
 @lru_cache(maxsize=8)

@@ -45,19 +45,16 @@ class WebshopDialogue(TaggedDialogue):
     }
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
-        """What stands before the first response."""
         if self.style == "compact":
             return [Message("user", f"0: {pages.instruction(first.text)}")]
         return [Message("system", self.prompt("system", max_turns=self.max_turns)), self._turn(first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The user turn that shows ``now`` after ``actions``."""
         if self.style == "compact":
             return Message("user", f"{len(actions)}: {compact(now.text)}")
         return self._turn(now)
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """The action of a response, or ``format`` or ``repetition``."""
         action = self.read(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)

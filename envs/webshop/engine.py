@@ -89,11 +89,9 @@ class WebshopEngine:
         return self._observe(0.0) if released else self._refuse()
 
     def snapshot(self) -> _Mark:
-        """A mark of the present state; valid until another reset."""
         return _Mark(self._loads, self._current())
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to ``snapshot``. Raises EngineError for a mark of another task."""
         if not isinstance(snapshot, _Mark) or snapshot.load != self._loads:
             raise EngineError("the snapshot belongs to another task than the one now started")
         return self._enter(snapshot.session)

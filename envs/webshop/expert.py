@@ -55,7 +55,6 @@ class WebshopExpert(ScriptedExpert):
         return cls(read_wish(pages.instruction(first)))
 
     def observe(self, action: str, text: str) -> None:
-        """Take in the observation ``text`` that followed ``action``."""
         if action.startswith("search[") and _RESULTS.search(text):
             self.query = action[len("search[") : -1]
         if results := _RESULTS.search(text):
@@ -136,22 +135,18 @@ class WebshopExpert(ScriptedExpert):
         return str(rng.choice(others)) if others else systematic
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """An action that a careful customer would not take."""
         if is_right(self, action):
             return None
         steps = plan(self)
         return WrongAction(turn, _cause(self, action), tuple(steps), complete=steps[-1] == BUY)
 
     def summary(self, answers: Answers) -> str:
-        """Steps, and whether anything was bought."""
         return f"{len(answers)} steps, {'bought' if answers[-1][0] == BUY else 'nothing bought'}"
 
     def possible(self, action: str, now: Observation) -> bool:
-        """What the page has, or any search."""
         return action in now.admissible or action.startswith("search[")
 
     def suggested_at_limit(self) -> list[str]:
-        """The plan that there was no time for."""
         return plan(self)
 
 

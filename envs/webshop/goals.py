@@ -43,12 +43,10 @@ class Goal:
     price_upper: float
 
     def to_json(self) -> str:
-        """One canonical line; ``from_json`` gives the goal back."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Goal:
-        """Read ``to_json``'s line."""
         fields = json.loads(line)
         fields["attributes"] = tuple(fields["attributes"])
         fields["options"] = tuple(o if isinstance(o, str) else (o[0], o[1]) for o in fields["options"])

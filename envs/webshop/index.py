@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,6 @@ class IndexWriter:
         self._chunks: list[Path] = []
 
     def add(self, text: str) -> None:
-        """The next document."""
         known, before = self._known, len(self._tokens)
         numbers = [known[piece] if piece in known else self._number(piece) for piece in pieces(text)]
         self._tokens.extend([number for number in numbers if number >= 0])
@@ -136,7 +135,6 @@ class IndexWriter:
 
     @property
     def total_length(self) -> int:
-        """Terms in all documents together."""
         return self._total
 
     def _number(self, piece: str) -> int:
@@ -217,11 +215,6 @@ class Index:
         idf = np.float32(np.log(1 + (self._filled - size + 0.5) / (size + 0.5)))
         weight = boost * idf
         return documents, weight - weight / (np.float32(1) + counts * self._inverse[self._lengths[documents]])
-
-
-def file_names() -> Iterable[str]:
-    """The files that make up an index."""
-    return [f"{name}.npy" for name in _FILES]
 
 
 def _new_map(path: Path, dtype: type, length: int) -> np.memmap:

@@ -1,6 +1,6 @@
 """Products: the original's item files read one record at a time, and what the shop keeps of a record.
 
-The files are described in docs/webshop.md. Of a record the shop reads ``asin``, ``name``, ``full_description``,
+The files are described in docs/environments.md. Of a record the shop reads ``asin``, ``name``, ``full_description``,
 ``small_description``, ``pricing``, ``customization_options``, ``category``, ``query`` and ``product_category``; every
 other key is ignored, as in the original.
 """
@@ -46,12 +46,10 @@ class Product:
         return " ".join([self.name, self.description, *(self.bullets[:1] or [""]), options]).lower()
 
     def to_json(self) -> str:
-        """One canonical line; ``from_json`` gives the product back."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Product:
-        """Read ``to_json``'s line."""
         fields = json.loads(line)
         for name in ("bullets", "attributes"):
             fields[name] = tuple(fields[name])
@@ -94,7 +92,7 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
         raise DataError(f"{path} is a JSON {type(table).__name__}; expected an object keyed by asin")
     for asin, entry in table.items():
         if not isinstance(entry, entries):
-            raise DataError(f"{path}: asin {asin} has {entry!r}, expected a {entries.__name__}; see docs/webshop.md")
+            raise DataError(f"{path}: asin {asin} has {entry!r}, not a {entries.__name__}; see docs/environments.md")
     return table
 
 
@@ -118,9 +116,9 @@ def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: 
             options=_options(record["customization_options"]),
         )
     except KeyError as error:
-        raise DataError(f"{where}: key {error} is missing; see docs/webshop.md for the keys that are read") from error
+        raise DataError(f"{where}: key {error} is missing; docs/environments.md lists the keys") from error
     except (AttributeError, TypeError) as error:
-        raise DataError(f"{where}: a value has the wrong type ({error}); see docs/webshop.md") from error
+        raise DataError(f"{where}: a value has the wrong type ({error}); see docs/environments.md") from error
 
 
 def is_listed(record: Mapping[str, Any], seen: set[str]) -> bool:

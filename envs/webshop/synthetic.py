@@ -1,17 +1,14 @@
 """A seeded catalogue in the original's schema: titles, attributes, options and prices that belong to their category.
 
-For the nano tier, tests and measurements; the original files are a download of the user's own. ``short`` records
-have titles of a few words; ``full`` ones have the size of the original's (about 4 KB a record, 100 distinct terms).
+For the nano tier and tests; the original files are a download of the user's own.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from r3l.envs.webshop.catalogue import Source
@@ -20,8 +17,6 @@ from r3l.envs.webshop.products import product_of
 
 from r3l.core.seeds import seed_of
 
-_BASE36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_STEP, _SPACE = 1_000_003_729, 36**8  # coprime, so that asins are distinct and not in order
 _WISH = re.compile(
     r"i want an? (?P<kind>.+?) that is (?P<attributes>.+?)(?:, in (?P<options>.+?))?"
     r"(?:, and price lower than (?P<limit>[\d.]+) dollars)?"
@@ -130,19 +125,20 @@ _CATEGORIES: dict[str, tuple[_Kind, ...]] = {
 _ALL = tuple((category, kind) for category, kinds in _CATEGORIES.items() for kind in kinds)
 
 
-def records(count: int, seed: int, full: bool = False) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
+def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
     """``count`` records, each with its entries in the attributes file and in the human instructions file."""
     for index in range(count):
         rng = random.Random(seed_of("webshop", "synthetic", seed, index))
         category, kind = _ALL[index % len(_ALL)]
         attributes = rng.sample(kind.attributes, 2)
         options = {name: _pick(rng, values) for name, values in kind.options}
-        asin = _asin(index, seed) if full else f"B{index:04d}"
+        asin, brand = f"B{index:04d}", "".join(rng.choices(_SYLLABLES, k=2)).title()
+        care = f"This {kind.name} is {rng.choice(attributes)} and {rng.choice(_CARE)}."
         record = {
             "asin": asin,
-            "name": _title(rng, kind, attributes, full),
-            "full_description": _prose(rng, kind, attributes, 9) if full else "",
-            "small_description": [_prose(rng, kind, attributes, 2 if full else 1) for _ in range(5 if full else 1)],
+            "name": f"{brand} {' '.join(attributes)} {kind.name}",
+            "full_description": "",
+            "small_description": [care],
             "pricing": _pricing(rng, kind),
             "customization_options": {
                 name: [{"value": value, "image": f"https://example.org/{asin}/{value}.jpg"} for value in values]
@@ -155,15 +151,14 @@ def records(count: int, seed: int, full: bool = False) -> Iterator[tuple[dict[st
         }
         entry = {"asin": asin}
         wishes = [entry | _wish(rng, kind, attributes, options, hard) for hard in ((False, True, rng.random() < 0.5))]
-        yield record | (_ballast(rng, asin) if full else {}), {"attributes": attributes}, wishes
+        yield record, {"attributes": attributes}, wishes
 
 
-def sources(count: int, seed: int, full: bool = False, goals_of: int | None = None) -> Iterator[Source]:
-    """The records as the catalogue takes them. ``goals_of``: only the first so many products have goals."""
-    for number, (record, attributes, wishes) in enumerate(records(count, seed, full)):
+def sources(count: int, seed: int) -> Iterator[Source]:
+    """The records as the catalogue takes them."""
+    for number, (record, attributes, wishes) in enumerate(records(count, seed)):
         product = product_of(record, attributes, f"synthetic record {number}")
-        instructions = wishes if goals_of is None or number < goals_of else []
-        yield Source(product, tuple(human_goals(product, instructions, "synthetic wishes")))
+        yield Source(product, tuple(human_goals(product, wishes, "synthetic wishes")))
 
 
 def is_wish(instruction: str) -> bool:
@@ -206,68 +201,3 @@ def _pricing(rng: random.Random, kind: _Kind) -> str:
     low, high = kind.prices
     price = low + (high - low) * rng.random() ** 2 + 0.49  # cheap ones are more frequent
     return f"${price:.2f}"
-
-
-def _title(rng: random.Random, kind: _Kind, attributes: list[str], full: bool) -> str:
-    brand = "".join(rng.choices(_SYLLABLES, k=2)).title()
-    short = f"{brand} {' '.join(attributes)} {kind.name}"
-    if not full:
-        return short
-    other = " and ".join(rng.sample(_CARE, 2))
-    return f"{short.title()} Model {rng.randrange(100_000)}, {kind.query.title()} for Home and Travel, {other.title()}"
-
-
-def _prose(rng: random.Random, kind: _Kind, attributes: list[str], sentences: int) -> str:
-    texts = []
-    for _ in range(sentences):
-        text = f"This {kind.name} is {rng.choice(attributes)} and {rng.choice(_CARE)}"
-        if sentences > 1:
-            one, two, three, four = _words(rng, 4)
-            text += f"; part {one} of the {two} {three} line with {four}"
-        texts.append(f"{text}.")
-    return " ".join(texts)
-
-
-def _words(rng: random.Random, count: int) -> list[str]:
-    """Words of a language of 20,000, the n-th of them 1 / n as frequent as the first."""
-    words, cumulative = _language()
-    return rng.choices(words, cum_weights=cumulative, k=count)
-
-
-@lru_cache(maxsize=1)
-def _language() -> tuple[list[str], list[float]]:
-    rng = random.Random(seed_of("webshop", "language"))
-    words = sorted({"".join(rng.choices(_SYLLABLES, k=4)) for _ in range(40_000)})[:20_000]
-    rng.shuffle(words)
-    return words, list(itertools.accumulate(1 / rank for rank in range(1, len(words) + 1)))
-
-
-def _asin(index: int, seed: int) -> str:
-    number = (index * _STEP + seed_of("webshop", "asin", seed)) % _SPACE
-    digits = []
-    for _ in range(8):
-        number, digit = divmod(number, 36)
-        digits.append(_BASE36[digit])
-    return "B0" + "".join(reversed(digits))
-
-
-def _ballast(rng: random.Random, asin: str) -> dict[str, Any]:
-    """What the original's records carry and the shop drops; it counts in the memory of an in-memory copy."""
-    return {
-        "brand": "",
-        "list_price": "",
-        "availability_quantity": None,
-        "total_reviews": "",
-        "total_answered_questions": "",
-        "seller_id": "",
-        "fast_track_message": "",
-        "product_information": {"ASIN": asin, "Date First Available": "May 1, 2021", "Package Dimensions": "9 x 6 x 2"},
-        "brand_url": f"https://example.org/brands/{asin}",
-        "availability_status": "In Stock. Ships from and sold by the shop.",
-        "seller_name": "the shop",
-        "fulfilled_by_amazon": "",
-        "aplus_present": "",
-        "small_description_old": "About this item " + " ".join(_words(rng, 150)),
-        "average_rating": round(rng.uniform(1, 5), 1),
-        "page": rng.randrange(20),
-    }

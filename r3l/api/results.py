@@ -59,9 +59,9 @@ def stored_runs() -> Path:
 
     Raises DataError in an installed package whose user has not fetched them (`r3l stored fetch`).
     """
-    from r3l.runs import stored_archive
+    from r3l.evaluation import stored_runs
 
-    return stored_archive.stored_runs()
+    return stored_runs.stored_runs()
 
 
 def _folders(given: Sequence[Path | str]) -> list[Path]:

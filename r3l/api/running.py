@@ -70,8 +70,8 @@ def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float
     A directory whose run was made by other code of the user's is renamed first. Raises ConfigError where files of the
     checkout differ from its commit and ``where`` is kept in git.
     """
-    from r3l.config import trains
-    from r3l.config.taught import start_model_warning
+    from r3l.config import start_model_warning, trains
+    from r3l.config.inputs import fetch
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.provenance import check_clean
@@ -85,6 +85,7 @@ def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float
         check_clean(f"{where} is kept in git")
     if warning := start_model_warning(run):
         log.warning("%s", warning)
+    fetch(run.model)
     set_aside_changed(where, run)
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
     job = resources.requested_resources(resources.load(), "train", run)

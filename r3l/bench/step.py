@@ -32,10 +32,8 @@ def bench_step(run: Run, repeats: int) -> Report:
     """Time steps 1 to ``repeats`` of ``run`` in both ways in turn. Seconds are medians over the steps, and so is their
     ratio. ``phases``: seconds of each phase of the packed pass, from further steps that are not timed as a whole.
     """
-    if run.sampling.engine != "torch":
-        raise ConfigError(
-            "r3l bench step compares forward passes of torch: leave sampling.engine out (r3l bench train)"
-        )
+    if run.compute == "vllm":
+        raise ConfigError("r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train)")
     with open_session(run, start_of(run), trains=True, forward="transformers") as session:
         tasks = session.package.tasks(run.env_settings.train_task_set)
         of_arms = {arm: _Arm(session, arm, tasks) for arm in ARMS}
@@ -69,7 +67,7 @@ class _Arm:
     """One way to compute steps, on a session of its own view; the weights are put back after each step."""
 
     def __init__(self, session: Session, arm: Arm, tasks: Sequence[Task]) -> None:
-        run = session.run.model_copy(update={"forward": arm})
+        run = session.run.model_copy(update={"compute": arm})
         policy = policy_of(run, session.model, session.tokenizer)
         self._session = replace(session, run=run, policy=policy, gather=policy.barrier.gather)
         self._method, self._tasks = build_method(run), tasks
@@ -110,7 +108,7 @@ class _Arm:
         return seconds | {f"train/{phase}": value for phase, value in watch.seconds.items()}
 
     def _trainer(self) -> Trainer:
-        use_onednn(self._session.run.forward == "packed")
+        use_onednn(self._session.run.compute == "packed")
         return trainer_of(self._session, self._method)
 
 

@@ -122,7 +122,7 @@ def data_catalogue(
 ) -> None:
     """Build WebShop's products on disk from the original's files, completely or not at all (some 15 minutes, 6 GB).
 
-    The files, key by key: docs/webshop.md.
+    The files, key by key: docs/environments.md.
 
     Example: `r3l data catalogue --items items_shuffle.json --attrs items_ins_v2.json --out shop`
     """

@@ -1,4 +1,4 @@
-"""`r3l evaluate`: plays a run, an environment or question sets, with a local model or a server."""
+"""`r3l evaluate`: plays the test tasks of a run or an environment, with a local model or a server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Overrides, Seed, SomeTier, listed, output, refuse_unused, resolve_run
+from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, output, refuse_unused, resolve_run
 from r3l.cli.compare import offline_command
-from r3l.cli.printing import console, pairs, print_result
+from r3l.cli.printing import pairs, print_result
 from r3l.core.errors import ConfigError, check_known
-from r3l.files.names import folder_name
 
 if TYPE_CHECKING:
-    from r3l.config import Run
+    from r3l.config import EnvConfig, Run
     from r3l.evaluation.agents import ServedAgent
 
 TEST_TASK_SET = "env_settings.test_task_set"
@@ -29,9 +28,7 @@ OF_AGENT = {"server", "model", "batch", *SERVER_ONLY}
 
 def evaluate(
     ctx: typer.Context,
-    target: Annotated[
-        str, typer.Argument(help="Run directory; environment (alfworld); question sets (gsm8k,math500).")
-    ],
+    target: Annotated[str, typer.Argument(help="Run directory, or environment (alfworld, gsm8k, math500).")],
     model: Annotated[
         str | None, typer.Option(help="Stored model, folder or hub id; with --server its name there.")
     ] = None,
@@ -41,10 +38,6 @@ def evaluate(
     seed: Seed = 0,
     overrides: Overrides = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Episodes at once. Default: 16, or the tier's.")] = None,
-    protocol: Annotated[
-        str, typer.Option(help="Question sets: standard (one attempt) or r3l_released (three, with an oracle).")
-    ] = "standard",
-    limit: Annotated[int | None, typer.Option(min=1, help="Question sets: only the first N items of each.")] = None,
     dialog: Annotated[str, typer.Option(help="What the server is sent: messages, or tokens (vLLM).")] = "messages",
     tokenizer: Annotated[
         str | None, typer.Option(help="Folder or hub id, for --dialog tokens. Default: the model's.")
@@ -54,23 +47,20 @@ def evaluate(
         typer.Option(help="KEY=VALUE (JSON) to add to every request, null to leave a field out; repeatable."),
     ] = None,
     deadline: Annotated[float, typer.Option(min=1, help="Seconds a server may take for one response.")] = DEADLINE,
-    out: Annotated[
-        Path | None, output("Default: results/CELL/seedN, or results/evaluations/ENV/MODEL/...", folder=True)
-    ] = None,
+    out: Annotated[Path | None, output("Default: results/CELL/seedN.", folder=True)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a run's last checkpoint, or any model in an environment or on question sets. Re-run to resume.
+    """Evaluate a run's last checkpoint, or any model in an environment. Re-run to resume.
 
     The model acts alone, without reflection or guidance. Results of a run on another task set than its test set go to
-    RUN_DIR/evaluations. An environment is played as in `--tier` (default: nano); gsm8k, math500, dapo and deepmath are
-    the published question sets unless `--tier` is given. Their `--set` keys are evaluation.temperature,
-    sampling.max_tokens, prompt (boxed, tags) and oracle (ours, released).
+    RUN_DIR/evaluations. An environment is played as in `--tier`: by default smol for published question sets (gsm8k,
+    math500, minerva, olympiadbench, amc23, aime24, dapo: one attempt at temperature 0), nano for the others.
 
     Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 
     Example: `r3l evaluate alfworld --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
 
-    Example: `r3l evaluate gsm8k,math500 --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
+    Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --set env_settings.options.ask=boxed`
     """
     from r3l.config import EnvConfig, load
 
@@ -83,27 +73,18 @@ def evaluate(
         refuse_unused(ctx, "a run, which is played as its manifest says", used)
         _play_run(Path(target), task_set, asked, as_json)
         return
-    sets = None if tier else _question_sets(target)
-    if not sets:
-        load("envs", target, EnvConfig)
+    config = load("envs", target, EnvConfig)
     if not (model or server):
-        raise ConfigError(f"say what {'answers' if sets else 'plays'} {target}: --model NAME, --server URL, or both")
-    if sets:
-        used = {"seed", "overrides", "protocol", "limit", "out", *OF_AGENT}
-        refuse_unused(ctx, "question sets", used)
-        _put_questions(sets, asked, protocol, overrides or [], seed, limit, out, as_json)
-        return
+        raise ConfigError(f"say what plays {target}: --model NAME, --server URL, or both")
     refuse_unused(ctx, "an environment", {"tier", "task_set", "seed", "overrides", "out", *OF_AGENT})
     changes = [*([f"{TEST_TASK_SET}={task_set}"] if task_set else ()), *(overrides or ())]
-    _play(tier or "nano", target, seed, changes, asked, out, as_json)
+    _play(tier or _default_tier(config), target, seed, changes, asked, out, as_json)
 
 
-def _question_sets(target: str) -> list[str] | None:
-    """The question sets that ``target`` names; None where its first part is an environment's name alone."""
-    from r3l.envs.math.datasets import SETS
-
-    names = listed(target, "TARGET") or []
-    return names if names[0] in SETS or len(names) > 1 else None
+def _default_tier(config: EnvConfig) -> str:
+    """nano; of an environment that is named after a published set (gsm8k) the tier that plays this set."""
+    published = "smol" in config.tiers and config.tiers["smol"].test_task_set == f"{config.env}/test"
+    return "smol" if published else "nano"
 
 
 @dataclass(frozen=True)
@@ -168,7 +149,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
     from r3l.api.running import evaluate_run
-    from r3l.runs import stored_archive
+    from r3l.evaluation import stored_runs
     from r3l.runs.manifest import run_of
     from r3l.runs.places import EVALUATION, evaluation_folder
 
@@ -178,13 +159,13 @@ def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent 
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {where}"
     if where == run_dir and agent is None and not as_json:
-        line += f"\n{_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_archive.folder())}"
+        line += f"\n{_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"
     print_result(evaluation, as_json, line)
 
 
 def _beside_stored(evaluation: Path) -> str:
+    from r3l.evaluation.stored_runs import ARCHIVE, folder
     from r3l.report.reproduction import sentence
-    from r3l.runs.stored_archive import ARCHIVE, folder
 
     if not folder().is_dir():
         return f"the stored runs are not here (r3l stored fetch {ARCHIVE})"
@@ -198,58 +179,6 @@ def _next(run: Run, run_dir: Path, stored: Path) -> str:
     if run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
         return f"r3l report {run_dir}"
     return offline_command(run.method, run.tier, [run.env])
-
-
-def _put_questions(
-    sets: list[str],
-    asked: _Asked,
-    protocol: str,
-    overrides: list[str],
-    seed: int,
-    limit: int | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    from r3l.config import environment_of
-    from r3l.envs.base.package import BenchmarkOptions
-    from r3l.evaluation import benchmarks
-    from r3l.evaluation.models import local_model, served_model
-    from r3l.local.checkpoint import find
-    from r3l.report.question_sets import scores_table
-    from r3l.report.render import to_terminal
-
-    values = dict(map(_field, overrides))
-    temperature, max_tokens = values.pop("evaluation.temperature", None), values.pop("sampling.max_tokens", None)
-    for key in values:
-        check_known("key of a question set", key, ("prompt", "oracle", "evaluation.temperature", "sampling.max_tokens"))
-    if not asked.server:
-        find(str(asked.model))
-    with environment_of("math").benchmark(BenchmarkOptions(protocol, **values)) as benchmark:
-        for name in sets:
-            benchmark.items(name)  # a wrong name is an error now, not after the model has loaded
-        temperature = (
-            benchmark.temperature if temperature is None else _number("evaluation.temperature", temperature, 0)
-        )
-        length = int(_number("sampling.max_tokens", max_tokens or benchmark.max_tokens, 1))
-        if asked.server:
-            answerer = served_model(asked.agent(), temperature, length)
-        else:
-            answerer = local_model(str(asked.model), temperature, length, asked.batch or CONCURRENCY)
-        settings = "-".join(map(str, benchmark.settings.values()))  # standard-boxed
-        called = folder_name("model", answerer.name.replace("/", "--"))
-        where = out or RESULTS / "evaluations" / "math" / called / settings / f"seed{seed}"
-        scores = benchmarks.evaluate_sets(benchmark, answerer, sets, where, seed, limit)
-    if as_json:
-        print(json.dumps(scores, sort_keys=True))
-    else:
-        console().print(to_terminal(scores_table(scores)))
-        print(f"every reply and grade: {where / 'items.jsonl'}")
-
-
-def _number(key: str, value: Any, least: float) -> float:
-    if not isinstance(value, int | float) or not value >= least:
-        raise ConfigError(f"{key} is {value!r}; it must be a number of at least {least:g}")
-    return value
 
 
 def _field(text: str) -> tuple[str, Any]:

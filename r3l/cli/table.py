@@ -85,24 +85,16 @@ def print_table(
 ) -> None:
     """A table of configs/tables, from the runs that are asked for and those under ``results``."""
     from r3l.report import selection, tables
-    from r3l.runs.places import find_benchmark_runs
     from r3l.workflow import plan
 
     config = plan.load(plan.workflow_content(tier))
-    benchmark_runs: list[Path] = []
-    shown: list[Record] = []
-    if spec.kind == "benchmarks":
-        runs = [path for folder in results or [RESULTS] for path in find_benchmark_runs(folder)]
-        benchmark_runs = list(asked.runs) or runs
-    else:
-        shown = _belonging(spec, config, asked, results, tier)
+    shown = _belonging(spec, config, asked, results, tier)
     built = tables.build(
         spec,
         shown,
         selection.rows(shown, spec, config, asked),
         len(config.seeds) if seeds_planned is None else seeds_planned,
         config.tier,
-        benchmark_runs,
         config.benches(spec) if tier and not asked.envs else (),
     )
     built = replace(built, empty=empty or tier is not None)

@@ -70,8 +70,7 @@ def train(
     if set_aside:
         move_aside(where, fingerprint)
     result = train_run(run, where, logger or (), minutes)
-    rate = f"learning rate {run.train.lr:g} tuned on validation tasks ({run.rate_source}); " if run.rate_source else ""
-    line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; {rate}in {where}"
+    line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, f"{line}\nnext: r3l evaluate {where}")
 
 

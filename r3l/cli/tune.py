@@ -30,15 +30,15 @@ def tune(
 ) -> None:
     """Tune a method's learning rate on validation tasks: three rates, two seeds each.
 
-    The choice goes to results/tuning/TIER/ENV/METHOD.json; `r3l stored add` stores it. Finished runs are not trained
-    again.
+    The choice goes to results/tuning/TIER/ENV/METHOD.json, with the line to write in the method's YAML file, whose
+    rates are those that runs have. What is trained already is not trained again.
 
     Example: `r3l tune grpo --env alfworld`
 
     Example: `r3l tune --show --env alfworld,webshop`
     """
     from r3l.config import variant
-    from r3l.config.tuning import place, untuned
+    from r3l.config.tuning import place, to_write
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
     from r3l.report.render import to_terminal
@@ -52,7 +52,7 @@ def tune(
         raise ConfigError("give a method and an environment (r3l tune grpo --env alfworld), or --show")
     else:
         check_cores(cores)
-        row = untuned(variant(method))
+        row = variant(method)
         planned = plan.tuning_runs(tier, envs[0], row.name)
         tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
         if not offline:
@@ -62,6 +62,8 @@ def tune(
         with writable(path):
             write_json_atomic(path, found[0])
     print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
+    if not (as_json or show):
+        print(to_write(tier, found[0]["env"], variant(found[0]["method"]), found[0]["chosen"]))
 
 
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:

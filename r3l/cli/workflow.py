@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:
     from r3l.config import Run
-    from r3l.workflow.following import Progress, Split
+    from r3l.workflow.status import Split, Status
 
 TAIL = 12  # lines of a log that are shown
 REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "', re.MULTILINE | re.DOTALL)
@@ -49,39 +50,43 @@ def placement(profile: str | None, cores: str) -> list[str]:
 
 
 def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
-    """Carry out a command of :func:`line`, showing on stderr how far its ``runs`` are (see ``Follower``).
+    """Run a command of :func:`line`, showing on stderr how far its ``runs`` are; the last state of each counts.
 
     Returns snakemake's log. Raises ConfigError where an environment's packages are missing, DataError where a job
     failed, Preempted after Ctrl-C: runs have saved a checkpoint then.
     """
+    from r3l.evaluation import stored_runs
     from r3l.report.following import follow
-    from r3l.runs import stored_archive
-    from r3l.workflow import execution
-    from r3l.workflow.following import Follower, cores_of
+    from r3l.workflow import execution, status
 
     check_installed(RESULTS, runs, split)
     log, began = execution.new_log(), time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
-    cores = cores_of(command[command.index("--cores") + 1]) if "--cores" in command else len(runs)
+    cores = _cores(command) or len(runs)
+    benches = {(run.tier, run.env) for run in runs.values()}
+    known = [path for path in stored_runs.folder().glob("*/*/*/*/seed*") if path.parts[-5:-3] in benches]
+    times = status.learned_times(known)
     try:
         with execution.started(command, log) as process:
-            known = stored_archive.folder().glob("*/*/*/*/seed*")
-            follower = Follower(runs, RESULTS, known, split)
-
-            def look() -> tuple[list[Progress], float]:
-                seen = follower.look()
-                return seen, follower.seconds_left(seen, cores)
-
-            seen = follow(look, lambda: process.poll() is None, console)
+            inspect = partial(status.survey, runs, RESULTS, times, split)
+            statuses = follow(inspect, lambda: process.poll() is None, console, cores)
     except KeyboardInterrupt:
         raise Preempted("Ctrl-C") from None
     if process.returncode:
         _raise_refusal(log.read_text(encoding="utf-8", errors="replace"))
-        for text in _failures(seen, began) or [_tail(log)]:
+        for text in _failures(statuses, began) or [_tail(log)]:
             console.print(text, soft_wrap=True, markup=False)
         raise DataError("some runs did not finish (see above); re-run to resume")
     return log
+
+
+def _cores(command: list[str]) -> int | None:
+    """The number behind ``--cores``; None: a profile says where jobs run."""
+    if "--cores" not in command:
+        return None
+    cores = command[command.index("--cores") + 1]
+    return len(os.sched_getaffinity(0)) if cores == "all" else int(cores)
 
 
 def jobs_of(command: list[str]) -> dict[str, int]:
@@ -104,7 +109,7 @@ def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> Non
     Now, not in a job that starts when others have trained for an hour.
     """
     from r3l.config import environment_of
-    from r3l.workflow.following import EVALUATIONS
+    from r3l.workflow.status import EVALUATIONS
 
     evaluation = EVALUATIONS[split]
     for env in sorted({run.env for path, run in runs.items() if not evaluation(results / path, run).is_file()}):
@@ -117,9 +122,9 @@ def _raise_refusal(output: str) -> None:
         raise DataError(refused[1])
 
 
-def _failures(seen: list[Progress], began: float) -> list[str]:
-    """What each run that did not finish has written last."""
-    logs = [(progress.name, progress.log) for progress in seen if not progress.done]
+def _failures(statuses: list[Status], began: float) -> list[str]:
+    """The log tail of each run that did not finish."""
+    logs = [(status.name, status.log) for status in statuses if status.state != "done"]
     return [f"\n{name} did not finish; {_tail(log)}" for name, log in logs if log and log.stat().st_mtime >= began]
 
 

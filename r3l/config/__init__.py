@@ -1,35 +1,55 @@
-"""Configuration: one YAML file a tier, an environment, a method; resolved into one frozen Run.
+"""Configuration: one YAML file a tier, an environment, a method; resolved into one frozen Run (see resolution.py).
 
-Unknown keys, wrong types and missing files are ConfigErrors that name file, key, value and the fix. Every
-value carries its source: each file has a ``sources`` map from key to where the value comes from.
+Unknown keys, wrong types and missing files are ConfigErrors that name file, key, value and the fix. Every value carries
+its source: each file has a ``sources`` map from key to where the value comes from.
 """
 
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
 from r3l.config.files import Strict, folders, is_own, load, names, own_folders, own_variables, validate
-from r3l.config.method import MethodConfig, load_method, method_label
+from r3l.config.method import PROFILES, MethodConfig, load_method, method_label
 from r3l.config.model import (
     ArchitectureConfig,
     ClusterConfig,
     ModelConfig,
     PackagedConfig,
     find_model,
+    locate,
     model_label,
+    sft_folder,
     stored_model,
 )
-from r3l.config.profile import PROFILES
-from r3l.config.resolution import build_method, dialogue_of, feedback_of, gpu_cluster, resolve, trains
-from r3l.config.run import Run, hashed, locate, sft_folder, start_of, weights_of
-from r3l.config.tier import ComputeDtype, Device, Forward, OptimizerConfig, SamplingConfig, TierConfig, TrainConfig
+from r3l.config.resolution import (
+    Explained,
+    build_method,
+    dialogue_of,
+    explained,
+    feedback_of,
+    gpu_cluster,
+    resolve,
+    trains,
+)
+from r3l.config.run import Run, feedback_source, hashed
+from r3l.config.start import start_model_warning, start_of
+from r3l.config.tier import (
+    Compute,
+    ComputeDtype,
+    Device,
+    OptimizerConfig,
+    SamplingConfig,
+    TierConfig,
+    TrainConfig,
+)
 from r3l.config.variant import Variant, variant
 
 __all__ = [
     "ArchitectureConfig",
     "ClusterConfig",
+    "Compute",
     "ComputeDtype",
     "Device",
-    "Forward",
     "EnvConfig",
     "EnvTierConfig",
+    "Explained",
     "MethodConfig",
     "ModelConfig",
     "OptimizerConfig",
@@ -44,7 +64,9 @@ __all__ = [
     "build_method",
     "dialogue_of",
     "environment_of",
+    "explained",
     "feedback_of",
+    "feedback_source",
     "find_model",
     "folders",
     "gpu_cluster",
@@ -59,11 +81,11 @@ __all__ = [
     "own_folders",
     "own_variables",
     "resolve",
+    "sft_folder",
+    "start_model_warning",
     "start_of",
     "stored_model",
     "trains",
     "validate",
     "variant",
-    "sft_folder",
-    "weights_of",
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from r3l.config.files import Strict, find_class, load
-from r3l.config.profile import ProfileName
+from r3l.config.method import ProfileName
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
 from r3l.envs.adapters.base import AdaptedEnvironment
@@ -20,28 +20,33 @@ from r3l.files.names import path_name
 TaskSetName = Annotated[str, AfterValidator(partial(path_name, "task set"))]  # NAME/SPLIT; read from folders
 
 
-class EnvTierConfig(Strict):
-    """What an environment uses in one tier."""
+class EnvSettings(Strict):
+    """What a run has of its environment."""
 
     train_task_set: TaskSetName
     test_task_set: TaskSetName
     validation_task_set: TaskSetName | None = option(
         None,
-        "tasks that settings and start models are chosen on: in neither of the others, nor taught",
+        "tasks that settings and base checkpoints are chosen on: in neither of the others, nor in SFT",
         "our choice: what is chosen on the test task set is no longer tested by it",
     )
     further_test_task_sets: list[TaskSetName] = Field(
-        [], description="evaluated on the way beside the test task set (Trinity); `further_test_task_sets` of a profile"
+        [], description="evaluated during training beside the test task set (Trinity)"
     )
     max_turns: int = Field(ge=1, le=10_000)
-    model: str | None = Field(None, description="start model of this environment, where it is not the tier's")
-    sft: str | None = Field(None, description="supervised stage before RL: a file of configs/sft")
+    sft: str | None = Field(None, description="SFT before RL: a file of configs/sft")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
-    set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
 
     def tested(self) -> dict[str, str]:
-        """The task sets that are evaluated on the way, by a plain name; the test task set is ``test``."""
+        """The task sets that are evaluated during training, by a plain name; the test task set is ``test``."""
         return {"test": self.test_task_set} | {name.replace("/", "_"): name for name in self.further_test_task_sets}
+
+
+class EnvTierConfig(EnvSettings):
+    """What an environment uses in one tier."""
+
+    model: str | None = Field(None, description="base checkpoint of this environment, where it is not the tier's")
+    set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
 
 
 class EnvConfig(Strict):

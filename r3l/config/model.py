@@ -1,4 +1,4 @@
-"""A file of configs/models: a published language model, and the GPUs that it takes."""
+"""A file of configs/models: a published language model and the GPUs that it takes. And where models lie."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pydantic import Field
 from r3l.config.files import Strict, load, names, own_folders
 from r3l.core.errors import ConfigError
 from r3l.core.option import REQUIRED, option
+from r3l.files import paths
 from r3l.files.names import is_folder_name
-from r3l.files.paths import STORED_MODELS
+from r3l.files.paths import STORED_MODELS, cache_folder
+from r3l.files.yaml_files import read_yaml
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -106,3 +108,31 @@ def model_label(name: str) -> str:
     """What a model is called in print."""
     config = find_model(name)
     return config.label if config else name
+
+
+def locate(model: str) -> str:
+    """Where a model lies: a stored model's folder; for one of configs/models where `r3l model fetch` puts it, or its
+    folder in $R3L_MODELS, which is named as the last part of its hub id, else that id; else ``model`` itself (a path or
+    a hub id)."""
+    if stored := stored_model(model):
+        return str(stored)
+    config = find_model(model)
+    if config is None:
+        return model
+    if config.packaged:
+        return str(cache_folder("models") / model)
+    local = Path(os.environ.get("R3L_MODELS", "")) / Path(config.hub).name
+    return str(local.absolute()) if os.environ.get("R3L_MODELS") and local.is_dir() else config.hub
+
+
+def sft_folder(model: str, name: str) -> Path:
+    """Where `r3l sft NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
+    return cache_folder("models") / f"{Path(model).name}-{name}"
+
+
+def recipe_of(name: str) -> dict[str, Any]:
+    """configs/sft/<name>.yaml as it stands, without sources."""
+    path = paths.CONFIGS / "sft" / f"{name}.yaml"
+    if not is_folder_name(name) or not path.is_file():
+        raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")
+    return {key: value for key, value in read_yaml(path).items() if key != "sources"}

@@ -1,37 +1,77 @@
-"""From names and overrides to a Run, and from a Run to its Method and Dialogue."""
+"""From names to a Run: four layers, each written over the one before.
+
+1. **Tier**, ``configs/tiers/TIER.yaml``: engine, base checkpoint and every number of training, sampling and evaluation.
+2. **Environment**, ``configs/envs/ENV.yaml`` under ``tiers.TIER``: task sets, turns, base checkpoint, the engine's
+   options, and under ``set`` what it changes in the tier. ``profiles`` add options. A base checkpoint of
+   ``configs/models`` that needs other values in the tier (a thinking model trains turns) has them under ``set`` too.
+3. **Method**, ``configs/methods/METHOD.yaml``: its ``settings``, then those of the ``profile``, of each ``where`` entry
+   that holds, of the tier, and the tuned learning rate. A method that ``extends`` another is written over it whole. A
+   key without a dot is the method's own, one with a dot is the run's (``train.sync_interval``).
+4. **--set KEY=VALUE**: what the row changes (``r3l@alpha=5``), then what the command line does.
+
+Below all of them stand the defaults that the code declares (r3l.core.option), so that files hold only what differs. A
+tuned learning rate holds for the profile ``paper`` and the environment's own base checkpoint, on which it was chosen;
+with another one the tier's rate does. ``explained`` lists every value of a run with the layer that it comes from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
-from r3l.config.environment import EnvConfig, environment_of
-from r3l.config.feedback import feedback_source
+from r3l.config.environment import EnvConfig, EnvSettings, environment_of
 from r3l.config.files import explain, find_class, load, validate
-from r3l.config.method import MethodConfig, load_method, method_label
+from r3l.config.method import (
+    RATE,
+    Place,
+    ProfileName,
+    load_method,
+    method_files,
+    method_label,
+    profile_of,
+    settings_in,
+    source_in,
+    tuned_rate,
+)
 from r3l.config.model import ClusterConfig, check_model, find_model
 from r3l.config.own_code import own_code
-from r3l.config.profile import TUNED, ProfileName, names_profile, profile_of
-from r3l.config.run import Run
-from r3l.config.tier import TierConfig
-from r3l.config.tuning import RATE, at_rate, check_current, first_run, has_tuning, is_current, stored_tuning, untuned
-from r3l.config.variant import Variant, check_override, variant
-from r3l.config.where import Place
+from r3l.config.run import Run, feedback_source
+from r3l.config.tier import TierConfig, TierSettings
+from r3l.config.variant import OF_RUN, Variant, check_override, variant
 from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
+from r3l.core.option import source_of
 
 if TYPE_CHECKING:
     from r3l.core.method import Method
 
-CHOSEN_BY = "the tier, environment, method, profile and seed (--tier, --env, --method, --profile, --seed)"
-CHOSEN = {"tier", "label", "env", "method", "method_label", "method_code", "own_code", "profile", "seed"}
+CHOSEN_BY = "the tier, environment, model, method and seed (--tier, --env, --model, --method, --seed)"
+CHOSEN = {"tier", "label", "env", "model", "method", "method_label", "method_code", "own_code", "seed"}
+METHOD, ENV = "method_settings.", "env_settings."  # how the keys of a Run begin that are a method's, an environment's
+OPTIONS = f"{ENV}options."
+
+
+class Layer(NamedTuple):
+    """``values`` by dotted keys of Run, which ``place`` sets; ``source`` of a key: why it has that value there."""
+
+    place: str
+    values: dict[str, Any]
+    source: Callable[[str], str]
+
+
+class Explained(NamedTuple):
+    """One value of a run; ``place``: the file or command line that sets it; ``source``: what that states of it."""
+
+    key: str
+    value: Any
+    place: str
+    source: str
 
 
 def resolve(
@@ -41,149 +81,196 @@ def resolve(
     seed: int,
     model: str | None = None,
     overrides: Sequence[str] | None = None,
+    tuned: bool = True,
 ) -> Run:
-    """Combine the declared defaults, the four files, the variant and ``key=value`` overrides.
+    """The run of the four layers. ``overrides`` are ``key=value`` with dotted keys of Run, e.g. ``train.steps=3``.
 
-    Overrides have dotted keys of Run, e.g. ``train.steps=3``. Order of precedence: tier, environment, model, method
-    (settings, profile, where, tier), variant, overrides. Where neither rate nor profile is stated, the learning rate is
-    the nearest tuned one (r3l.config.tuning) that is stored.
+    ``tuned``: whether tuned learning rates are used. Raises ConfigError naming file, key, value and fix.
     """
+    row, changes = _row(method, overrides)
+    return _run(tier, env, row, seed, _layers(tier, env, row, model, changes, tuned))
+
+
+def explained(
+    tier: str,
+    env: str,
+    method: str | Variant,
+    seed: int = 0,
+    model: str | None = None,
+    overrides: Sequence[str] | None = None,
+) -> list[Explained]:
+    """Every value of a run, in the order of Run, with the place that it comes from."""
+    row, changes = _row(method, overrides)
+    layers = _layers(tier, env, row, model, changes, tuned=True)
+    run = _run(tier, env, row, seed, layers)
+    values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
+    values["env_settings"]["options"] = environment_of(env).options(**run.env_settings.options).model_dump(mode="json")
+    values["method_settings"] = run.method_settings
+    return [_explained(run, key, value, layers) for key, value in _flat(values).items()]
+
+
+def _explained(run: Run, key: str, value: Any, layers: Sequence[Layer]) -> Explained:
+    for layer in reversed(layers):
+        if key in layer.values:
+            return Explained(key, value, layer.place, layer.source(key))
+    return Explained(key, value, "default", _source_of_default(run, key))
+
+
+def _source_of_default(run: Run, key: str) -> str:
+    """What the code that declares a default states of it."""
+    declared: list[tuple[str, Any]] = [
+        (METHOD, find_class("methods", run.method_code).Settings),
+        (OPTIONS, environment_of(run.env).options),
+        ("", Run),
+    ]
+    prefix, model = next((prefix, model) for prefix, model in declared if key.startswith(prefix))
+    *sections, name = key.removeprefix(prefix).split(".")
+    for section in sections:
+        model = model.model_fields[section].annotation
+    return source_of(model.model_fields[name])
+
+
+def _row(method: str | Variant, overrides: Sequence[str] | None) -> tuple[Variant, list[str]]:
+    """The row and the other changes: ``--set profile=fair`` is ``--method r3l@profile=fair``."""
     row = variant(method) if isinstance(method, str) else method
-    if profile_of(row) == TUNED:
-        return _tuned(tier, env, row, seed, model, overrides)
-    run = _resolved(tier, env, row, seed, model, overrides)
-    if names_profile(row) or not _takes_rate(run, row, overrides):
-        return run
-    found = _nearest_tuning(run, row, model)
-    return run if found is None else _with_rate(run, *found)
+    profiles = [change for change in overrides or () if change.startswith("profile=")]
+    for change in profiles:
+        row = variant(row.changed(profile=change.partition("=")[2]).name)
+    return row, [change for change in overrides or () if change not in profiles]
 
 
-def _resolved(tier: str, env: str, row: Variant, seed: int, model: str | None, overrides: Sequence[str] | None) -> Run:
-    """A run with the learning rate of its configuration."""
+def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Sequence[str], tuned: bool) -> list[Layer]:
+    """The layers of a run, lowest first; some layers are several files."""
     in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
-    changes = _nested({}, [*row.overrides(), *(overrides or ())])
-    for key in CHOSEN & changes.keys():
+    if tier not in in_env.tiers:
+        raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
+    profile, usual = profile_of(row), in_env.tiers[tier].model or in_tier.model
+    above = [
+        Layer(row.name, _read(row.overrides()), lambda _: "the name of the row"),
+        Layer("--set", _read(changes), lambda _: "the command line"),
+    ]
+    for key in CHOSEN & {key.partition(".")[0] for layer in above for key in layer.values}:
         raise ConfigError(f"key {key!r} is not for an override: it follows from {CHOSEN_BY}")
-    values = _of_files(in_tier, in_env, profile_of(row), model) | {"env": env, "seed": seed}
-    changed = _merged(values, changes)
-    place = Place(tier, profile_of(row), in_env.environment or env, changed["model"], changed["samples"])
-    values = _merged(_with_method(values, row, place), changes)
-    run = validate(Run, values, f"{tier}/{env}/{row.name}")
+    below = [_of_tier(in_tier), *_of_environment(in_env, tier, profile), *_of_model(model, usual)]
+    values = _merged([*below, *above])
+    place = Place(tier, profile, in_env.environment or env, values["model"], values.get("samples", "trajectory"))
+    method = [*_of_method(row, place)]
+    if tuned and profile == "paper" and values["model"] == usual:
+        method += _of_tuning(row, tier, env)
+    return [*below, *method, *above]
+
+
+def _of_tier(tier: TierConfig) -> Layer:
+    values = tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)
+    return Layer(f"configs/tiers/{tier.tier}.yaml", _flat(values), lambda key: source_in(tier.sources, key))
+
+
+def _of_environment(env: EnvConfig, tier: str, profile: ProfileName) -> Iterator[Layer]:
+    """What the file says of the tier, then what a profile adds."""
+    path, own = f"configs/envs/{env.env}.yaml", env.tiers[tier]
+    settings = own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)
+    values = _flat({"env_settings": settings}) | own.set | ({"model": own.model} if own.model else {})
+
+    def source(key: str) -> str:
+        at = "" if key == "model" else "set."
+        return source_in(env.sources, f"tiers.{tier}.{key.removeprefix(ENV) if key.startswith(ENV) else at + key}")
+
+    yield Layer(path, values, source)
+    added = {f"{OPTIONS}{key}": value for key, value in env.profiles.get(profile, {}).items()}
+    yield Layer(path, added, lambda key: source_in(env.sources, f"profiles.{profile}.{key.removeprefix(OPTIONS)}"))
+    if further := env.further_test_task_sets.get(profile):
+        sets = {f"{ENV}further_test_task_sets": [*own.further_test_task_sets, *further]}
+        yield Layer(path, sets, lambda _: source_in(env.sources, f"further_test_task_sets.{profile}"))
+
+
+def _of_model(model: str | None, usual: str) -> Iterator[Layer]:
+    """The base checkpoint where another than the usual one is asked for, and what it changes in the tier."""
+    if model:
+        yield Layer("--model", {"model": model}, lambda _: "the command line")
+    if config := find_model(model or usual):
+        sources = config.sources
+        yield Layer(f"configs/models/{config.model}.yaml", config.set, lambda key: source_in(sources, f"set.{key}"))
+
+
+def _of_method(row: Variant, place: Place) -> Iterator[Layer]:
+    """The file of the method, after those that it extends."""
+    for file in method_files(row.method):
+        stated = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(place).items()}
+        values = {key: value for key, (value, _) in stated.items()}
+        sources = {key: source for key, (_, source) in stated.items()}
+        yield Layer(f"configs/methods/{file.method}.yaml", values, sources.__getitem__)
+
+
+def _of_tuning(row: Variant, tier: str, env: str) -> Iterator[Layer]:
+    """The learning rate that `r3l tune` chose, where there is one."""
+    if found := tuned_rate(row, tier, env):
+        yield Layer(f"configs/methods/{found.file}.yaml", {RATE: found.rate}, lambda _: found.source)
+
+
+def _run(tier: str, env: str, row: Variant, seed: int, layers: Sequence[Layer]) -> Run:
+    """The layers merged, validated, and completed with the method's defaults."""
+    named = {
+        "tier": tier,
+        "label": load("tiers", tier, TierConfig).label,
+        "env": env,
+        "method": row.name,
+        "method_label": method_label(row),
+        "method_code": load_method(row.method).code,
+        "profile": profile_of(row),
+        "seed": seed,
+    }
+    run = validate(Run, {"method_settings": {}} | _nested(_merged(layers)) | named, f"{tier}/{env}/{row.name}")
     environment_of(env).check(run.env_settings.options)
     complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
-    code = own_code(env, row.method)
-    run = run.model_copy(update={"method_settings": dict(complete), "own_code": code})
+    run = run.model_copy(update={"method_settings": dict(complete), "own_code": own_code(env, row.method)})
     _check_samples(run)
-    _check_sampler(run)
+    _check_compute(run)
     if run.engine != "server":  # a server calls its models as it likes
         check_model(run.model)
     return run
 
 
-def _takes_rate(run: Run, row: Variant, overrides: Sequence[str] | None) -> bool:
-    """Whether a run trains with a rate that neither its row nor an override states."""
-    return trains(run) and not any(change.startswith(f"{RATE}=") for change in [*row.changes, *(overrides or ())])
-
-
-def _tuned(tier: str, env: str, row: Variant, seed: int, model: str | None, overrides: Sequence[str] | None) -> Run:
-    """A run under profile `tuned`: with the rate of its own tuning, unless it states one or trains nothing. Raises
-    ConfigError without a tuning of today's configuration."""
-    plain = untuned(row)
-    run = _resolved(tier, env, plain, seed, model, overrides)
-    run = run.model_copy(update={"method": row.name, "method_label": method_label(row), "profile": TUNED})
-    if not _takes_rate(run, plain, overrides):
-        return run
-    tuning, source = stored_tuning(tier, env, plain)
-    check_current(tuning, source, _first_tried(tier, env, plain, tuning, model))
-    return _with_rate(run, tuning["chosen"], source)
-
-
-def _nearest_tuning(run: Run, row: Variant, model: str | None) -> tuple[float, str] | None:
-    """The rate that is stored for a row, else for its method, else for what that extends, and its file. None where
-    there is none, or it was made with another start model or configuration."""
-    rows: list[Variant] = [row]
-    method: str | None = row.method
-    while method:
-        rows.append(Variant(method))
-        method = load("methods", method, MethodConfig).extends
-    for candidate in rows:
-        if has_tuning(run.tier, run.env, candidate):
-            tuning, source = stored_tuning(run.tier, run.env, candidate)
-            if first_run(tuning)["model"] != Path(run.model).name:
-                return None
-            current = is_current(tuning, _first_tried(run.tier, run.env, candidate, tuning, model))
-            return (tuning["chosen"], source) if current else None
-    return None
-
-
-def _first_tried(tier: str, env: str, row: Variant, tuning: Mapping[str, Any], model: str | None) -> Run:
-    """The first run of a tuning as it would be made today."""
-    config, rate = load("tiers", tier, TierConfig).tuning, tuning["rates"][0]["lr"]
-    tried = row if config is None else at_rate(row, f"{rate:.3g}", config)
-    return _resolved(tier, env, tried, first_run(tuning)["seed"], model, None)
-
-
-def _with_rate(run: Run, rate: float, source: str) -> Run:
-    train = run.train.model_copy(update={"lr": rate})
-    return run.model_copy(update={"train": train, "profile": TUNED, "rate_source": source})
-
-
-def _of_files(tier: TierConfig, env: EnvConfig, profile: ProfileName, model: str | None) -> dict[str, Any]:
-    """What tier, environment and model say of a run, under a profile."""
-    if tier.tier not in env.tiers:
-        raise ConfigError(
-            f"environment {env.env!r} has no tier {tier.tier!r}; add it under `tiers` in configs/envs/{env.env}.yaml"
-        )
-    in_tier = env.tiers[tier.tier]
-    model_name = model or in_tier.model or tier.model
-    model_config = find_model(model_name)
-    values = tier.model_dump(exclude={"sources", "tuning"}) | {
-        "model": model_name,
-        "profile": profile,
-        "env_settings": in_tier.model_dump(exclude={"set"}),
-    }
-    values["env_settings"]["options"] |= env.profiles.get(profile, {})
-    values["env_settings"]["further_test_task_sets"] += env.further_test_task_sets.get(profile, [])
-    return _merged(values, _nested(in_tier.set | (model_config.set if model_config else {}), []))
-
-
-def _with_method(values: Mapping[str, Any], row: Variant, place: Place) -> dict[str, Any]:
-    """``values`` with what the method says, before its variant and overrides."""
-    method = load_method(row.method)
-    settings = method.settings_in(place)
-    of_run = {key: value for key, value in settings.items() if "." in key}
-    own = {
-        "method": row.name,
-        "method_label": method_label(row),
-        "engine": row.value("engine", values["engine"]),
-        "method_code": method.code,
-        "method_settings": {key: value for key, value in settings.items() if key not in of_run},
-    }
-    return _merged(_merged(values, own), _nested(of_run, []))
-
-
-def _nested(changes: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Values by dotted key, then ``key=value`` texts, as one nested dictionary."""
-    if not changes and not overrides:
+def _read(changes: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` texts by their keys; values are YAML's. Raises ConfigError."""
+    if not changes:
         return {}
-    for override in overrides:
-        check_override(override)
-    config = OmegaConf.create()
+    for change in changes:
+        check_override(change)
     try:
-        for key, value in changes.items():
-            OmegaConf.update(config, key, value)
-        config.merge_with_dotlist(list(overrides))
+        config = OmegaConf.from_dotlist(list(changes))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(f"one of {', '.join(overrides)} cannot be read: {' '.join(str(error).split())}") from error
-    return cast(dict[str, Any], OmegaConf.to_container(config))
+        raise ConfigError(f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}") from error
+    return _flat(cast(dict[str, Any], OmegaConf.to_container(config)))
 
 
-def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with ``changes`` in it, dictionary by dictionary."""
-    return {**values} | {
-        key: _merged(values[key], value) if isinstance(value, dict) and isinstance(values.get(key), dict) else value
-        for key, value in changes.items()
-    }
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dictionaries by dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _merged(layers: Iterable[Layer]) -> dict[str, Any]:
+    """The values by dotted keys, later layers over earlier ones; a value takes the place of what is within it."""
+    merged: dict[str, Any] = {}
+    for key, value in ((key, value) for layer in layers for key, value in layer.values.items()):
+        for other in [other for other in merged if f"{other}.".startswith(f"{key}.") or key.startswith(f"{other}.")]:
+            del merged[other]
+        merged[key] = value
+    return merged
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted keys as nested dictionaries."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *sections, name = key.split(".")
+        inside = nested
+        for section in sections:
+            inside = inside.setdefault(section, {})
+        inside[name] = value
+    return nested
 
 
 def dialogue_of(run: Run) -> Dialogue:
@@ -199,38 +286,24 @@ def _check_samples(run: Run) -> None:
         )
 
 
-def _check_sampler(run: Run) -> None:
+def _check_compute(run: Run) -> None:
     """vLLM beside the local engine leaves no choice of some things."""
-    if run.sampling.engine == "torch":
-        return
     reasons = {
         "Trinity-RFT brings a vLLM of its own: leave one of them out": run.engine == "trinity",
         "it takes temperatures up to 2": max(run.sampling.temperature, run.evaluation.temperature) > 2,
     }
     for reason, concerns in reasons.items():
-        if concerns:
-            raise ConfigError(f"{run.tier}/{run.env}: sampling.engine is {run.sampling.engine!r}, but {reason}")
+        if run.compute == "vllm" and concerns:
+            raise ConfigError(f"{run.tier}/{run.env}: compute is 'vllm', but {reason}")
 
 
 def build_method(run: Run) -> Method:
     """The Method object of a run. Raises ConfigError when its settings are wrong."""
-    return _built(run.method, run.method_code, run.method_settings)
+    return method_of(run.method, run.method_code, run.method_settings)
 
 
-def method_of(config: MethodConfig, settings: Mapping[str, Any]) -> Method:
-    """The Method object of a file of configs/methods. Dotted keys of ``settings`` are a run's and are left out."""
-    return _built(config.method, config.code or "", {k: v for k, v in settings.items() if "." not in k})
-
-
-def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
-    """Who is to write the feedback that a method or variant learns with; None where it reads none."""
-    config = load_method(row.method)
-    changes = _nested({}, row.overrides()).get("method_settings", {})
-    settings = config.settings_in(Place(tier, profile_of(row))) | changes
-    return feedback_source(method_of(config, settings).describe())
-
-
-def _built(name: str, code: str, settings: Mapping[str, Any]) -> Method:
+def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
+    """The Method object of ``code``; ``name`` is for errors. Raises ConfigError when ``settings`` are wrong."""
     factory = find_class("methods", code)
     if not hasattr(factory, "Settings"):
         raise ConfigError(
@@ -242,6 +315,19 @@ def _built(name: str, code: str, settings: Mapping[str, Any]) -> Method:
         details = "; ".join(explain(factory.Settings, e) for e in error.errors())
         raise ConfigError(f"method {name!r}, settings: {details}") from error
     return method
+
+
+def settings_of(row: Variant, place: Place) -> dict[str, Any]:
+    """All settings of a row's method in a place, defaults included."""
+    changes = {key.removeprefix(METHOD): value for key, value in _read(row.overrides()).items()}
+    stated = {key: value for key, value in (settings_in(row.method, place) | changes).items() if "." not in key}
+    own = {key: value for key, value in stated.items() if key not in OF_RUN}
+    return dict(method_of(row.name, load_method(row.method).code or "", own).describe())
+
+
+def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
+    """Who is to write the feedback that a method or variant learns from; None where it reads none."""
+    return feedback_source(settings_of(row, Place(tier, profile_of(row))))
 
 
 def trains(run: Run) -> bool:

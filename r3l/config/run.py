@@ -1,47 +1,37 @@
-"""A Run: one cell with its seed, fully resolved, its fingerprint, and the weights that it starts from."""
+"""A Run: one cell with its seed, fully resolved, and its fingerprint.
+
+The fingerprint names a result: two runs with one fingerprint give the same numbers on the same kind of machine. So it
+covers whatever decides a result and nothing else. It hashes the settings below less ``NOT_HASHED`` (labels, worker
+counts, where checkpoints are written), and the inputs: digests of what the settings only name (r3l.config.inputs).
+A manifest keeps both, so that a stored run's fingerprint is computed again without its model or data. A change of code
+after which results differ raises a version instead: of a method or an environment (their ``version``, part of the
+inputs) where it concerns these alone, else ``SCHEMA_VERSION``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from r3l.config.corrections import corrections_of
-from r3l.config.environment import EnvTierConfig, environment_of
-from r3l.config.feedback import feedback_source, in_words_of_fingerprints
-from r3l.config.model import find_model, stored_model
-from r3l.config.profile import ProfileName
+from r3l.config.environment import EnvSettings
+from r3l.config.inputs import inputs_of
+from r3l.config.method import ProfileName
 from r3l.config.tier import TierSettings
-from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
-from r3l.files import paths
-from r3l.files.cache import cache_folder
-from r3l.files.names import folder_name, is_folder_name
-from r3l.files.paths import STORED_MODELS
-from r3l.files.yaml_files import read_yaml
+from r3l.files.names import folder_name
 
-SCHEMA_VERSION = 2  # raise when a change of code makes all old results incomparable (some: r3l.config.corrections)
+SCHEMA_VERSION = 3  # raise when a change of code makes all old results incomparable
 
-UNHASHED_FIELDS = {"label", "method_label", "workers", "device", "forward", "model", "rate_source"}  # model: by weights
-UNHASHED = {  # keys that change no result, and those of the environment that are counted elsewhere, resolved
-    "train": ("save_every", "gradient_checkpointing"),
-    "env_settings": ("model", "set", "validation_task_set", "further_test_task_sets"),
-    "judge": ("concurrency", "deadline"),
-}
-
-UNHASHED_VALUES: dict[str, dict[str, Any]] = {  # options younger than stored runs, at the value which those ran with
-    "sampling": {"engine": "torch"},
-    "method_settings": {
-        "reflection_schema": "strict",
-        "sd_coef_start": None,
-        "imitated_retry": "verified",
-        "replay": "whole",
-    },
+NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
+    "": {"label", "method_label", "profile", "model", "workers", "device"},  # model: by its inputs
+    "train": {"save_every", "gradient_checkpointing"},
+    "env_settings": {"validation_task_set", "further_test_task_sets"},
+    "judge": {"concurrency", "deadline"},
 }
 
 
@@ -56,10 +46,10 @@ class Run(TierSettings):
     profile: ProfileName
     model: str
     seed: int = Field(ge=0, lt=2**63)
-    env_settings: EnvTierConfig
+    env_settings: EnvSettings
     method_code: str
     method_settings: dict[str, Any]  # all of them, defaults included
-    rate_source: str = Field("", description="profile tuned: the file in which the learning rate was chosen")
+    protocol: str | None = Field(None, description="how an episode is played for a score; none: as it is trained")
     own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's own files (r3l.config.own_code)")
 
     @property
@@ -77,93 +67,28 @@ class Run(TierSettings):
         """``tier/env/model/method/seedN``: its directory under results/. Raises as :attr:`cell`."""
         return f"{self.cell}/seed{self.seed}"
 
-    def fingerprint(self, corrections: Sequence[str] | None = None) -> str:
-        """Hash of everything that determines the result: never a path, a date, or a worker count.
+    def inputs(self) -> dict[str, Any]:
+        """What the run reads, as it is on this machine now (r3l.config.inputs)."""
+        return inputs_of(self.env, self.model, self.env_settings, self.method_code)
 
-        A stored model enters with the hash of its weights, task sets and a user's own code with theirs: rebuilt or
-        edited, they are other runs.
-        ``corrections``: those that the code had, by default all that concern this run (r3l.config.corrections).
-        """
-        values = self.model_dump(mode="json", exclude=UNHASHED_FIELDS)
-        values |= {"model": Path(self.model).name, "weights": weights_of(self.model), "schema": SCHEMA_VERSION}
-        package = environment_of(self.env)
-        task_sets = (self.env_settings.train_task_set, self.env_settings.test_task_set)
-        values["task_sets"] = [package.task_set_hash(task_set) for task_set in task_sets]
-        if self.env_settings.sft:
-            values["sft"] = recipe_of(self.env_settings.sft)
-        if names := corrections_of(values) if corrections is None else list(corrections):
-            values["corrections"] = names
-        return hashlib.sha256(json.dumps(hashed(values), sort_keys=True).encode()).hexdigest()[:16]
+    def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
+        """16 hex digits. ``inputs``: those of a manifest; by default :meth:`inputs`."""
+        values = hashed(self.model_dump(mode="json"))
+        values |= {"schema": SCHEMA_VERSION, "inputs": self.inputs() if inputs is None else inputs}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A dumped run, of a manifest say, less the keys that change no result."""
+    """A dumped run, of a manifest say, less the keys that change no result; a judge's where it has none."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
         values.pop("judge", None)
-    if not values.get("own_code"):  # there is none: as in runs from before it was hashed
-        values.pop("own_code", None)
-    values["method_settings"] = in_words_of_fingerprints(values.get("method_settings", {}))
-    for section, keys in UNHASHED.items():
+    for section, keys in NOT_HASHED.items():
         for key in keys:
-            values.get(section, {}).pop(key, None)
-    for section, younger in UNHASHED_VALUES.items():
-        inside = values.get(section, {})
-        values[section] = {key: value for key, value in inside.items() if younger.get(key, ...) != value}
+            (values.get(section, {}) if section else values).pop(key, None)
     return values
 
 
-def locate(model: str) -> str:
-    """Where a model lies: a stored model's folder; for one of configs/models where `r3l model fetch` puts it, or its
-    folder in $R3L_MODELS, which is named as the last part of its hub id, else that id; else ``model`` itself (a path or
-    a hub id)."""
-    if stored := stored_model(model):
-        return str(stored)
-    config = find_model(model)
-    if config is None:
-        return model
-    if config.packaged:
-        return str(cache_folder("models") / model)
-    local = Path(os.environ.get("R3L_MODELS", "")) / Path(config.hub).name
-    return str(local.absolute()) if os.environ.get("R3L_MODELS") and local.is_dir() else config.hub
-
-
-def sft_folder(model: str, name: str) -> Path:
-    """Where `r3l sft NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
-    return cache_folder("models") / f"{Path(model).name}-{name}"
-
-
-def start_of(run: Run) -> str:
-    """The model that a run starts from: that of its supervised stage, where it has one, else its own.
-
-    Raises ConfigError where the stage is not finished.
-    """
-    name = run.env_settings.sft
-    if name is None:
-        return run.model
-    folder = sft_folder(run.model, name)
-    manifest = folder / "sft.json"
-    phases = len(recipe_of(name)["phases"])
-    if not manifest.is_file() or len(json.loads(manifest.read_text(encoding="utf-8"))["loss"]) < phases:
-        raise ConfigError(
-            f"{run.cell} starts from a supervised stage, whose model is not (whole) in {folder}: make it with r3l "
-            f"sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
-        )
-    return str(folder)
-
-
-def recipe_of(name: str) -> dict[str, Any]:
-    """configs/sft/<name>.yaml as it stands, without sources."""
-    path = paths.CONFIGS / "sft" / f"{name}.yaml"
-    if not is_folder_name(name) or not path.is_file():
-        raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")
-    return {key: value for key, value in read_yaml(path).items() if key != "sources"}
-
-
-def weights_of(model: str) -> str | None:
-    """The sha256 of a stored or packaged model's weights as its manifest or config states it; None for others."""
-    config = find_model(model)
-    if config and config.packaged:
-        return config.packaged.sha256
-    path = (stored_model(model) or STORED_MODELS / model) / "sft.json"
-    return str(json.loads(path.read_text(encoding="utf-8"))["weights_sha256"]) if path.is_file() else None
+def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
+    """Who is to write the feedback that a method with these settings learns from; None where it reads none."""
+    return None if settings.get("retries") == 0 or "feedback" not in settings else FeedbackSource(settings["feedback"])

@@ -11,7 +11,7 @@ from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
 
-Forward = Literal["fused", "packed", "transformers"]  # see r3l.local.forward
+Compute = Literal["packed", "transformers", "vllm"]
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
 ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.local.precision
 
@@ -61,11 +61,6 @@ class TrainConfig(OptimizerConfig):
 class SamplingConfig(Strict):
     """Training rollouts."""
 
-    engine: Literal["torch", "vllm"] = option(
-        "torch",
-        "torch: the local engine's own sampler; vllm: vLLM in the same process (r3l.local.vllm_sampling)",
-        "our choice: needs nothing further, and samples what the stored runs did",
-    )
     temperature: float = option(
         1.0,
         "of sampling, and of the policy that training optimises",
@@ -78,12 +73,11 @@ class SamplingConfig(Strict):
     max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1, le=10_000_000)
     tokens_per_batch: int | None = option(
         None,
-        "tokens of the dialogs that are sampled together, padding counted; none: all together. vllm: that it caches; "
-        "none: 64 dialogs of max_context",
+        "tokens of the dialogs that are sampled together, padding counted; none: all together. vLLM: tokens that it "
+        "caches; none: 64 dialogs of max_context",
         "our choice: nano dialogs are short",
         ge=1,
     )
-    decoding: Literal["eager"] = option("eager", "eager: token by token; nothing else is left", "our choice")
 
     @model_validator(mode="after")
     def _check_room(self) -> SamplingConfig:
@@ -121,7 +115,7 @@ class TierSettings(Strict):
     """What a tier and a run both have."""
 
     engine: Engine
-    prompts: Style = Field(description="full, compact (both in our words) or released: docs/prompts.md")
+    prompts: Style = Field(description="full, compact (both in our words) or released: docs/environments.md")
     samples: Samples = option(
         "trajectory",
         "one training sample: a dialog, or one response in its context",
@@ -134,12 +128,12 @@ class TierSettings(Strict):
     workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0, le=1024)
     threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1, le=1024)
     device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")
-    forward: Forward = option(
-        "fused",
-        "how Llama-like models are computed: packed: rows side by side, common beginnings once (r3l.local.forward); "
-        "fused: the same, on a CPU with attention in machine code and products by oneDNN (r3l.local.kernels); "
-        "transformers: padded rows, for any architecture. They differ by rounding; local engine",
-        "our choice: the fastest",
+    compute: Compute = option(
+        "packed",
+        "packed: rows side by side, common beginnings once, on a CPU with attention in machine code where that pays "
+        "(r3l.local.forward); transformers: padded rows, for any architecture; vllm: vLLM samples, packed trains. They "
+        "differ by rounding; local engine",
+        "our choice: the fastest, and what the stored runs are compared with",
     )
     compute_dtype: ComputeDtype = option(
         "float32",

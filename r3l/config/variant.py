@@ -7,15 +7,14 @@ from typing import NamedTuple
 
 from r3l.core.errors import ConfigError
 
-_OF_RUN = ("prompts", "samples")  # keys without a dot that are a Run's; all others are the method's
+OF_RUN = ("engine", "prompts", "samples", "compute")  # keys without a dot that are a Run's; others are the method's
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*=.")
 
 
 class Variant(NamedTuple):
     """A method and its ``changes``, each ``key=value``.
 
-    Keys are the method's settings, ``profile``, ``engine``, ``prompts``, ``samples``, or dotted keys of a Run
-    (``train.lr``).
+    Keys are the method's settings, ``profile``, those of ``OF_RUN``, or dotted keys of a Run (``train.lr``).
     """
 
     method: str
@@ -36,12 +35,12 @@ class Variant(NamedTuple):
         return dict(change.split("=", 1) for change in self.changes).get(key, default)
 
     def overrides(self) -> list[str]:
-        """The changes as overrides of a Run; ``profile`` and ``engine`` are none."""
+        """The changes as overrides of a Run; ``profile`` is none."""
         pairs = [(change.partition("=")[0], change) for change in self.changes]
         return [
-            change if "." in key or key in _OF_RUN else f"method_settings.{change}"
+            change if "." in key or key in OF_RUN else f"method_settings.{change}"
             for key, change in pairs
-            if key not in ("profile", "engine")
+            if key != "profile"
         ]
 
 

@@ -26,7 +26,7 @@ class FeedbackSource(StrEnum):
 
     SELF = "self"  # the policy
     ENVIRONMENT = "environment"  # the environment's own critic; the policy where that has nothing to say
-    JUDGE = "judge"  # a model behind a server (docs/feedback.md)
+    JUDGE = "judge"  # a model behind a server (docs/methods.md)
 
 
 class FeedbackSettings(OptionModel):
@@ -77,7 +77,6 @@ class ParsedReflection:
         return self.outcome is Outcome.SUCCESS
 
     def as_json(self) -> Mapping[str, Any]:
-        """The document."""
         return self.document
 
 
@@ -88,7 +87,6 @@ class ParsedCritique:
     guidance: str
 
     def as_json(self) -> Mapping[str, Any]:
-        """``guidance``."""
         return {"guidance": self.guidance}
 
 
@@ -99,7 +97,6 @@ class InvalidFeedback:
     reason: str
 
     def as_json(self) -> Mapping[str, Any]:
-        """The reason, as ``invalid``."""
         return {"invalid": self.reason}
 
 

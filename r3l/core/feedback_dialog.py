@@ -107,7 +107,7 @@ class FeedbackDialog:
     async def _ask_judge(self, ctx: RolloutContext, request: FeedbackRequest) -> Completion:
         """The judge's text in the policy's dialog; one longer than the policy may write is cut off (``length``)."""
         if ctx.judge is None:
-            raise ConfigError("feedback is 'judge', but nobody has connected to one (docs/feedback.md)")
+            raise ConfigError("feedback is 'judge', but nobody has connected to one (docs/methods.md)")
         compact = ctx.judge.prompts is JudgePrompts.AS_POLICY
         messages = self._shown(ctx, request) if compact else request.instructions()
         answer = await ctx.judge.write(messages, (*ctx.address, self.kind.value, "judge", *self._where()))

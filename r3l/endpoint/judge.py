@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from r3l.config import Run
-from r3l.config.feedback import feedback_source
+from r3l.config import Run, feedback_source
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
 from r3l.core.policy import Completion, JudgePrompts, Sampling
@@ -65,7 +64,7 @@ def judge_options(run: Run) -> EndpointOptions | None:
     if missing:
         raise ConfigError(
             f"{run.cell}: feedback is 'judge', but {' and '.join(missing)}; give it, with the server's key in {KEY} if "
-            "it asks for one (docs/feedback.md), or let another write: --method METHOD@feedback=self or environment"
+            "it asks for one (docs/methods.md), or let another write: --method METHOD@feedback=self or environment"
         )
     settable = Settable(ADDRESS, "judge.model", "judge.deadline", "judge.concurrency")
     return EndpointOptions(url, judge.model, judge.concurrency, judge.deadline, settable=settable)

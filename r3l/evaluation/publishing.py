@@ -1,55 +1,88 @@
-"""A run's last checkpoint with its model card, as a folder or on the Hugging Face hub."""
+"""A run's last checkpoint with a model card, as a folder or on the Hugging Face hub."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx2
 import huggingface_hub
+import yaml
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # not in its __all__
 
+from r3l.config import find_model
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation.evaluate import checkpoint_of
-from r3l.evaluation.model_card import CARD, model_card
-from r3l.evaluation.verification import check_signed
+from r3l.evaluation.statistics import wilson_interval
+from r3l.evaluation.verification import EPISODES, check_signed
 from r3l.files.digests import SUMS
-from r3l.files.json_files import read_json
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.writing import write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
-from r3l.runs.run_dir import RESULT
+from r3l.runs.places import EVALUATION
+from r3l.runs.run_dir import MANIFEST, RESULT
 
 HUB = "hub:"
-RESUMING = {OPTIMIZER, SAMPLER, STATE, SUMS}  # what only the run itself needs
+CARD = "README.md"
+RESUMING = {OPTIMIZER, SAMPLER, STATE, SUMS}  # files that only the run itself needs
+BUDGET = {
+    "rollouts": "attempts, retries included",
+    "env_steps": "environment steps",
+    "tokens/generated": "tokens generated",
+    "tokens/trained": "tokens trained on",
+}
+PAGE = """---
+{header}---
+
+# {method_label} on {env}, seed {seed}
+
+`{cell}`, tier {label}.
+
+## Training
+
+| | |
+|---|---|
+{training}
+
+## Scores
+
+Test tasks `{task_set[name]}` (sha256 `{task_set[sha256]:.12}`), temperature {temperature:g}, 95 % Wilson intervals over
+episodes.
+
+| tasks | episodes | success | interval | mean reward |
+|---|---|---|---|---|
+{scores}
+
+## Limits
+
+- One training seed. The intervals say how well so many tasks measure this model, not what another seed would give.
+- Only the test tasks above were measured. The model was trained for this environment and its prompts; it was not
+  tested, nor made safe, for anything else.
+
+## Use
+
+Folder in Hugging Face layout: `AutoModelForCausalLM.from_pretrained("FOLDER")`, or
+`r3l evaluate {env} --model FOLDER`.
+
+## Cite
+
+R3L: [arXiv 2601.03715](https://arxiv.org/abs/2601.03715). Made with r3l, which reproduces it.
+"""
 
 
 def is_target(name: str) -> bool:
-    """Whether ``--to`` names a place for a model: a folder, whose path has a slash, or ``hub:OWNER/NAME``."""
+    """Whether ``name`` is a place for a model: a folder, whose path has a slash, or ``hub:OWNER/NAME``."""
     return name.startswith(HUB) or "/" in name
 
 
 def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
-    """Put a run's model at ``target``; the files, which a dry run only names.
+    """Put a run's model at ``target``; its files, which a dry run only names.
 
-    Raises DataError where the run has no checkpoint or is not evaluated, ConfigError for a target that cannot be.
+    Raises DataError where the run has no checkpoint or is not evaluated, ConfigError for an invalid target.
     """
-    checkpoint = _checkpoint(run_dir)
-    card = model_card(run_dir)
-    names = sorted(path.name for path in checkpoint.iterdir() if path.name not in RESUMING | {CARD})
-    repository = target.removeprefix(HUB)
-    if target.startswith(HUB):
-        _check(repository)
-    elif Path(target).exists():
-        raise ConfigError(f"{target} is there already; name a folder that is not, or delete it")
-    if not dry_run and target.startswith(HUB):
-        _upload(checkpoint, names, card, repository)
-    elif not dry_run:
-        _write(checkpoint, names, card, Path(target))
-    return [CARD, *names]
-
-
-def _checkpoint(run_dir: Path) -> Path:
     check_signed(run_dir)
     result = read_json(run_dir / RESULT)
     if not result["checkpoint"] or not (run_dir / "checkpoints").is_dir():
@@ -57,16 +90,26 @@ def _checkpoint(run_dir: Path) -> Path:
             f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has none. "
             "Train it again with r3l train, then export that run"
         )
-    return Path(str(checkpoint_of(run_dir)))
+    checkpoint, card = Path(str(checkpoint_of(run_dir))), model_card(run_dir)
+    names = sorted(path.name for path in checkpoint.iterdir() if path.name not in RESUMING | {CARD})
+    if target.startswith(HUB):
+        _check(target)
+        if not dry_run:
+            _upload(checkpoint, names, card, target)
+    elif Path(target).exists():
+        raise ConfigError(f"{target} is there already; name a folder that is not, or delete it")
+    elif not dry_run:
+        _write(checkpoint, names, card, Path(target))
+    return [CARD, *names]
 
 
-def _check(repository: str) -> None:
+def _check(target: str) -> None:
     try:
-        validate_repo_id(repository)
+        validate_repo_id(target.removeprefix(HUB))
     except ValueError as error:
-        raise ConfigError(f"{HUB}{repository} is no place on the hub: {error}") from error
-    if "/" not in repository:
-        raise ConfigError(f"{HUB}{repository} names no owner; it must be {HUB}OWNER/NAME")
+        raise ConfigError(f"{target} is not a place on the hub: {error}") from error
+    if "/" not in target:
+        raise ConfigError(f"{target} names no owner; it must be {HUB}OWNER/NAME")
 
 
 def _write(checkpoint: Path, names: list[str], card: str, folder: Path) -> None:
@@ -76,7 +119,8 @@ def _write(checkpoint: Path, names: list[str], card: str, folder: Path) -> None:
     write_text_atomic(folder / CARD, card)
 
 
-def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> None:
+def _upload(checkpoint: Path, names: list[str], card: str, target: str) -> None:
+    repository = target.removeprefix(HUB)
     with TemporaryDirectory() as folder:
         _write(checkpoint, names, card, Path(folder) / "model")
         api = huggingface_hub.HfApi()
@@ -84,5 +128,53 @@ def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> N
             api.create_repo(repository, exist_ok=True, private=True)  # its owner makes it public
             api.upload_folder(repo_id=repository, folder_path=Path(folder) / "model")
         except (OSError, httpx2.TransportError, huggingface_hub.errors.HfHubHTTPError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(f"{HUB}{repository} was not written: {reason}. `hf auth login` signs in") from error
+            raise ConfigError(
+                f"{target} was not written: {str(error).splitlines()[0]}. `hf auth login` signs in"
+            ) from error
+
+
+def model_card(run_dir: Path) -> str:
+    """The card of an evaluated run, in the hub's form, from its manifest, result and episodes."""
+    manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
+    episodes = read_jsonl(run_dir / EPISODES)
+    return PAGE.format(
+        header=_header(manifest["run"]),
+        training=_training(manifest, read_json(run_dir / RESULT)),
+        scores="\n".join(_score(name, group, episodes) for name, group in evaluation["groups"].items()),
+        **evaluation,
+    )
+
+
+def _header(run: Mapping[str, Any]) -> str:
+    known = find_model(Path(run["model"]).name)
+    header = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": sorted({"r3l", "reinforcement-learning", run["env"], run["method"].partition("@")[0]}),
+        **({"base_model": known.hub} if known else {}),
+    }
+    return str(yaml.safe_dump(header, sort_keys=False))
+
+
+def _training(manifest: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    run, train = manifest["run"], manifest["task_set"]["train"]
+    rows = {
+        "method": f"`{run['method']}`, profile {run['profile']}",
+        "base checkpoint": f"`{Path(run['model']).name}`",
+        "tasks": f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`",
+        "updates": f"{result['steps']}, of {run['train']['tasks_per_step']} tasks",
+        "learning rate": f"{run['train']['lr']:g}",
+        **{label: f"{result['budget'][key]:,.0f}" for key, label in BUDGET.items() if key in result["budget"]},
+        "hardware": ", ".join(f"{value} {key}" for key, value in manifest["hardware"].items() if value),
+        "code": f"commit `{manifest['commit']}`, configuration `{manifest['fingerprint']}`",
+        "weights": f"sha256 `{result['checkpoint_sha256']}`",
+    }
+    return "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+
+
+def _score(name: str, group: Mapping[str, Any], episodes: list[dict[str, Any]]) -> str:
+    found = wilson_interval([float(e["success"]) for e in episodes if name in ("all", e["group"])])
+    return (
+        f"| {name} | {group['episodes']} | {found.mean:.3f} | {found.low:.3f} to {found.high:.3f} "
+        f"| {group['reward']:.3f} |"
+    )

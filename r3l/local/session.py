@@ -48,7 +48,7 @@ class Session(PlaySession):
 
 def policy_of(run: Run, model: Any, tokenizer: Any, use_cache: bool = True) -> LocalPolicy:
     """The policy that samples from ``model`` as ``run`` says; ``use_cache`` is LocalPolicy's."""
-    if run.sampling.engine == "vllm":
+    if run.compute == "vllm":
         from r3l.local.vllm_sampling import VllmPolicy
 
         return VllmPolicy(model, tokenizer, run.sampling, run.samples)
@@ -78,7 +78,7 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Pass | Non
     # Not on a GPU, where cumsum, which samples, has no such form. By this name torch imports no compiler.
     torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
-    loaded_for = "transformers" if run.sampling.engine == "vllm" else pass_wanted(run)  # vLLM asks for more than ours
+    loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)  # vLLM asks for more than ours
     network, tokenizer = load_model(model, device, forward or loaded_for)
     keep_freed_memory()  # weights are loaded: another place in memory could change their sums in the last digit
     use_onednn(pass_wanted(run) == "packed" and device.type == "cpu")
@@ -95,15 +95,15 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Pass | Non
 
 def pass_wanted(run: Run) -> Pass:
     """The forward pass that trains, and that samples unless vLLM does."""
-    return "transformers" if run.forward == "transformers" else "packed"
+    return "transformers" if run.compute == "transformers" else "packed"
 
 
 def check_installed(run: Run) -> None:
     """Raises ConfigError where packages of the environment are missing, or vLLM is to sample and is not installed."""
     environment_of(run.env).check_installed()
-    if run.sampling.engine == "vllm" and importlib.util.find_spec("vllm") is None:
+    if run.compute == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
-            f"{run.cell}: sampling.engine is vllm, but there is none beside {sys.executable}: `make vllm` makes an "
+            f"{run.cell}: compute is vllm, but there is none beside {sys.executable}: `make vllm` makes an "
             "environment with one for CPUs (.venv-vllm/bin/r3l), on a GPU install it beside r3l (docs/engine.md); or "
-            "leave sampling.engine out"
+            "leave compute out"
         )

@@ -1,4 +1,4 @@
-"""vLLM as the sampler of the local engine (``sampling.engine: vllm``), in the same process.
+"""vLLM as the sampler of the local engine (``compute: vllm``), in the same process.
 
 vLLM starts with random weights and gets those of the model by a hand-over, as after every update. It computes with a
 copy of its own, some of it packed for its kernels, so each hand-over is checked: the log-probs of a probe must be the
@@ -56,7 +56,7 @@ class VllmPolicy(LocalPolicy):
             import vllm
             from vllm.platforms import current_platform
         except ImportError as error:
-            raise ConfigError(f"sampling.engine is vllm, which cannot be imported: {error}") from error
+            raise ConfigError(f"compute is vllm, which cannot be imported: {error}") from error
         if current_platform.device_type != model.device.type:
             raise ConfigError(
                 f"this vllm computes on {current_platform.device_type!r}, the run on {model.device.type!r}: set "
@@ -97,7 +97,7 @@ class VllmPolicy(LocalPolicy):
             raise EngineError(
                 f"vLLM samples from a stale copy of the weights: after a hand-over its log-probs are {mean:.2g} nats "
                 f"in the mean and {most:.2g} at most from the model's over {len(gap_T)} tokens; allowed are "
-                f"{limits[0]:g} and {limits[1]:g} in {self.model.dtype}. Do not train with it: leave sampling.engine "
+                f"{limits[0]:g} and {limits[1]:g} in {self.model.dtype}. Do not train with it: leave compute "
                 f"out, or install the vllm of configs/vllm/requirements.txt (here: {self._vllm.__version__})"
             )
         return {"handover/mean": mean, "handover/max": most}

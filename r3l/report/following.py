@@ -1,4 +1,4 @@
-"""Following a workflow: on a terminal a line a run, rewritten in place; elsewhere a line for each run that ends."""
+"""Following a workflow: on a terminal one line per run, rewritten in place; elsewhere a line for each run that ends."""
 
 from __future__ import annotations
 
@@ -11,94 +11,99 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from r3l.processes.progress import clock
-from r3l.workflow.following import Progress
-from r3l.workflow.status import State
+from r3l.workflow.status import State, Status, seconds_left
 
-EVERY = 1.0  # seconds between two looks
+EVERY = 1.0  # seconds between two inspections
 HEARTBEAT = 60.0  # and between two lines where there is no terminal
 MARGIN = 4  # lines of a terminal that are not for runs
-Look = Callable[[], tuple[list[Progress], float]]  # every run as it is now, and the seconds that are left
+Inspect = Callable[[], list[Status]]
 
 
-def follow(look: Look, at_work: Callable[[], bool], console: Console) -> list[Progress]:
-    """Show what ``look`` sees while the workflow is ``at_work``; the last that was seen."""
-    return (_in_place if console.is_terminal else _by_lines)(look, at_work, console)
-
-
-def _in_place(look: Look, at_work: Callable[[], bool], console: Console) -> list[Progress]:
+def follow(inspect: Inspect, at_work: Callable[[], bool], console: Console, cores: int) -> list[Status]:
+    """Show the runs while the workflow is ``at_work``, on ``cores``; their last status."""
     began = time.monotonic()
+
+    def overview(statuses: Sequence[Status]) -> str:
+        return summary(statuses, time.monotonic() - began, seconds_left(statuses, cores))
+
+    show = _in_place if console.is_terminal else _by_lines
+    return show(inspect, at_work, console, overview)
+
+
+Overview = Callable[[Sequence[Status]], str]
+
+
+def _in_place(inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview) -> list[Status]:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             going = at_work()
-            seen, left = look()
-            live.update(_picture(seen, summary(seen, time.monotonic() - began, left), console.height), refresh=True)
+            statuses = inspect()
+            live.update(_picture(statuses, overview(statuses), console.height), refresh=True)
             if not going:
-                return seen
+                return statuses
             time.sleep(EVERY)
 
 
-def _by_lines(look: Look, at_work: Callable[[], bool], console: Console) -> list[Progress]:
-    began = told = time.monotonic()
-    before = {progress.name: progress.status.state for progress in look()[0]}
+def _by_lines(inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview) -> list[Status]:
+    def show(text: str) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    last = time.monotonic()
+    before = {status.name: status.state for status in inspect()}
     while True:
         going = at_work()
-        seen, left = look()
-        for progress in seen:
-            state = progress.status.state
-            if state in (State.DONE, State.FAILED) and before[progress.name] is not state:
-                console.print(f"{progress.name}: {said(progress)}", soft_wrap=True, highlight=False, markup=False)
-            before[progress.name] = state
+        statuses = inspect()
+        for status in statuses:
+            if status.state in (State.DONE, State.FAILED) and before[status.name] is not status.state:
+                show(f"{status.name}: {phrase(status)}")
+            before[status.name] = status.state
         if not going:
-            return seen
-        if time.monotonic() - told >= HEARTBEAT:
-            told = time.monotonic()
-            console.print(_beat(seen, told - began, left), soft_wrap=True, highlight=False, markup=False)
+            return statuses
+        if time.monotonic() - last >= HEARTBEAT:
+            last = time.monotonic()
+            running = [f"{one.name}: {phrase(one)}" for one in statuses if one.state is State.RUNNING]
+            show("; ".join([overview(statuses), *running]))
         time.sleep(EVERY)
 
 
-def said(progress: Progress) -> str:
+def phrase(status: Status) -> str:
     """How far a run is, in words."""
-    status = progress.status
-    success = "" if progress.success is None else f"success {progress.success:.2f}"
+    success = "" if status.success is None else f"success {status.success:.2f}"
     match status.state:
         case State.DONE:
-            return f"done, {progress.split} success {progress.success:.3f} in {progress.episodes} episodes"
+            return f"done, {status.split} success {status.success:.3f} in {status.episodes} episodes"
         case State.FAILED:
             return f"FAILED at step {status.steps}/{status.planned}: {status.error.splitlines()[0]}"
         case State.RUNNING if status.steps < status.planned:
             return f"step {status.steps}/{status.planned}  {success}"
         case State.RUNNING:
-            return f"playing {progress.split} tasks, {progress.evaluated}/{progress.episodes}"
+            return f"playing {status.split} tasks, {status.played}/{status.episodes}"
         case State.TRAINED:
             return "trained, waits for its evaluation"
     return f"waits at step {status.steps}/{status.planned}" if status.steps else "waits"
 
 
-def summary(seen: Sequence[Progress], seconds: float, left: float) -> str:
-    """The whole in one line."""
-    done = sum(progress.done for progress in seen)
-    trained, failed = (sum(one.status.state is state for one in seen) for state in (State.TRAINED, State.FAILED))
+def summary(statuses: Sequence[Status], seconds: float, left: float) -> str:
+    """All runs in one line."""
+    done, trained, failed = (
+        sum(status.state is state for status in statuses) for state in (State.DONE, State.TRAINED, State.FAILED)
+    )
     counted = [(trained, "trained and not evaluated"), (failed, "failed")]
     others = [f"{count} {what}" for count, what in counted if count]
-    parts = [f"{done} of {len(seen)} runs done", *others, f"{clock(seconds)} gone"]
-    rest = f"about {clock(left)} left" if done + failed < len(seen) else "tables and figures are next"
-    return ", ".join([*parts, rest] if seen else [clock(seconds)])
+    parts = [f"{done} of {len(statuses)} runs done", *others, f"{clock(seconds)} gone"]
+    rest = f"about {clock(left)} of training left" if done + failed < len(statuses) else "tables and figures are next"
+    return ", ".join([*parts, rest] if statuses else [clock(seconds)])
 
 
-def _beat(seen: Sequence[Progress], seconds: float, left: float) -> str:
-    running = [f"{progress.name}: {said(progress)}" for progress in seen if progress.status.state is State.RUNNING]
-    return "; ".join([summary(seen, seconds, left), *running])
-
-
-def _picture(seen: Sequence[Progress], below: str, height: int) -> Group:
-    """What is at work first where not everything fits."""
+def _picture(statuses: Sequence[Status], below: str, height: int) -> Group:
+    """Runs at work first where not everything fits."""
     first = {State.RUNNING: 0, State.FAILED: 1}
-    fits = len(seen) <= height - MARGIN
-    shown = list(seen) if fits else sorted(seen, key=lambda progress: first.get(progress.status.state, 2))
+    fits = len(statuses) <= height - MARGIN
+    shown = list(statuses) if fits else sorted(statuses, key=lambda status: first.get(status.state, 2))
     grid = Table.grid(padding=(0, 2))
-    for progress in shown[: max(height - MARGIN, 1)]:
-        run, status = progress.status.run, progress.status
+    for status in shown[: max(height - MARGIN, 1)]:
         bar = ProgressBar(total=max(status.planned, 1), completed=status.planned and status.steps, width=20)
         style = {State.DONE: "green", State.FAILED: "red", State.RUNNING: "bold"}.get(status.state, "dim")
-        grid.add_row(run.env, run.method, f"seed {run.seed}", bar, said(progress), style=style)
-    return Group(grid, below if fits else f"{below}; {len(seen) - height + MARGIN} more runs do not fit here")
+        run = status.run
+        grid.add_row(run.env, run.method, f"seed {run.seed}", bar, phrase(status), style=style)
+    return Group(grid, below if fits else f"{below}; {len(statuses) - height + MARGIN} more runs do not fit here")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from r3l.config import PROFILES, TierConfig, load, load_method, names
+from r3l.config.method import Place, settings_in
 from r3l.config.resolution import method_of
-from r3l.config.where import Place
 from r3l.report.table import Cell, Column, Section, Table
 
 
@@ -20,7 +20,9 @@ def methods(tier: str) -> list[dict[str, Any]]:
     rows = []
     for name in names("methods"):
         config = load_method(name)
-        built = {p: method_of(config, config.settings_in(Place(tier, p))) for p in PROFILES}
+        stated = {p: settings_in(name, Place(tier, p)) for p in PROFILES}
+        own = {p: {k: v for k, v in settings.items() if "." not in k} for p, settings in stated.items()}
+        built = {p: method_of(name, config.code or "", own[p]) for p in PROFILES}
         settings = {profile: dict(method.describe()) for profile, method in built.items()}
         rows.append(
             {

@@ -87,8 +87,7 @@ def _sentence(row: Row) -> str:
 
 def _circumstances(fresh: Record, old: Record) -> list[str]:
     ours, theirs = fresh.manifest, old.manifest
-    forward = [manifest["run"].get("forward", "transformers") for manifest in (ours, theirs)]
-    differences = [f"forward {forward[0]}, stored {forward[1]}"] if forward[0] != forward[1] else []
+    differences = []
     for name in sorted({*ours["versions"], *theirs["versions"]}):
         here, there = ours["versions"].get(name), theirs["versions"].get(name)
         if here != there:

@@ -37,7 +37,7 @@ def selected(records: Sequence[Record], table: TableConfig, config: WorkflowConf
     An environment of the user's own is in every table that is about no particular ones, a method of the user's own in
     those with the key ``own``.
     """
-    if asked.envs is not None and table.kind in ("benchmarks", "published"):
+    if asked.envs is not None and table.kind == "published":
         raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
     if table.kind == "published":
         return list(records)

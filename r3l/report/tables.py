@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from r3l.report import layout, measures, published, question_sets, scores
+from r3l.report import layout, measures, published, scores
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, renamed
 from r3l.report.render import to_terminal
@@ -57,12 +57,11 @@ def build(
     methods: Sequence[str],
     seeds_planned: int,
     tier: str,
-    evaluations: Sequence[Path] = (),
     benches: Sequence[Bench] = (),
 ) -> ReportTable:
     """The table that ``config`` describes, from whatever runs there are. ``tier``: whose it is where there are none.
 
-    ``evaluations``: those of question sets, for tables of kind ``benchmarks``. ``benches``: planned beside the records.
+    ``benches``: planned beside the records.
     """
     beside = [row for name in config.published for row in published.of_table(name)]
     reference = Reference(beside, config.published_as)
@@ -71,8 +70,6 @@ def build(
     if config.kind == "measures":
         rows = measures.measure_rows(records, methods, config.measures, seeds_planned, config.title, reference, benches)
         beside = [row for row in beside if row.metric in config.measures]
-    elif config.kind == "benchmarks":
-        rows = question_sets.benchmark_rows(evaluations, reference, config.sets, tier, config.title, config.reason)
     elif config.kind == "published":
         rows = scores.published_rows(records, reference, tier, seeds_planned, config.title, config.reason)
     else:

@@ -1,4 +1,4 @@
-"""A run of code that has been edited since is another run: it is set aside, never gone on with or overwritten."""
+"""A run whose own code has been edited since is another run: it is set aside, never resumed or overwritten."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from r3l.config import Run, validate
 from r3l.config.own_code import changed_files, own_code
+from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
 from r3l.runs.run_dir import MANIFEST, locked, move_aside
@@ -16,11 +17,12 @@ log = logging.getLogger(__name__)
 
 def changed_since(run_dir: Path, run: Run) -> list[str]:
     """The files of one's own in which ``run`` differs from the one in ``run_dir``; [] where more does, or nothing."""
-    manifest = run_dir / MANIFEST
-    if not manifest.is_file():
+    path = run_dir / MANIFEST
+    manifest = read_json(path) if path.is_file() else {}
+    if manifest.get("schema") != SCHEMA_VERSION:
         return []
-    recorded = validate(Run, read_json(manifest)["run"], str(manifest))
-    only_code = run.model_copy(update={"own_code": recorded.own_code}).fingerprint() == recorded.fingerprint()
+    recorded = validate(Run, manifest["run"], str(path))
+    only_code = run.model_copy(update={"own_code": recorded.own_code}).fingerprint() == manifest["fingerprint"]
     return changed_files(recorded.own_code, run.own_code) if only_code else []
 
 
@@ -29,7 +31,7 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
     if changed := changed_since(run_dir, run):
         with locked(run_dir):
             aside = move_aside(run_dir, run.fingerprint())
-        log.warning("code changed since this run: %s; the run of before is kept in %s", ", ".join(changed), aside)
+        log.warning("code changed since this run: %s; the earlier run is kept in %s", ", ".join(changed), aside)
 
 
 def check_environment(run: Run, run_dir: Path) -> None:
@@ -38,5 +40,5 @@ def check_environment(run: Run, run_dir: Path) -> None:
     if changed := changed_files(recorded, own_code(run.env)):
         raise ConfigError(
             f"{run_dir}: code changed since this run: {', '.join(changed)}. Scores would be of another environment: "
-            "put the files back, or give the r3l train command again, which sets this run aside"
+            "restore the files, or repeat the r3l train command, which sets this run aside"
         )

@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, environment_of, validate
-from r3l.config.corrections import corrections_of
-from r3l.config.taught import start_model_warning
+from r3l.config import Run, environment_of, start_model_warning, validate
+from r3l.config.run import SCHEMA_VERSION
+from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
 from r3l.runs.provenance import commit, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST
@@ -30,11 +30,12 @@ PACKAGES = (
 
 def manifest(run: Run) -> dict[str, Any]:
     """The content of manifest.json."""
-    values = run.model_dump(mode="json")
+    inputs = run.inputs()
     return {
-        "run": values,
-        "fingerprint": run.fingerprint(),
-        "corrections": corrections_of(values),
+        "schema": SCHEMA_VERSION,
+        "run": run.model_dump(mode="json"),
+        "inputs": inputs,
+        "fingerprint": run.fingerprint(inputs),
         "task_set": {
             "train": describe_task_set(run.env, run.env_settings.train_task_set),
             "test": describe_task_set(run.env, run.env_settings.test_task_set),
@@ -50,7 +51,13 @@ def manifest(run: Run) -> dict[str, Any]:
 def run_of(run_dir: Path) -> Run:
     """The run that a directory holds, as its manifest has it."""
     path = run_dir / MANIFEST
-    return validate(Run, read_json(path)["run"], str(path))
+    manifest = read_json(path)
+    if manifest.get("schema") != SCHEMA_VERSION:
+        raise DataError(
+            f"{path} is of another version of r3l (schema {manifest.get('schema')}, now {SCHEMA_VERSION}), whose "
+            "results are not comparable: use that version, or rename the directory and run it again"
+        )
+    return validate(Run, manifest["run"], str(path))
 
 
 def describe_task_set(env: str, task_set: str) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from r3l.config.tuning import validation_task_set
 from r3l.core.errors import DataError
 from r3l.runs.run_dir import MANIFEST
 
-BENCHMARKS = "evaluations"  # beside the tiers: what models scored on question sets; in a run: its further task sets
+FURTHER = "evaluations"  # in a run: its scores on further task sets
 EVALUATION = "evaluation.json"
 PLAYED = "episodes.played.jsonl"  # while an evaluation is under way
 
 
 def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
     """Where the evaluation of a run on ``task_set`` lies: that on its test task set in the run's own folder."""
-    return run_dir if task_set == test_task_set else run_dir / BENCHMARKS / task_set
+    return run_dir if task_set == test_task_set else run_dir / FURTHER / task_set
 
 
 def evaluation_of(run_dir: Path, run: Run) -> Path:
@@ -34,7 +34,7 @@ def validation_evaluation(run_dir: Path, run: Run) -> Path:
 def run_dir_of(evaluation: Path) -> Path:
     """The run that an evaluation.json is about (see :func:`evaluation_folder`)."""
     folders = list(evaluation.parents)
-    further = (above for folder, above in zip(folders[1:3], folders[2:4], strict=False) if folder.name == BENCHMARKS)
+    further = (above for folder, above in zip(folders[1:3], folders[2:4], strict=False) if folder.name == FURTHER)
     return next(further, folders[0])
 
 
@@ -49,7 +49,7 @@ def named_evaluation(path: Path) -> Path:
 
 def find_further(run_dir: Path) -> list[Path]:
     """Every evaluation.json of a run on a further task set."""
-    return sorted((run_dir / BENCHMARKS).glob(f"**/{EVALUATION}"))
+    return sorted((run_dir / FURTHER).glob(f"**/{EVALUATION}"))
 
 
 def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
@@ -58,7 +58,7 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     Raises DataError when there is none, unless that ``may_be_none``.
     """
     paths = [path for path in results.glob("*/*/*/*/seed*/evaluation.json") if path.parent.name[4:].isdigit()]
-    runs = sorted(path for path in paths if path.relative_to(results).parts[0] != BENCHMARKS)
+    runs = sorted(path for path in paths if path.relative_to(results).parts[0] != FURTHER)
     if not runs and not may_be_none:
         raise DataError(f"no evaluation.json under {results}; run `make table1`, or `r3l train` and `r3l evaluate`")
     return runs
@@ -109,8 +109,3 @@ def first_found(found: Iterable[list[Path]]) -> list[Path]:
 def _compared(evaluation: Path) -> tuple[str, str, str]:
     cell = cell_of(evaluation)
     return cell.tier, cell.env, cell.method
-
-
-def find_benchmark_runs(results: Path) -> list[Path]:
-    """Every evaluation.json of question sets under ``results`` (evaluations/ENV/MODEL/BENCHMARK/seedN)."""
-    return sorted((results / BENCHMARKS).glob("*/*/*/seed*/evaluation.json"))

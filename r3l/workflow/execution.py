@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from r3l.processes.parent import end_with_parent, kill
-from r3l.workflow.jobs import LOGS
+from r3l.workflow.plan import LOGS
 
 GRACE = 60.0  # seconds that jobs have for a checkpoint when they are stopped; our choice
 

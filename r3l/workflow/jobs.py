@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
-from r3l.runs import stored_archive
-from r3l.runs.places import BENCHMARKS, EVALUATION, find_benchmark_runs, validation_evaluation
+from r3l.evaluation import stored_runs
+from r3l.runs.places import EVALUATION, FURTHER, validation_evaluation
 from r3l.runs.provenance import check_clean
 from r3l.workflow import plan, resources, status
+from r3l.workflow.plan import LOGS
 from r3l.workflow.resources import JobKind, ResourceRequest
 from r3l.workflow.task_sets import task_set_files
 
 STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
-LOGS = Path("results", "logs")  # of each job, and of snakemake
-FURTHER = f"{BENCHMARKS}/{{set}}/{{split}}/{EVALUATION}"  # in it, of a further task set
+FURTHER_EVALUATION = f"{FURTHER}/{{set}}/{{split}}/{EVALUATION}"  # in it, of a further task set
 RUN_LABELS = {name: f"{{{name}}}" for name in ("method", "seed", "model", "tier")}  # in snakemake's own report
 DEFAULT_TARGETS = [
     "results/table1.csv",
@@ -43,7 +43,7 @@ class Jobs:
         self.options = plan.options(self.config)
         self._runs_of: dict[str, dict[str, Run]] = {}
         self.runs("table1")  # what `all` needs: a wrong configuration ends here
-        self._times = status.learnt_times(stored_archive.folder().glob("*/*/*/*/seed*"))
+        self._times = status.learned_times(stored_runs.folder().glob("*/*/*/*/seed*"))
         self._resources = resources.load()
         self._gres = profile.get("gpu_gres")
 
@@ -110,9 +110,7 @@ class Jobs:
         return {name: of_job(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
 
     def evaluations(self, table: str) -> list[str]:
-        """The evaluation files of the runs of ``table``; of one of kind benchmarks those that there are."""
-        if self.tables[table].kind == "benchmarks":
-            return [str(path) for path in find_benchmark_runs(Path("results"))]
+        """The evaluation files of the runs of ``table``."""
         return [f"results/{run}/{EVALUATION}" for run in self.runs(table)]
 
     def further_evaluations(self, table: str) -> list[str]:

@@ -32,10 +32,10 @@ from r3l.runs.loggers import LOGGERS
 from r3l.runs.places import EVALUATION, evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
+LOGS = Path("results", "logs")  # of each job, and of snakemake
 NEEDED = {  # by the kind of a table
     "scores": ("baseline", "methods"),
     "measures": ("measures", "methods"),
-    "benchmarks": ("published", "sets", "reason"),
     "published": ("published", "reason", "methods", "models"),
 }
 
@@ -113,14 +113,13 @@ class TableConfig(Strict):
 
     table: str
     title: str
-    kind: Literal["scores", "measures", "benchmarks", "published"] = Field(
+    kind: Literal["scores", "measures", "published"] = Field(
         "scores",
         description="scores: success on the test task set; measures: what training counted; "
-        "benchmarks: models on question sets (r3l evaluate gsm8k); published: the published numbers and, where the "
-        "workflow has their `models`, our runs",
+        "published: the published numbers and, where the workflow has their `models`, our runs",
     )
     baseline: str = Field("", description="scores: the method that differences are paired with")
-    methods: list[str] = Field([], description="the rows that are trained; all kinds but benchmarks")
+    methods: list[str] = Field([], description="the rows")
     core: list[str] = Field([], description="the rows of grid=core")
     own: bool = Field(False, description="methods of the user's own that have run are rows too")
     envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
@@ -132,8 +131,7 @@ class TableConfig(Strict):
     published_as: dict[str, str] = Field(
         {}, description="method or variant: its name there, where that is not its label"
     )
-    sets: dict[str, str] = Field({}, description="benchmarks: our name of a question set -> its name in print")
-    reason: str = Field("", description="benchmarks, published: why a number has no run")
+    reason: str = Field("", description="published: why a number has no run")
     sources: dict[str, str]
 
 
@@ -211,8 +209,8 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
     Raises ConfigError for a tier that is not tuned, and for a method that trains nothing.
     """
     config = load_config("tiers", tier, TierConfig).tuning
-    row = tuning.untuned(variant(method))
-    usual = resolve(tier, env, row.changed(profile="paper"), 0, model)  # never a rate that was tuned before
+    row = variant(method)
+    usual = resolve(tier, env, row, 0, model, tuned=False)
     if config is None or not trains(usual):
         lacks = f"tier {tier} says nothing of tuning" if config is None else f"{method} trains nothing"
         raise ConfigError(f"{lacks}: there is no learning rate to choose")

@@ -108,7 +108,6 @@ def _evaluations() -> Iterator[tuple[str, ...]]:
         yield "evaluate", value, "--model", START_MODEL
         yield "evaluate", "alfworld", "--model", START_MODEL, "--task-set", value
         yield "evaluate", "alfworld", "--model", "m", "--server", value
-        yield "evaluate", "gsm8k", "--model", START_MODEL, "--protocol", value
     for value in ("localhost:8000", "ftp://localhost", "http://", "http:// x"):
         yield "evaluate", "alfworld", "--model", "m", "--server", value
     for value in ("-1", "x", "null"):
@@ -118,9 +117,7 @@ def _evaluations() -> Iterator[tuple[str, ...]]:
 
 def _unused() -> Iterator[tuple[str, ...]]:
     """Options that the form of the command does not use."""
-    yield "evaluate", "alfworld", "--model", START_MODEL, "--limit", "2"
     yield "evaluate", "alfworld", "--model", START_MODEL, "--deadline", "9"
-    yield "evaluate", "gsm8k", "--model", START_MODEL, "--task-set", "nano/test"
     yield "evaluate", "./run", "--set", "train.lr=1"
     yield "compare", "--registered", "--env", "alfworld"
     yield "compare", "r3l", "--registered"

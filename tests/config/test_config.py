@@ -3,7 +3,6 @@
 import jsonschema
 import pytest
 import yaml
-from pydantic import BaseModel
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 from start_models import START_MODEL
 
@@ -13,7 +12,6 @@ from r3l.config import (
     ClusterConfig,
     EnvConfig,
     MethodConfig,
-    ModelConfig,
     TierConfig,
     TrainConfig,
     build_method,
@@ -25,8 +23,8 @@ from r3l.config import (
     variant,
 )
 from r3l.config.files import find_class
+from r3l.config.method import Place, settings_in
 from r3l.config.tier import EvaluationConfig, SamplingConfig
-from r3l.config.where import Place
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
 from r3l.files import paths
@@ -60,31 +58,6 @@ def test_every_default_is_declared_with_its_meaning_and_source(model):
     for key, field in model.model_fields.items():
         assert field.description, key
         assert bool(source_of(field)) != field.is_required(), key
-
-
-def test_files_hold_only_what_differs_from_the_declared_default():
-    def repeated(model, content):
-        for key, value in content.items():
-            field = model.model_fields.get(key)
-            if (
-                isinstance(value, dict)
-                and isinstance(field.annotation, type)
-                and issubclass(field.annotation, BaseModel)
-            ):
-                yield from repeated(field.annotation, value)
-            elif field is not None and not field.is_required() and field.default == value and value is not None:
-                yield key
-
-    for kind, model in {"tiers": TierConfig, "models": ModelConfig}.items():
-        for name in names(kind):
-            assert list(repeated(model, yaml.safe_load((CONFIGS / kind / f"{name}.yaml").read_text()))) == [], name
-    for name in names("methods"):
-        method = load_method(name)
-        defaults = find_class("methods", method.code).Settings.model_construct().model_dump(mode="json", warnings=False)
-        settings = {key: defaults[key] for key in method.settings.keys() & defaults.keys()}
-        assert [key for key in settings if settings[key] == method.settings[key]] == [], name
-        for changes in method.profiles.values():
-            assert [key for key, value in changes.items() if (defaults | method.settings).get(key, ...) == value] == []
 
 
 @pytest.mark.parametrize("kind", ["tiers", "envs", "models", "methods", "tables"])
@@ -132,24 +105,16 @@ def test_every_method_resolves_and_builds(method):
     assert run.method_settings.keys() == find_class("methods", run.method_code).Settings.model_fields.keys()
 
 
-def test_an_extension_changes_only_what_it_names():
-    r3l, ablation = load_method("r3l"), load_method("r3l_no_credit")
-    assert ablation.settings == r3l.settings | {"credit": []} and ablation.code == r3l.code
-    for profile in PROFILES:
-        expected = r3l.settings_in(Place("nano", profile)) | {"credit": []}
-        assert ablation.settings_in(Place("nano", profile)) == expected
-    assert ablation.label != r3l.label
-
-
-def test_an_ablation_is_not_undone_by_a_tier_or_a_profile():
-    """The nano tier sets R3L's guidance; r3l_no_guidance has none all the same."""
-    assert load_method("r3l").settings_in(Place("nano"))["guidance"] == "suggestion"
-    assert load_method("r3l_no_guidance").settings_in(Place("nano"))["guidance"] == "none"
-    assert load_method("r3l_no_amplification").settings_in(Place("nano", "released_code"))["amplify_rule"] == "none"
-    assert load_method("grpo_amplified").settings_in(Place("nano"))["loss_agg"] == "token_mean"
-    assert (
-        load_method("grpo_amplified").settings_in(Place("nano", "released_code"))["loss_agg"] == "microbatch_released"
-    )
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_extension_changes_only_what_it_names(profile):
+    """An ablation is undone by no tier and no profile of the method that it extends."""
+    place = Place("nano", profile)
+    r3l = settings_in("r3l", place)
+    assert settings_in("r3l_no_credit", place) == r3l | {"credit": []}
+    assert settings_in("r3l_no_guidance", place) == r3l | {"guidance": "none"}
+    assert load_method("r3l_no_credit").code == load_method("r3l").code
+    losses = {"paper": "token_mean", "fair": "token_mean", "released_code": "microbatch_released"}
+    assert settings_in("grpo_amplified", place)["loss_agg"] == losses[profile]
 
 
 HERE = [  # tier/env, method, model: what the release has there, under both profiles or under released_code alone
@@ -203,7 +168,7 @@ def test_a_condition_on_what_does_not_exist_is_an_error_that_names_it(tmp_path, 
     with pytest.raises(
         ConfigError, match=r"mine.yaml: .*environments.*there is no environment 'maths'.*did you mean 'math'"
     ):
-        load_method("mine")
+        settings_in("mine", Place("nano"))
 
 
 def test_precedence_is_settings_profile_tier_variant_override():
@@ -244,7 +209,7 @@ def test_a_variant_can_be_changed_further():
     [
         ("r3l@alpa=5", "unknown key 'alpa' (did you mean 'alpha'?)"),
         ("r3l@alpha", "must look like key=value"),
-        ("r3l@profile=papper", "no profile 'papper'; known: fair, paper, released_code, tuned (did you mean 'paper'?)"),
+        ("r3l@profile=papper", "no profile 'papper'; known: fair, paper, released_code (did you mean 'paper'?)"),
         ("r3l@train.step=5", "unknown key 'train.step' (did you mean 'steps'?)"),
         ("r3l@pivot=end", "key 'pivot' has value 'end'"),
     ],
@@ -313,17 +278,6 @@ def test_a_broken_yaml_file_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "CONFIGS", tmp_path)
     with pytest.raises(ConfigError, match=r"odd\.yaml: not valid YAML"):
         load("methods", "odd", MethodConfig)
-
-
-def test_the_fingerprint_sees_what_matters_and_nothing_else():
-    def fingerprint(*overrides, seed=0, model=None):
-        return resolve("nano", "alfworld", "r3l", seed, model, list(overrides)).fingerprint()
-
-    base = fingerprint()
-    assert base == fingerprint("workers=7") == fingerprint("train.save_every=1")
-    changed = [fingerprint("train.lr=1e-3"), fingerprint(seed=1), fingerprint("method_settings.alpha=2")]
-    changed += [fingerprint("threads=7"), fingerprint(model="other")]
-    assert len({base, *changed}) == len(changed) + 1
 
 
 def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work():

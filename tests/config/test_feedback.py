@@ -1,33 +1,22 @@
-"""Who wrote the feedback of a run, and the fingerprints of runs that are older than the setting."""
+"""Who writes the feedback of a run is a setting of its method, and stands in its name where it is not the model."""
 
 import pytest
 
-from r3l.config import Variant, feedback_of, hashed, load_method, method_label, names, resolve, variant
-from r3l.config.feedback import feedback_source, in_words_of_today
-from r3l.config.profile import PROFILES
+from r3l.config import (
+    PROFILES,
+    Variant,
+    feedback_of,
+    feedback_source,
+    load_method,
+    method_label,
+    names,
+    resolve,
+    variant,
+)
 from r3l.core.feedback import FeedbackSource
 from r3l.workflow import plan
 
 ENVIRONMENT, SELF, JUDGE = FeedbackSource.ENVIRONMENT, FeedbackSource.SELF, FeedbackSource.JUDGE
-
-
-@pytest.mark.parametrize(
-    ("method", "older", "source"),
-    [
-        ("grpo", {}, None),
-        ("r3l", {"reflect_when": "always"}, SELF),
-        ("reflect_grpo", {"reflect_when": "always"}, SELF),
-        ("critique_grpo", {"critic": "model"}, SELF),
-        ("rltf_fm@feedback=environment", {"critic": "environment_or_model"}, ENVIRONMENT),
-    ],
-)
-def test_fingerprints_have_the_words_of_runs_that_are_older_than_the_setting(method, older, source):
-    """``older``: those words, as manifests of such runs have them."""
-    run = resolve("nano", "math", method, 0)
-    words = hashed(run.model_dump(mode="json"))["method_settings"]
-    assert "feedback" not in words and {key: words[key] for key in words.keys() & {"critic", "reflect_when"}} == older
-    assert feedback_source(words) is feedback_source(run.method_settings) is source
-    assert in_words_of_today(words).get("feedback") == run.method_settings.get("feedback")
 
 
 @pytest.mark.parametrize("method", ["r3l", "reflect_grpo", "critique_grpo", "rltf_sd", "rltf_grpo"])

@@ -9,6 +9,7 @@ from start_models import cell
 
 from r3l.config import resolve
 from r3l.config.own_code import changed_files, own_code
+from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import ConfigError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.files.paths import ROOT
@@ -71,7 +72,7 @@ def test_an_edit_is_another_run(mine, file):
 
 def manifest(run_dir, run):
     run_dir.mkdir(parents=True)
-    content = {"run": run.model_dump(mode="json"), "fingerprint": run.fingerprint()}
+    content = {"schema": SCHEMA_VERSION, "run": run.model_dump(mode="json"), "fingerprint": run.fingerprint()}
     (run_dir / "manifest.json").write_text(json.dumps(content))
 
 
@@ -86,7 +87,7 @@ def test_the_run_of_before_is_set_aside_and_said(mine, tmp_path, caplog):
     aside = where.with_name(f"seed0.{before.fingerprint()}")
     assert not where.exists() and (aside / "manifest.json").is_file()
     assert (
-        f"code changed since this run: deeper.py, helper.py, shortest.py; the run of before is kept in {aside}"
+        f"code changed since this run: deeper.py, helper.py, shortest.py; the earlier run is kept in {aside}"
         in caplog.text
     )
 

@@ -5,10 +5,10 @@ import shutil
 import huggingface_hub
 import pytest
 import yaml
-from program import run
 from transformers import AutoModelForCausalLM
 
-from r3l.evaluation.model_card import model_card
+from r3l.core.errors import ConfigError, DataError
+from r3l.evaluation.publishing import model_card, publish
 from r3l.files.digests import sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED, STORED_MODELS
@@ -47,52 +47,35 @@ def test_the_card_says_what_the_run_says():
         assert f"| {name} | {group['episodes']} | {group['success']:.3f} | " in text
 
 
-def test_a_folder_holds_the_model_and_its_card(run_dir, tmp_path, monkeypatch, capsys):
+def test_a_folder_holds_the_model_and_its_card(run_dir, tmp_path):
     out = tmp_path / "exported" / "model"
-    code, stdout, _ = run(monkeypatch, capsys, "model", "export", run_dir, out)
+    named = publish(run_dir, str(out), dry_run=True)
+    assert not out.exists() and publish(run_dir, str(out)) == named
     held = {path.name for path in out.iterdir()}
-    assert code == 0 and all(name in stdout for name in held)
-    assert held >= LOADED and not held & {"optimizer.safetensors", "trainer.json", "SHA256SUMS"}
+    assert held == set(named) >= LOADED and not held & {"optimizer.safetensors", "trainer.json", "SHA256SUMS"}
     assert (out / "README.md").read_text() == model_card(run_dir)
     network = AutoModelForCausalLM.from_pretrained(out)
     assert sum(p.numel() for p in network.parameters()) == read_json(MODEL / "sft.json")["parameters"]
-    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, out)
-    assert code == 2 and "is there already" in stderr
+    with pytest.raises(ConfigError, match="is there already"):
+        publish(run_dir, str(out))
 
 
-def test_a_dry_run_names_the_files_and_asks_nobody(run_dir, tmp_path, monkeypatch, capsys):
+def test_a_hub_that_cannot_be_reached_is_one_paragraph_and_a_dry_run_asks_nobody(run_dir, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
-    for target in ("hub:owner/model", tmp_path / "model"):
-        code, stdout, _ = run(monkeypatch, capsys, "model", "export", run_dir, target, "--dry-run")
-        assert code == 0 and all(name in stdout for name in LOADED)
-    assert not (tmp_path / "model").exists()
+    assert set(publish(run_dir, "hub:owner/model", dry_run=True)) >= LOADED
+    with pytest.raises(ConfigError, match="hub:owner/model was not written"):
+        publish(run_dir, "hub:owner/model")
 
 
-def test_a_hub_that_cannot_be_reached_is_one_paragraph(run_dir, monkeypatch, capsys):
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
-    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, "hub:owner/model")
-    assert code == 2 and "hub:owner/model was not written" in stderr and "Traceback" not in stderr
+@pytest.mark.parametrize(("target", "message"), [("hub:model", "hub:OWNER/NAME"), ("hub:a/b/c", "not a place")])
+def test_targets_that_cannot_be(run_dir, target, message):
+    with pytest.raises(ConfigError, match=message):
+        publish(run_dir, target)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["hub:model"], "hub:OWNER/NAME"),
-        (["hub:a/b/c", "--dry-run"], "is no place on the hub"),
-        (["tensorboard"], "tensorboard is neither a folder"),
-    ],
-)
-def test_targets_that_cannot_be(run_dir, monkeypatch, capsys, arguments, message):
-    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, *arguments)
-    assert code == 2 and message in stderr
-
-
-def test_a_stored_run_has_no_checkpoint_to_give(tmp_path, monkeypatch, capsys):
-    code, _, stderr = run(monkeypatch, capsys, "model", "export", STORED_RUN, tmp_path / "model")
-    assert code == 2 and "stored runs are kept without" in stderr
-
-
-def test_a_run_that_changed_after_its_evaluation_is_refused(run_dir, tmp_path, monkeypatch, capsys):
+def test_a_run_without_its_own_checkpoint_or_scores_is_refused(run_dir, tmp_path):
+    with pytest.raises(DataError, match="stored runs are kept without"):
+        publish(STORED_RUN, str(tmp_path / "model"))
     (run_dir / "evaluation.json").write_text("{}")
-    code, _, stderr = run(monkeypatch, capsys, "model", "export", run_dir, tmp_path / "model")
-    assert code == 2 and "evaluation.json" in stderr
+    with pytest.raises(DataError, match=r"evaluation\.json"):
+        publish(run_dir, str(tmp_path / "model"))

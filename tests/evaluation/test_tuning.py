@@ -1,4 +1,4 @@
-"""Equal tuning: the rule by hand, the runs that it takes, and profile `tuned`, which uses what was chosen."""
+"""Equal tuning: the rule by hand, and the runs that it takes."""
 
 import json
 
@@ -14,7 +14,7 @@ from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
-from r3l.evaluation.stored import store_tunings
+from r3l.evaluation.stored_runs import store_tunings
 from r3l.evaluation.tuning import choose
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
@@ -37,6 +37,8 @@ def test_the_rule_by_hand():
 
 
 def test_the_grid_surrounds_the_usual_rate():
+    """That of tier and environment, whatever was chosen before."""
+    assert list(plan.tuning_runs("nano", "alfworld", "r3l")) == ["0.0001", "0.0003", "0.0009"]
     config = TuningConfig(span=3, seeds=[100, 101])
     assert tuning.rates(3e-4, config) == ["0.0001", "0.0003", "0.0009"]
     assert tuning.rates(1e-4, config) == ["3.33e-05", "0.0001", "0.0003"]
@@ -79,57 +81,15 @@ def test_the_workflow_knows_the_runs_of_a_tuning_by_their_names_alone():
         jobs.run(Wildcards(place | {"model": start_model("math")}))
 
 
-def tried(runs):
-    """What a tuning says of its runs."""
-    return [{"fingerprint": run.fingerprint(), "model": START_MODEL, "seed": run.seed} for run in runs.values()]
-
-
 @pytest.fixture
-def stored(tmp_path, monkeypatch):
-    """A store with a tuning of GRPO on ALFWorld, which has chosen the highest rate."""
-    monkeypatch.setattr(tuning, "STORED", tmp_path)
-    content = {"tier": "nano", "env": "alfworld", "method": "grpo", "chosen": 9e-4, "rates": []}
-    for rate, runs in plan.tuning_runs("nano", "alfworld", "grpo").items():
-        content["rates"].append({"lr": float(rate), "runs": tried(runs)})
+def made(tmp_path):
+    """A tuning of GRPO on ALFWorld under results, which has chosen the highest rate."""
+    content = {"tier": "nano", "env": "alfworld", "method": "grpo", "chosen": 9e-4}
+    content["rates"] = [{"lr": lr, "runs": [{"seed": 100}, {"seed": 101}]} for lr in (1e-4, 3e-4, 9e-4)]
     path = tmp_path / "tuning" / "nano" / "alfworld" / "grpo.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
     return path
-
-
-def test_profile_tuned_is_the_papers_with_the_chosen_rate_and_says_where_it_is_from(stored):
-    paper, tuned = (resolve("nano", "alfworld", f"grpo@profile={name}", 3) for name in ("paper", "tuned"))
-    assert (paper.train.lr, paper.rate_source) == (3e-4, "")
-    assert (tuned.train.lr, tuned.rate_source) == (9e-4, "results/stored/tuning/nano/alfworld/grpo.json")
-    assert tuned.method_settings == paper.method_settings
-    assert (tuned.profile, tuned.cell) == ("tuned", cell("alfworld", "grpo@profile=tuned"))
-    assert tuned.fingerprint() != paper.fingerprint()
-    assert tuned.model_copy(update={"rate_source": ""}).fingerprint() == tuned.fingerprint()
-
-
-def test_the_nearest_stored_tuning_is_the_default(stored):
-    """Of the row itself, of its method, of what that extends; a rate or a profile that is stated goes before it."""
-    source = "results/stored/tuning/nano/alfworld/grpo.json"
-    for row in ("grpo", "grpo@group_size=4", "gspo@train.steps=3"):
-        run = resolve("nano", "alfworld", row, 3)
-        inherits = row != "gspo@train.steps=3"  # which extends nothing
-        assert (run.method, run.profile) == (row, "tuned" if inherits else "paper")
-        assert (run.train.lr, run.rate_source) == ((9e-4, source) if inherits else (3e-4, ""))
-    assert resolve("nano", "alfworld", "grpo", 3, overrides=["train.lr=1e-5"]).train.lr == 1e-5
-    assert resolve("nano", "alfworld", "grpo", 3, start_model("math")).train.lr == 3e-4  # which it was not tuned with
-    short = resolve("nano", "alfworld", "grpo", 3, "qwen3-4b", ["sampling.max_tokens=512"])  # 4096 do not fit the tier
-    assert short.train.lr == 3e-4
-    assert resolve("nano", "alfworld", "zero_shot", 3).profile == "paper"
-    of_r3l = stored.with_name("r3l.json")
-    content = json.loads(stored.read_text())
-    for rate, runs in zip(content["rates"], plan.tuning_runs("nano", "alfworld", "r3l").values(), strict=True):
-        rate["runs"] = tried(runs)
-    of_r3l.write_text(json.dumps(content | {"method": "r3l"}))
-    assert resolve("nano", "alfworld", "r3l_no_credit", 3).rate_source.endswith("r3l.json")
-
-
-def test_a_second_tuning_surrounds_the_same_rate(stored):
-    assert list(plan.tuning_runs("nano", "alfworld", "grpo")) == ["0.0001", "0.0003", "0.0009"]
 
 
 def test_a_finished_tuning_needs_no_packages_of_its_environment(tmp_path, monkeypatch):
@@ -152,30 +112,6 @@ def test_tuning_runs_may_be_shorter_than_others():
     config = TuningConfig(span=3, seeds=[100, 101], steps=30)
     assert tuning.at_rate(variant("grpo"), "0.0001", config).name == "grpo@train.lr=0.0001,train.steps=30"
     assert tuning.at_rate(variant("grpo@train.steps=5"), "0.1", config).name == "grpo@train.steps=5,train.lr=0.1"
-
-
-def test_a_stated_rate_and_a_method_without_training_need_no_tuning(stored):
-    stored.unlink()
-    stated = resolve("nano", "alfworld", "grpo@profile=tuned", 0, overrides=["train.lr=1e-5"])
-    assert (stated.train.lr, stated.rate_source) == (1e-5, "")
-    assert resolve("nano", "alfworld", "zero_shot@profile=tuned", 0).rate_source == ""
-
-
-def test_a_missing_tuning_is_refused_with_what_to_do(stored):
-    with pytest.raises(ConfigError, match=r"r3l has no tuned learning rate on alfworld .*\(r3l tune 'r3l' --env"):
-        resolve("nano", "alfworld", "r3l@profile=tuned", 0)
-    with pytest.raises(ConfigError, match="no file results/stored/tuning/nano/alfworld/grpo@train.steps=3.json"):
-        resolve("nano", "alfworld", "grpo@train.steps=3,profile=tuned", 0)
-
-
-def test_a_tuning_of_another_start_model_or_configuration_is_refused(stored):
-    with pytest.raises(ConfigError, match=f"start model {START_MODEL}, .* now {start_model('math')}, .* tune alfworld"):
-        resolve("nano", "alfworld", "grpo@profile=tuned", 0, start_model("math"))
-    content = json.loads(stored.read_text())
-    content["rates"][0]["runs"][0]["fingerprint"] = "0" * 16
-    stored.write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match="grpo.json was made with another configuration"):
-        resolve("nano", "alfworld", "grpo@profile=tuned", 0)
 
 
 def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
@@ -202,25 +138,25 @@ def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
 
 
 def test_tunings_lie_by_tier_environment_and_row():
-    row = variant("rltf_sd@feedback=environment,profile=tuned")
+    row = variant("rltf_sd@feedback=environment")
     assert str(tuning.place("nano", "math", row)) == "tuning/nano/math/rltf_sd@feedback=environment.json"
 
 
-def test_a_tuning_is_kept_unless_its_code_was_in_no_commit(stored, tmp_path):
+def test_a_tuning_is_kept_unless_its_code_was_in_no_commit(made, tmp_path):
     """In the project's own store; another folder takes it as it is."""
     results, elsewhere = tmp_path, tmp_path / "elsewhere"
-    content = json.loads(stored.read_text())
+    content = json.loads(made.read_text())
     for commit, kept in (("abc", True), ("abc-dirty", False)):
         for rate in content["rates"]:
             for run in rate["runs"]:
                 run["commit"] = commit
-        stored.write_text(json.dumps(content))
+        made.write_text(json.dumps(content))
         if not kept:
             with pytest.raises(DataError, match="grpo.json has runs .* uncommitted changes"):
                 store_tunings(results, STORED)
         (written,) = store_tunings(results, elsewhere)
         assert written == elsewhere / "tuning" / "nano" / "alfworld" / "grpo.json"
-        assert written.read_text() == stored.read_text()
+        assert written.read_text() == made.read_text()
     assert store_tunings(results, elsewhere) == []  # it stands there already
 
 

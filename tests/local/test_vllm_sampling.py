@@ -16,7 +16,7 @@ from r3l.files.paths import ROOT
 from r3l.local.engine import train
 from r3l.local.vllm_sampling import NUMBAS, unseen
 
-VLLM = "sampling.engine=vllm"
+VLLM = "compute=vllm"
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ VLLM = "sampling.engine=vllm"
 )
 def test_what_cannot_be_is_refused_when_the_run_is_resolved(setting, reason):
     resolve("nano", "alfworld", "grpo", 0, overrides=[setting])
-    with pytest.raises(ConfigError, match=f"sampling.engine is 'vllm', but .*{reason}"):
+    with pytest.raises(ConfigError, match=f"compute is 'vllm', but .*{reason}"):
         resolve("nano", "alfworld", "grpo", 0, overrides=[VLLM, setting])
 
 
 def test_it_changes_the_fingerprint_and_its_default_does_not():
     plain, torch, vllm = (
         resolve("nano", "alfworld", "grpo", 0, overrides=overrides).fingerprint()
-        for overrides in ([], ["sampling.engine=torch"], [VLLM])
+        for overrides in ([], ["compute=packed"], [VLLM])
     )
     assert plain == torch != vllm
 

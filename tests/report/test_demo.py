@@ -9,8 +9,8 @@ from program import Program
 from rich.console import Console
 
 from r3l.cli.demo import _play
+from r3l.evaluation import stored_runs
 from r3l.report.demo import scenes, shortest_example
-from r3l.runs import stored_archive
 
 
 def trajectory(kind, turns, **more):
@@ -72,7 +72,7 @@ def test_without_stored_runs_it_says_so_and_goes_on(tmp_path, monkeypatch, capsy
     console = Console(width=300)
     _play(console, tmp_path)
     assert f"No stored group can be shown: {tmp_path} has no run of R3L" in capsys.readouterr().out
-    monkeypatch.setattr(stored_archive, "folder", lambda: tmp_path / "none")  # as in a wheel
+    monkeypatch.setattr(stored_runs, "folder", lambda: tmp_path / "none")  # as in a wheel
     _play(console, None)
     text = capsys.readouterr().out
     assert "the wheel holds none" in text and "The live updates need none." in text

@@ -10,52 +10,44 @@ from rich.console import Console
 from r3l.config import resolve
 from r3l.processes.progress import clock
 from r3l.report import following as shown
-from r3l.workflow.following import Follower, Progress
-from r3l.workflow.status import State, Status
+from r3l.workflow.status import State, Status, seconds_left, survey
 
 RUN = resolve("nano", "math", "grpo", 0)
 
 
-def progress(state, steps=0, success=None, seed=0, **more):
+def status(state, steps=0, success=None, seed=0, left=None, error="", played=0):
     run = RUN.model_copy(update={"seed": seed})
-    status = Status(run, Path("results"), state, steps, 20, None, more.pop("error", ""))
-    return Progress(status, success, more.get("evaluated", 0), more.get("episodes", 200), more.get("pace"))
+    return Status(run, Path("results"), state, steps, 20, left, error, success, played, 200)
 
 
 SEEN = [
-    progress(State.DONE, 20, 0.4125, seed=0),
-    progress(State.RUNNING, 5, 0.3, seed=1, pace=2.0),
-    progress(State.RUNNING, 20, 0.3, seed=2, evaluated=50, pace=2.0),
-    progress(State.FAILED, 7, 0.3, seed=3, error="ConfigError: no\nmore"),
-    progress(State.MISSING, seed=4),
+    status(State.DONE, 20, 0.4125, seed=0, left=0),
+    status(State.RUNNING, 5, 0.3, seed=1, left=30),
+    status(State.RUNNING, 20, 0.3, seed=2, left=0, played=50),
+    status(State.FAILED, 7, 0.3, seed=3, error="ConfigError: no\nmore"),
+    status(State.MISSING, seed=4),
 ]
 
 
 def test_a_run_is_a_phrase():
-    assert [shown.said(one) for one in SEEN] == [
+    assert [shown.phrase(one) for one in SEEN] == [
         "done, test success 0.412 in 200 episodes",
         "step 5/20  success 0.30",
         "playing test tasks, 50/200",
         "FAILED at step 7/20: ConfigError: no",
         "waits",
     ]
-    assert shown.summary(SEEN, 65, 130) == "1 of 5 runs done, 1 failed, 1 min gone, about 2 min left"
+    assert shown.summary(SEEN, 65, 130) == "1 of 5 runs done, 1 failed, 1 min gone, about 2 min of training left"
     assert shown.summary(SEEN[:1], 65, 0) == "1 of 1 runs done, 1 min gone, tables and figures are next"
-    waiting = [progress(State.TRAINED, 20), progress(State.TRAINED, 20, seed=1), SEEN[1]]
-    assert shown.summary(waiting, 65, 130) == (
-        "0 of 3 runs done, 2 trained and not evaluated, 1 min gone, about 2 min left"
-    )
     assert [clock(seconds) for seconds in (42, 540, 11_100)] == ["42 s", "9 min", "3 h 5 min"]
 
 
-def test_time_left_by_hand(tmp_path):
-    """Nothing is known of other runs: 60 s is the measure. The two with a pace take 40 s, so this machine needs 2/3 of
-    it: 15 steps x 2 s and a start of 10 s; no step; not begun: 40 s and two starts."""
-    follower = Follower({}, tmp_path, [])
+def test_time_left_by_hand():
+    """30 s of the running one and 60 s of the one of which nothing is known; one core, then many."""
     running, evaluating, waiting = SEEN[1], SEEN[2], SEEN[4]
-    assert follower.seconds_left(SEEN[:1], 2) == 0
-    assert follower.seconds_left([running, evaluating, waiting], 1) == pytest.approx((30 + 10) + 0 + (40 + 20))
-    assert follower.seconds_left([running, evaluating, waiting], 100) == pytest.approx(60)  # the longest
+    assert seconds_left(SEEN[:1], 2) == 0
+    assert seconds_left([running, evaluating, waiting], 1) == pytest.approx(90)
+    assert seconds_left([running, evaluating, waiting], 100) == pytest.approx(60)  # the longest
 
 
 def test_a_tuning_ends_with_validation_tasks(tmp_path):
@@ -71,53 +63,46 @@ def test_a_tuning_ends_with_validation_tasks(tmp_path):
         write(
             f"{folder}/metrics.jsonl", {"step": 1, "train/success": 0.3, "seconds/collect": 3.0, "seconds/train": 1.0}
         )
-        write(f"{folder}/result.json", {})
+        write(f"{folder}/result.json", {"tier": "nano", "env": "math", "method": "grpo"})
         write(f"{folder}/evaluation.json", {"groups": {"all": {"success": 0.5, "episodes": 128}}})
     score = {"groups": {"all": {"success": 0.25, "episodes": 64}}}
     write("seed0/evaluations/chain/validation/evaluation.json", score)
     write("task_sets/nano/math.json", {"task_sets": {"test": {"tasks": 200}, "validation": {"tasks": 64}}})
-    seen = Follower(runs, tmp_path, [], "validation").look()
-    assert [one.done for one in seen] == [True, False]
-    assert [shown.said(one) for one in seen] == [
+    seen = survey(runs, tmp_path, {}, "validation")
+    assert [shown.phrase(one) for one in seen] == [
         "done, validation success 0.250 in 64 episodes",
         "trained, waits for its evaluation",
     ]
     assert seen[1].episodes == 64
-    assert [shown.said(one) for one in Follower(runs, tmp_path, []).look()] == [
-        "done, test success 0.500 in 128 episodes"
-    ] * 2
+    assert [shown.phrase(one) for one in survey(runs, tmp_path)] == ["done, test success 0.500 in 128 episodes"] * 2
 
 
 def watch(console, *looks):
-    """Follow a workflow that is seen like this, look by look."""
+    """Follow a workflow whose runs are like this, one inspection after the other."""
     first = 0 if console.is_terminal else 1  # what there is before
     seen, at_work = iter(looks), iter([True] * (len(looks) - first - 1) + [False])
-    shown.follow(lambda: (next(seen), 60.0), lambda: next(at_work), console)
+    shown.follow(lambda: next(seen), lambda: next(at_work), console, 1)
     return console.file.getvalue()
 
 
 def test_without_a_terminal_a_run_that_ends_is_one_line(monkeypatch):
     monkeypatch.setattr(shown, "EVERY", 0)
-    begun = [SEEN[0], progress(State.RUNNING, 19, 0.3, seed=1)]
-    ended = [SEEN[0], progress(State.DONE, 20, 0.5, seed=1)]
+    begun = [SEEN[0], status(State.RUNNING, 19, 0.3, seed=1, left=60)]
+    ended = [SEEN[0], status(State.DONE, 20, 0.5, seed=1, left=0)]
     text = watch(Console(file=io.StringIO()), begun, begun, ended, ended)
     assert text == "math grpo seed 1: done, test success 0.500 in 200 episodes\n"
     monkeypatch.setattr(shown, "HEARTBEAT", 0)
     text = watch(Console(file=io.StringIO()), begun, begun, ended)
     assert text.splitlines()[0] == (
-        "1 of 2 runs done, 0 s gone, about 1 min left; math grpo seed 1: step 19/20  success 0.30"
+        "1 of 2 runs done, 0 s gone, about 1 min of training left; math grpo seed 1: step 19/20  success 0.30"
     )
 
 
 def test_a_terminal_has_a_line_a_run_and_what_is_at_work_first_where_they_do_not_fit(monkeypatch):
     monkeypatch.setattr(shown, "EVERY", 0)
-    text = watch(Console(file=io.StringIO(), force_terminal=True, width=100, height=20), SEEN)
-    assert all(f"seed {k}" in text for k in range(5)) and "FAILED at step 7/20" in text and "\x1b[" in text
-    text = watch(Console(file=io.StringIO(), force_terminal=True, width=120, height=6, highlight=False), SEEN)
-    assert "seed 1" in text and "seed 2" in text and "seed 4" not in text and "3 more runs do not fit here" in text
-
-
-def test_no_color_is_kept(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     text = watch(Console(file=io.StringIO(), force_terminal=True, width=100, height=20), SEEN)
-    assert "\x1b[32m" not in text and "\x1b[31m" not in text and "seed 3" in text
+    assert all(f"seed {k}" in text for k in range(5)) and "FAILED at step 7/20" in text
+    assert "\x1b[32m" not in text and "\x1b[31m" not in text
+    text = watch(Console(file=io.StringIO(), force_terminal=True, width=120, height=6, highlight=False), SEEN)
+    assert "seed 1" in text and "seed 2" in text and "seed 4" not in text and "3 more runs do not fit here" in text

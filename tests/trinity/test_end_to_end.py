@@ -20,7 +20,7 @@ from r3l.runs.preemption import EXIT_CODE
 from r3l.trinity.processes import Environment
 
 SETTINGS = ["train.tasks_per_step=2", "train.save_every=1", "workers=1", "method_settings.group_size=4"]
-SETTINGS += ["forward=packed"]  # the pass that both have: Trinity's environment is without numba
+SETTINGS += ["compute=transformers"]  # the pass that both have: Trinity's environment is without numba
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 
 pytestmark = [

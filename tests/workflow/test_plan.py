@@ -94,26 +94,13 @@ def test_the_paper_tier_trains_what_question_sets_and_in_domain_columns_need(fol
     assert jobs(text) == expected
 
 
-def test_the_table_of_question_sets_is_made_of_the_evaluations_there_are(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    planned = Jobs(plan.workflow_content(), {})
-    assert planned.evaluations("zero_shot") == []
-    path = tmp_path / "results" / "evaluations" / "math" / "m" / "standard-tags" / "seed0" / "evaluation.json"
-    path.parent.mkdir(parents=True)
-    path.touch()
-    assert planned.evaluations("zero_shot") == [str(path.relative_to(tmp_path))]
-
-
-@pytest.mark.parametrize(
-    ("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("benchmarks", "sets"), ("published", "reason")]
-)
+@pytest.mark.parametrize(("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("published", "reason")])
 def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
     whole = {
         "baseline": "a",
         "methods": ["a"],
         "measures": ["m"],
         "published": ["p"],
-        "sets": {"s": "S"},
         "reason": "r",
     }
     lacking = {k: v for k, v in whole.items() if k != key}

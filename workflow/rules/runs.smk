@@ -81,7 +81,7 @@ rule evaluate_further:
     input:
         f"{jobs.STATE}/result.json",
     output:
-        f"{jobs.STATE}/{jobs.FURTHER}",
+        f"{jobs.STATE}/{jobs.FURTHER_EVALUATION}",
     log:
         jobs.log("evaluate_further", "{set}_{split}"),
     conda:

@@ -75,7 +75,7 @@ def test_another_set_than_the_frozen_one_is_refused(write_jsonl, tmp_path):
 
 def test_a_folder_without_the_file_falls_back_to_the_package_or_says_so(tmp_path):
     assert len(load("math500", tmp_path)) == 500
-    with pytest.raises(DataError, match=r"has no amc23_test\.jsonl \(set 'amc23'\); docs/math.md"):
+    with pytest.raises(DataError, match=r"has no amc23_test\.jsonl \(set 'amc23'\); docs/environments.md"):
         load("amc23", tmp_path)
 
 

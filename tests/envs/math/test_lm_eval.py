@@ -1,16 +1,13 @@
 """lm-eval itself runs our tasks: the same items, prompts, grades and score as our evaluator, item by item."""
 
 from pathlib import Path
-from statistics import mean
 
 from lm_eval import simple_evaluate
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
-from r3l.envs.math.benchmarks import MathBenchmark
+from r3l.envs.registry import find_environment
 
-from r3l.core.benchmark import Reply
-
-FOLDER = Path(__file__).with_name("lm_eval")
+FOLDER = Path(__file__).parent / "lm_eval"
 ITEMS = 24
 
 
@@ -35,22 +32,23 @@ class Scripted(LM):
 def test_the_same_items_prompts_grades_and_score():
     manager = TaskManager(include_path=str(FOLDER), include_defaults=False)
     assert {"r3l_gsm8k", "r3l_math500", "r3l_olympiadbench", "r3l_amc23"} <= set(manager.all_tasks)
-    with MathBenchmark() as benchmark:
-        questions = benchmark.items("math500")
-        golds = [question.gold for question in questions]
-        answers = [golds[k] if k % 3 else golds[k + 1] for k in range(ITEMS)]  # every third is wrong
-        responses = [f"It is {a}" if k % 4 == 0 else f"So \\boxed{{{a}}}." for k, a in enumerate(answers)]
-        model = Scripted(responses)
-        report = simple_evaluate(model, tasks=["r3l_math500"], limit=ITEMS, bootstrap_iters=0, task_manager=manager)
-        asked = list(zip(questions, responses, strict=False))
-        gradings = [benchmark.grade(item, [Reply(text, "end", None)]) for item, text in asked]
-        assert model.prompts == [benchmark.opening(item)[0].content for item in questions[:ITEMS]]
-    grades = [{rule: float(grade.correct) for rule, grade in grading.grades.items()} for grading in gradings]
+    math = find_environment("math")
+    asked = {"ask": "boxed", "turns": "whole", "attempts": 1}
+    tasks = math.tasks("math500/test")
+    golds = [task.payload["answer"] for task in tasks]
+    answers = [golds[k] if k % 3 else golds[k + 1] for k in range(ITEMS)]  # every third is wrong
+    responses = [f"It is {a}" if k % 4 == 0 else f"So \\boxed{{{a}}}." for k, a in enumerate(answers)]
+    model = Scripted(responses)
+    report = simple_evaluate(model, tasks=["r3l_math500"], limit=ITEMS, bootstrap_iters=0, task_manager=manager)
+    dialogue = math.dialogue("full", 1, asked)
+    engines = {rule: math.create(asked | {"extraction": rule}) for rule in ("strict", "flexible")}
     samples = report["samples"]["r3l_math500"]
-    assert [sample["doc"]["sha256"] for sample in samples] == [item.sha256 for item in questions[:ITEMS]]
-    assert [{rule: sample[rule] for rule in ("strict", "flexible")} for sample in samples] == grades
+    for prompt, response, task, sample in zip(model.prompts, responses, tasks, samples, strict=False):
+        assert sample["doc"]["id"] == task.id
+        for rule, engine in engines.items():
+            (message,) = dialogue.opening(task, engine.reset(task))
+            assert (prompt, sample[rule]) == (message.content, float(engine.step(response).success))
     scores = {rule: report["results"]["r3l_math500"][f"{rule},none"] for rule in ("strict", "flexible")}
-    assert scores == {rule: mean(grade[rule] for grade in grades) for rule in scores}
     # A right answer in a box: 24 - 8 wrong - 6 without a box + 2 that are both. Of the other four right ones, one is a
     # whole number, which the flexible rule reads without a box.
     assert scores == {"strict": 12 / 24, "flexible": 13 / 24}

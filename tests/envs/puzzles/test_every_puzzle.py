@@ -123,18 +123,6 @@ def test_a_retry_errs_only_after_the_lines_it_keeps(kind):
     assert late > 20
 
 
-def test_the_first_wrong_line_is_where_lines_leave_the_worked_solution(kind):
-    problem = next(p for p in (generated(kind.name, "nano", k) for k in range(20)) if len(kind.work(p.data).lines) > 1)
-    lines = kind.work(problem.data).lines
-    assert kind.first_wrong(problem.data, lines) is None
-    assert kind.first_wrong(problem.data, [*lines[:-1], "something else"]) == len(lines) - 1
-    assert kind.first_wrong(problem.data, lines[:1]) == 1 and kind.first_wrong(problem.data, [*lines, "x"]) == len(
-        lines
-    )
-    tried = kind.attempt(problem.data, generator("review"), 0)
-    assert kind.first_wrong(problem.data, tried.lines) == tried.first_wrong
-
-
 def test_skill_is_the_rate_of_right_attempts(kind):
     data = generated(kind.name, "nano", 1).data
     right = sum(kind.attempt(data, generator("skill", k), 0.7).first_wrong is None for k in range(300))

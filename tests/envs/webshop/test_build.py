@@ -56,9 +56,9 @@ def test_the_command_builds_and_reports(monkeypatch, capsys, files, tmp_path):
         (0, lambda path: path.write_text('[{"asin": "B1"}]'), "record 0: key 'small_description' is missing"),
         (0, lambda path: path.write_bytes(b"\xff\xfe[]"), "is cut off or damaged after 0 products"),
         (1, lambda path: path.write_text(path.read_text()[:1000]), "is cut off or damaged"),
-        (1, lambda path: path.write_text('{"B0000": []}'), "asin B0000 has [], expected a dict; see docs/webshop.md"),
+        (1, lambda path: path.write_text('{"B0000": []}'), "asin B0000 has [], not a dict; see docs/environments.md"),
         (2, lambda path: path.write_text("[]"), "is a JSON list; expected an object keyed by asin"),
-        (2, lambda path: path.write_text('{"B0000": 5}'), "asin B0000 has 5, expected a list; see docs/webshop.md"),
+        (2, lambda path: path.write_text('{"B0000": 5}'), "asin B0000 has 5, not a list; see docs/environments.md"),
         (2, lambda path: path.write_text('{"B0000": [{}]}'), "an entry needs instruction (text)"),
     ],
 )

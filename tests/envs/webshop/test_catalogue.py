@@ -106,7 +106,7 @@ def test_wishes_can_be_read_back(shop):
         ("query", None, "a value has the wrong type"),
         ("name", ..., "key 'name' is missing"),
         ("customization_options", {"Size": [{"image": None}]}, "key 'value' is missing"),
-        ("customization_options", "Size", "a value has the wrong type .*docs/webshop.md"),
+        ("customization_options", "Size", "a value has the wrong type .*docs/environments.md"),
     ],
 )
 def test_a_bad_record_is_named(key, value, message):

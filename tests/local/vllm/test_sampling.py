@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="no vllm in this environment (make vllm)"),
 ]
-SMALL = ["sampling.engine=vllm", "train.tasks_per_step=2", "workers=0", "method_settings.group_size=4"]
+SMALL = ["compute=vllm", "train.tasks_per_step=2", "workers=0", "method_settings.group_size=4"]
 SIGHT = "You are in the middle of a room. Looking quickly around you, you see a desk 1, a shelf 2 and a bed 1."
 
 

@@ -38,7 +38,7 @@ CPU = torch.device("cpu")
 
 def run_of(method):
     """With transformers' model, which is the one that Trinity trains and whose pass computes the losses below."""
-    overrides = ["train.tasks_per_step=2", "workers=0", "forward=transformers"]
+    overrides = ["train.tasks_per_step=2", "workers=0", "compute=transformers"]
     return resolve("nano", "alfworld", method, 0, overrides=overrides)
 
 

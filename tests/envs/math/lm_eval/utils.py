@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from r3l.envs.base.answers import extract
 from r3l.envs.math import datasets
-from r3l.envs.math.benchmarks import MathBenchmark
-
-from r3l.core.benchmark import BenchmarkItem, Reply
+from r3l.envs.math.dialogue import BOXED
+from r3l.envs.math.grading import Grader
 
 
 def load(set_name: str, **_: Any) -> dict[str, Any]:
@@ -23,21 +23,17 @@ def load(set_name: str, **_: Any) -> dict[str, Any]:
 
 
 def prompt(doc: dict[str, Any]) -> str:
-    """The user message of the standard protocol."""
-    return _benchmark().opening(_item(doc))[0].content
+    """The user message of option ``ask: boxed``."""
+    return f"{doc['problem']}\n\n{BOXED}"
 
 
 def grades(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
     """Strict and flexible grades of one response."""
-    grading = _benchmark().grade(_item(doc), [Reply(results[0], "end", None)])
-    return {rule: float(grade.correct) for rule, grade in grading.grades.items()}
-
-
-def _item(doc: dict[str, Any]) -> BenchmarkItem:
-    return BenchmarkItem(doc["id"], doc["source"], doc["problem"], doc["gold"], doc["sha256"])
+    rules = ("strict", "flexible")
+    return {rule: float(_grader().grade(doc["gold"], extract(results[0], rule)).correct) for rule in rules}
 
 
 @cache
-def _benchmark() -> MathBenchmark:
+def _grader() -> Grader:
     """One for the process: it keeps a grading process, which ends with this one."""
-    return MathBenchmark()
+    return Grader()

@@ -1,4 +1,4 @@
-"""A start model that was taught another environment is a warning, in training and beside its scores."""
+"""A base checkpoint from SFT in another environment is a warning, in training and beside its scores."""
 
 import json
 import logging
@@ -7,8 +7,7 @@ import pytest
 from program import run
 from report.runs import rewrite, write_run
 
-from r3l.config import EnvConfig, load, names, resolve
-from r3l.config.taught import start_model_warning
+from r3l.config import EnvConfig, load, names, resolve, start_model_warning
 from r3l.files.json_files import read_json
 from r3l.report import records, tables
 from r3l.report.html import page
@@ -18,19 +17,19 @@ NANO = [env for env in names("envs") if "nano" in load("envs", env, EnvConfig).t
 
 
 @pytest.mark.parametrize("env", NANO)
-def test_the_start_models_of_the_nano_tier_were_taught_their_environment(env):
+def test_the_base_checkpoints_of_the_nano_tier_learned_their_environment(env):
     assert start_model_warning(resolve("nano", env, "r3l", 0)) is None
 
 
 def test_a_model_of_another_environment_is_named(tmp_path):
     said = start_model_warning(resolve("nano", "alfworld", "r3l", 0, "math-1.5m"))
-    assert said == "start model math-1.5m was taught math, not alfworld: it may not write a usable action"
+    assert said.startswith("base checkpoint math-1.5m learned math in SFT, not alfworld")
     assert start_model_warning(resolve("nano", "dapo", "r3l", 0, "math-1.5m")) is None  # mathematics too
     mine = tmp_path / "mine"
     mine.mkdir()
     assert start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows
     (mine / "sft.json").write_text(json.dumps({"config": {"env": "webshop"}, "weights_sha256": "ab"}))
-    assert "mine was taught webshop" in start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine)))
+    assert "mine learned webshop" in start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine)))
 
 
 def test_train_says_so_and_the_run_keeps_it(tmp_path, monkeypatch, capsys, caplog):
@@ -39,8 +38,8 @@ def test_train_says_so_and_the_run_keeps_it(tmp_path, monkeypatch, capsys, caplo
     with caplog.at_level(logging.WARNING):
         code, _, err = run(monkeypatch, capsys, *command)
     assert code == 0, err
-    assert "start model puzzles-1.5m was taught puzzles, not math" in caplog.text
-    assert read_json(tmp_path / "x" / "manifest.json")["start_model_warning"].startswith("start model puzzles-1.5m")
+    assert "base checkpoint puzzles-1.5m learned puzzles in SFT, not math" in caplog.text
+    assert read_json(tmp_path / "x" / "manifest.json")["start_model_warning"].startswith("base checkpoint puzzles-1.5m")
 
 
 def test_tables_and_the_report_say_so(tmp_path):

@@ -1,0 +1,53 @@
+"""The base checkpoint of a run, and a warning where its SFT was of another environment than the run is to learn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from r3l.config.environment import EnvConfig
+from r3l.config.files import load, names
+from r3l.config.model import locate, recipe_of, sft_folder
+from r3l.config.run import Run
+from r3l.core.errors import ConfigError
+
+
+def start_of(run: Run) -> str:
+    """The model that a run starts from: that of its SFT, where it has one, else its own.
+
+    Raises ConfigError where the SFT is not finished.
+    """
+    name = run.env_settings.sft
+    if name is None:
+        return run.model
+    folder = sft_folder(run.model, name)
+    manifest = folder / "sft.json"
+    phases = len(recipe_of(name)["phases"])
+    if not manifest.is_file() or len(json.loads(manifest.read_text(encoding="utf-8"))["loss"]) < phases:
+        raise ConfigError(
+            f"{run.cell} starts from an SFT checkpoint, which is not (whole) in {folder}: make it with r3l sft {name} "
+            f"--model {run.model}, or go without: --set env_settings.sft=null"
+        )
+    return str(folder)
+
+
+def start_model_warning(run: Run) -> str | None:
+    """A sentence where the SFT of a run's base checkpoint was of another environment; None where it was not, or where
+    nothing says what it was."""
+    taught = _sft_environment(run)
+    if taught is None or _registered(taught) == _registered(run.env):
+        return None
+    name = Path(run.model).name
+    return f"base checkpoint {name} learned {taught} in SFT, not {run.env}: few of its actions may be valid"
+
+
+def _sft_environment(run: Run) -> str | None:
+    if run.env_settings.sft:
+        return str(recipe_of(run.env_settings.sft)["env"])
+    manifest = Path(locate(run.model)) / "sft.json"
+    return str(json.loads(manifest.read_text(encoding="utf-8"))["config"]["env"]) if manifest.is_file() else None
+
+
+def _registered(env: str) -> str:
+    """What several environments share: gsm8k, dapo and math are all mathematics."""
+    return (load("envs", env, EnvConfig).environment or env) if env in names("envs") else env

@@ -1,0 +1,107 @@
+"""The fingerprint covers what decides a result, weights and data behind their names too, and nothing else."""
+
+import shutil
+
+import pytest
+from r3l.envs.alfworld import games
+from r3l.envs.registry import find_environment
+from start_models import START_FOLDER, START_MODEL
+
+from r3l.config import find_model, resolve
+from r3l.config import inputs as config_inputs
+from r3l.config.inputs import model_identity
+from r3l.core.errors import DataError
+from r3l.files.json_files import read_json
+from r3l.files.paths import STORED
+from r3l.files.writing import write_json_atomic
+from r3l.runs.manifest import manifest, run_of
+from r3l.runs.places import find_runs
+
+OWN = {"train.lr=1e-3", "method_settings.alpha=2", "threads=7", "compute=transformers", "evaluation.batch=7"}
+OTHERS = ["workers=7", "train.save_every=1", "judge.model=a", "env_settings.validation_task_set=small/train"]
+
+
+def fingerprint(*overrides, seed=0, model=None):
+    return resolve("nano", "alfworld", "r3l", seed, model, list(overrides)).fingerprint()
+
+
+def test_settings_that_decide_a_result_and_no_others():
+    assert {fingerprint(change) for change in OTHERS} == {fingerprint()}
+    prints = {fingerprint(), fingerprint(seed=1), *map(fingerprint, OWN)}
+    assert len(prints) == len(OWN) + 2
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """Two folders of one name with the base checkpoint of ALFWorld."""
+    return [shutil.copytree(START_FOLDER, tmp_path / place / "mine") for place in "ab"]
+
+
+def test_a_model_is_known_by_its_files(copies):
+    """Wherever the folder lies; by weights, template and generation settings, not by notes beside them."""
+    first, second = (str(folder) for folder in copies)
+    base = fingerprint()
+    assert base == fingerprint(model=START_MODEL) == fingerprint("train.lr=1e-4", model=first)  # the tuned rate
+    (copies[0] / "README.md").write_text("notes")
+    (copies[0] / "sft.json").write_text("{}")
+    assert model_identity(first) == model_identity(second)
+    for name in ("model.safetensors", "chat_template.jinja", "generation_config.json"):
+        before = model_identity(second)
+        with (copies[1] / name).open("ab") as file:
+            file.write(b" ")
+        assert model_identity(second) != before, name
+    assert fingerprint(model=first) != fingerprint(model=second)
+
+
+def test_the_digest_of_a_large_file_is_kept(copies, tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(config_inputs, "_KEPT", 1 << 20)
+    config_inputs._digest.cache_clear()
+    first = model_identity(str(copies[0]))
+    (kept,) = (tmp_path / "cache" / "digests").iterdir()
+    config_inputs._digest.cache_clear()
+    monkeypatch.setattr(config_inputs, "digest_of", lambda path: "" if path.stat().st_size > 1 << 20 else "small")
+    assert model_identity(str(copies[0])) != first  # the small files are read again, the large one is not
+    write_json_atomic(kept, read_json(kept) | {"file": ["another"]})
+    config_inputs._digest.cache_clear()
+    model_identity(str(copies[0]))
+    assert read_json(kept)["sha256"] == ""
+    config_inputs._digest.cache_clear()
+
+
+def test_a_model_of_the_hub_is_known_by_the_revision_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert model_identity("org1/Name") == {"name": "org1/Name", "revision": None}
+    assert model_identity("smollm2-135m") == {"sha256": find_model("smollm2-135m").packaged.sha256}
+    ref = tmp_path / "models--org1--Name" / "refs" / "main"
+    ref.parent.mkdir(parents=True)
+    ref.write_text("abc\n")
+    assert model_identity("org1/Name")["revision"] == "abc" and model_identity("org2/Name")["revision"] is None
+
+
+def test_texts_and_graders_of_an_environment_are_inputs(monkeypatch):
+    assert find_environment("scienceworld").inputs(["nano/test"]) == {"scienceworld": "1.2.3"}
+    before = fingerprint()
+    monkeypatch.setattr(games, "_digest_of_packaged", lambda name: "another grammar")
+    assert fingerprint() != before
+    math = resolve("nano", "math", "grpo", 0)
+    before = math.fingerprint()
+    monkeypatch.setattr(type(find_environment("math")), "version", 2)
+    assert math.fingerprint() != before
+
+
+def test_a_manifest_has_what_its_fingerprint_is_made_of():
+    content = manifest(resolve("nano", "math", "grpo", 0))
+    stored = find_runs(STORED)[0].parent
+    assert run_of(stored).fingerprint(read_json(stored / "manifest.json")["inputs"]) == content_of(stored)
+    assert set(content["inputs"]["task_sets"]) == {"chain/train", "chain/test"}
+
+
+def content_of(run_dir):
+    return read_json(run_dir / "manifest.json")["fingerprint"]
+
+
+def test_a_run_of_an_earlier_version_is_named_as_such(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"run": {"forward": "packed"}, "fingerprint": "0"}')
+    with pytest.raises(DataError, match="another version of r3l"):
+        run_of(tmp_path)

@@ -1,0 +1,81 @@
+"""Which of the four layers a value comes from, and tuned learning rates, which stand in the methods' files."""
+
+import pytest
+
+from r3l.config import TierConfig, explained, load, load_method, names, resolve, variant
+from r3l.config import tuning as config_tuning
+from r3l.files.json_files import read_json
+from r3l.files.paths import STORED
+
+TUNINGS = [read_json(path) for path in sorted((STORED / "tuning").glob("*/*/*.json"))]
+
+
+def places(*arguments, **options):
+    return {row.key: (row.value, row.place) for row in explained(*arguments, **options)}
+
+
+def test_every_value_is_explained_by_the_layer_that_sets_it():
+    rows = explained("nano", "math", "r3l_no_credit@alpha=5", overrides=["train.steps=3"])
+    found = {row.key: (row.value, row.place, row.source) for row in rows}
+    assert found["train.lr"] == (1e-4, "configs/methods/r3l.yaml", "r3l tune: results/stored/tuning/nano/ENV/r3l.json")
+    assert found["train.steps"][:2] == (3, "--set")
+    assert found["method_settings.alpha"][:2] == (5, "r3l_no_credit@alpha=5")
+    assert found["method_settings.credit"][:2] == ([], "configs/methods/r3l_no_credit.yaml")
+    assert found["method_settings.guidance"][:2] == ("suggestion", "configs/methods/r3l.yaml")
+    assert found["train.tasks_per_step"][:2] == (16, "configs/envs/math.yaml")
+    assert (
+        found["sampling.temperature"][1] == "configs/tiers/nano.yaml"
+        and "audit 4.1" in found["sampling.temperature"][2]
+    )
+    assert found["train.weight_decay"] == (0.01, "default", "released code (audit 0.4)")
+    assert found["env_settings.options.turns"][1] == "default" and found["method_settings.group_size"][1] == "default"
+    run = resolve("nano", "math", "r3l_no_credit@alpha=5", 0, overrides=["train.steps=3"])
+    assert {key.removeprefix("method_settings.") for key in found if "method_settings" in key} == {*run.method_settings}
+
+
+def test_a_model_and_a_profile_change_values_too():
+    found = places("paper", "alfworld", "r3l", model="qwen3-4b", overrides=["profile=released_code"])
+    assert found["samples"] == ("turn", "configs/models/qwen3-4b.yaml") and found["model"] == ("qwen3-4b", "--model")
+    assert found["env_settings.options.response_format"] == ("released", "configs/envs/alfworld.yaml")
+    assert found["method_settings.credit_rule"] == ("released_inverted", "configs/methods/r3l.yaml")
+
+
+@pytest.mark.parametrize("method", names("methods"))
+def test_a_profile_on_the_command_line_is_that_of_the_row(method):
+    by_name, by_set = (
+        resolve("nano", "alfworld", f"{method}@profile=fair", 0),
+        resolve("nano", "alfworld", method, 0, overrides=["profile=fair"]),
+    )
+    assert by_name == by_set
+
+
+def test_a_tuned_rate_holds_where_it_was_tuned():
+    """For the row, its method and what that extends; not for another profile or model, or beside a stated rate."""
+    rate = load_method("r3l").rates["nano"]["alfworld"]
+    usual = load("tiers", "nano", TierConfig).train.lr
+    assert rate != usual
+
+    def lr(method, model=None, *overrides, **options):
+        return resolve("nano", "alfworld", method, 0, model, list(overrides), **options).train.lr
+
+    assert lr("r3l") == lr("r3l@alpha=5") == lr("r3l_no_credit") == lr("r3l@profile=paper") == rate
+    assert lr("r3l@profile=fair") == lr("r3l", "math-1.5m") == lr("r3l", tuned=False) == usual
+    assert lr("r3l@train.lr=0.5") == lr("r3l", None, "train.lr=0.5") == 0.5
+    assert lr("rltf_fm@feedback=environment") == 9e-4 != lr("rltf_fm")  # only that variant was tuned
+
+
+@pytest.mark.parametrize("tuning", TUNINGS, ids=lambda tuning: f"{tuning['env']}/{tuning['method']}")
+def test_rates_in_the_files_are_those_that_the_stored_tunings_chose(tuning):
+    """And the tunings are of runs as they are made today."""
+    tier, env, row = tuning["tier"], tuning["env"], variant(tuning["method"])
+    assert resolve(tier, env, row, 0).train.lr == pytest.approx(tuning["chosen"])
+    config = load("tiers", tier, TierConfig).tuning
+    for rate in tuning["rates"]:
+        for run in rate["runs"]:
+            tried = resolve(tier, env, config_tuning.at_rate(row, f"{rate['lr']:.3g}", config), run["seed"])
+            assert tried.fingerprint() == run["fingerprint"]
+
+
+def test_what_is_to_be_written_after_a_tuning():
+    said = config_tuning.to_write("nano", "math", variant("rltf_sd@feedback=environment"), 1e-4)
+    assert said == "configs/methods/rltf_sd.yaml: under rates, nano@feedback=environment: {math: 0.0001}"
