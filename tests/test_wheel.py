@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from start_models import cell
 
+from r3l.evaluation.stored_runs import TOP
 from r3l.files.paths import ROOT
 from r3l.files.paths import STORED as STORED_RUNS
-from r3l.runs.stored_archive import TOP
 
 PARTS = (
     *("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE", "Snakefile"),

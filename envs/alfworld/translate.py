@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError, EngineError
-from r3l.files.cache import cache_folder
+from r3l.files.paths import cache_folder
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
 

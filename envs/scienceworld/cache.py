@@ -37,7 +37,7 @@ from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.core.environment import Environment, Observation
 from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
-from r3l.files.cache import cache_folder
+from r3l.files.paths import cache_folder
 
 LIMIT = 50_000  # observations cached in a process, about 50 MB; the least recently started tasks go first
 SIMULATORS = 32  # of a process: 0.8 GB (measured); with more episodes at once some are replayed

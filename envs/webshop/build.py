@@ -23,7 +23,7 @@ from r3l.envs.webshop.catalogue import PAGE_SIZE, Meta, Source, build, original_
 from r3l.envs.webshop.synthetic import sources
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.files.cache import cache_folder
+from r3l.files.paths import cache_folder
 
 ORIGINAL = "original"  # the name of a catalogue of the original's files
 _VARIABLE = "R3L_WEBSHOP"

@@ -20,8 +20,8 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     """Every evaluated run under ``folders`` (default: ``results``), one row a run and group of test tasks.
 
     Columns: tier, env, model, method, seed; group (``all``, or a part of the tasks such as ``hard``), success, reward,
-    episodes; steps and the budget of training (rollouts, env_steps, tokens/generated, tokens/trained ...); run_dir, and
-    outdated: the corrections of code that are younger than the run. Raises DataError where there is none.
+    episodes; steps and the budget of training (rollouts, env_steps, tokens/generated, tokens/trained ...); run_dir.
+    Raises DataError where there is none.
     """
     import pandas as pd
 
@@ -59,9 +59,9 @@ def stored_runs() -> Path:
 
     Raises DataError in an installed package whose user has not fetched them (`r3l stored fetch`).
     """
-    from r3l.runs import stored_archive
+    from r3l.evaluation import stored_runs
 
-    return stored_archive.stored_runs()
+    return stored_runs.stored_runs()
 
 
 def _folders(given: Sequence[Path | str]) -> list[Path]:
@@ -77,5 +77,4 @@ def _rows(record: Record) -> Iterator[dict[str, Any]]:
             "steps": record.result["steps"],
             **record.result["budget"],
             "run_dir": str(record.path.parent),
-            "outdated": ", ".join(record.outdated),
         }

@@ -85,11 +85,11 @@ def compare(
     Example: `r3l compare --registered`
     """
     from r3l.evaluation.power import ALPHA, Goal
+    from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
     from r3l.report import records
     from r3l.report.render import to_terminal
     from r3l.runs.places import first_found, runs_of
-    from r3l.runs.stored_archive import stored_runs
     from r3l.workflow import plan
 
     if registered:
@@ -155,15 +155,15 @@ def _print_power(
 
 def _print_registered(stored: Path | None, as_json: bool) -> None:
     """The rows by the plan's own test and stopping rule."""
+    from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import records
-    from r3l.report.registered import load_registered, of_start_models, registered_rows, registered_table
+    from r3l.report.registered import load_registered, of_base_checkpoints, registered_rows, registered_table
     from r3l.report.render import to_terminal
     from r3l.runs.places import runs_of
-    from r3l.runs.stored_archive import stored_runs
 
     plan = load_registered()
     paths = runs_of(stored or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
-    rows = registered_rows(of_start_models(records.load(paths), plan), plan)
+    rows = registered_rows(of_base_checkpoints(records.load(paths), plan), plan)
     _print(rows, None, as_json, to_terminal(registered_table(rows, plan)))
 
 

@@ -62,8 +62,8 @@ def _check(env: str) -> None:
 
 
 def _play(console: Console, stored: Path | None) -> None:
+    from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.demo import scenes, shortest_example
-    from r3l.runs.stored_archive import stored_runs
 
     try:
         runs = stored or stored_runs()

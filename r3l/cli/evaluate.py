@@ -149,7 +149,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
     from r3l.api.running import evaluate_run
-    from r3l.runs import stored_archive
+    from r3l.evaluation import stored_runs
     from r3l.runs.manifest import run_of
     from r3l.runs.places import EVALUATION, evaluation_folder
 
@@ -159,13 +159,13 @@ def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent 
     scores = {group: values["success"] for group, values in evaluation["groups"].items()}
     line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {where}"
     if where == run_dir and agent is None and not as_json:
-        line += f"\n{_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_archive.folder())}"
+        line += f"\n{_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"
     print_result(evaluation, as_json, line)
 
 
 def _beside_stored(evaluation: Path) -> str:
+    from r3l.evaluation.stored_runs import ARCHIVE, folder
     from r3l.report.reproduction import sentence
-    from r3l.runs.stored_archive import ARCHIVE, folder
 
     if not folder().is_dir():
         return f"the stored runs are not here (r3l stored fetch {ARCHIVE})"

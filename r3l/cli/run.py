@@ -161,13 +161,13 @@ def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
 
 def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
     """Expected times come from runs that are done, here or stored."""
+    from r3l.evaluation import stored_runs
     from r3l.report.render import to_terminal
     from r3l.report.status import status_table
-    from r3l.runs import stored_archive
     from r3l.runs.places import find_runs
     from r3l.workflow import status as surveys
 
-    stored = [path.parent for path in find_runs(stored_archive.folder(), may_be_none=True)]
+    stored = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]
     times = surveys.learned_times([*stored, *(RESULTS / path for path in runs)])
     statuses = surveys.survey(runs, RESULTS, times)
     print_shown({"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses)))
@@ -208,16 +208,16 @@ def _made(files: Sequence[str]) -> list[str]:
 
 def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
     """The number of runs by how they compare with the stored ones."""
+    from r3l.evaluation import stored_runs
     from r3l.report.reproduction import reproduction
-    from r3l.runs import stored_archive
 
-    rows = reproduction(RESULTS, stored_archive.folder(), [RESULTS / key / EVALUATION for key in runs])
+    rows = reproduction(RESULTS, stored_runs.folder(), [RESULTS / key / EVALUATION for key in runs])
     return dict(Counter(row["verdict"] for row in rows))
 
 
 def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
     from r3l.cli.table import print_table
-    from r3l.report.selection import Asked
+    from r3l.report.tables import Asked
     from r3l.workflow import plan
 
     tables = plan.tables()

@@ -32,14 +32,14 @@ def verify(
 
     Example: `r3l verify results`
     """
-    from r3l.evaluation.provenance import origins
+    from r3l.evaluation import stored_runs
+    from r3l.evaluation.stored_runs import origins
     from r3l.evaluation.verification import verify as verify_run
     from r3l.report.reproduction import lines, reproduction
-    from r3l.runs import stored_archive
     from r3l.runs.places import EVALUATION, find_runs
 
-    where = stored or stored_archive.folder()
-    named = runs or [stored or stored_archive.stored_runs()]
+    where = stored or stored_runs.folder()
+    named = runs or [stored or stored_runs.stored_runs()]
     several = [run for run in named if run.is_dir() and not (run / "manifest.json").is_file()]
     checked = [
         run_dir for run in named for run_dir in ([p.parent for p in find_runs(run)] if run in several else [run])
@@ -70,13 +70,13 @@ def add(
 
     Example: `r3l stored add --results results`
     """
-    from r3l.evaluation import stored
+    from r3l.evaluation import stored_runs
     from r3l.runs.places import find_runs
 
     target = out or KEPT
-    tunings = stored.store_tunings(results, target)
+    tunings = stored_runs.store_tunings(results, target)
     runs = find_runs(results, may_be_none=bool(tunings))
-    written = stored.store([path.parent for path in runs], results, target)
+    written = stored_runs.store([path.parent for path in runs], results, target)
     content = {"stored": [str(path) for path in written], "tunings": [str(path) for path in tunings]}
     also = f", {len(tunings)} tunings" if tunings else ""
     print_result(content, as_json, f"{len(written)} runs{also} stored in {target}")
@@ -92,9 +92,9 @@ def fetch(
 
     Example: `r3l stored fetch r3l-stored-0.1.0.zip`
     """
-    from r3l.runs import stored_archive
+    from r3l.evaluation import stored_runs
     from r3l.runs.places import find_runs
 
-    folder = stored_archive.fetch(source)
+    folder = stored_runs.fetch(source)
     runs = len(find_runs(folder))
     print_result({"folder": str(folder), "runs": runs}, as_json, f"{runs} stored runs in {folder}")

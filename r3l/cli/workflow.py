@@ -55,8 +55,8 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     Returns snakemake's log. Raises ConfigError where an environment's packages are missing, DataError where a job
     failed, Preempted after Ctrl-C: runs have saved a checkpoint then.
     """
+    from r3l.evaluation import stored_runs
     from r3l.report.following import follow
-    from r3l.runs import stored_archive
     from r3l.workflow import execution, status
 
     check_installed(RESULTS, runs, split)
@@ -65,7 +65,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
     cores = _cores(command) or len(runs)
     benches = {(run.tier, run.env) for run in runs.values()}
-    known = [path for path in stored_archive.folder().glob("*/*/*/*/seed*") if path.parts[-5:-3] in benches]
+    known = [path for path in stored_runs.folder().glob("*/*/*/*/seed*") if path.parts[-5:-3] in benches]
     times = status.learned_times(known)
     try:
         with execution.started(command, log) as process:

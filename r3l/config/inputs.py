@@ -18,9 +18,9 @@ from typing import Any
 from r3l.config.environment import EnvSettings, environment_of
 from r3l.config.files import find_class
 from r3l.config.model import find_model, locate, recipe_of
-from r3l.files.cache import cache_folder
 from r3l.files.digests import digest_of
 from r3l.files.json_files import read_json
+from r3l.files.paths import cache_folder
 from r3l.files.writing import write_json_atomic
 
 # Files of a model's folder that decide what it computes: weights, sizes, words, dialogs. Not where it comes from.

@@ -14,9 +14,8 @@ from r3l.config.files import Strict, load, names, own_folders
 from r3l.core.errors import ConfigError
 from r3l.core.option import REQUIRED, option
 from r3l.files import paths
-from r3l.files.cache import cache_folder
 from r3l.files.names import is_folder_name
-from r3l.files.paths import STORED_MODELS
+from r3l.files.paths import STORED_MODELS, cache_folder
 from r3l.files.yaml_files import read_yaml
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

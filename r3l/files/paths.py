@@ -1,11 +1,12 @@
 """Where the package's data lies.
 
 In a checkout at its top, in a wheel below ``r3l/data`` and ``r3l/envs`` (setup.py). Of the stored results a wheel has
-no runs: those come as an archive (r3l.runs.stored_archive).
+no runs: those come as an archive (r3l.evaluation.stored_runs).
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from r3l.core.errors import ConfigError
@@ -34,10 +35,16 @@ def checkout() -> Path:
     """The top of the checkout. Raises ConfigError in an installed wheel."""
     if not is_checkout():
         raise ConfigError(
-            f"{ROOT} is no checkout of this project, and this needs one: clone it and run `make setup` there"
+            f"{ROOT} is not a checkout of this project, and this command needs one: clone it and run `make setup` there"
         )
     return ROOT
 
 
 RESULTS = Path("results")  # where runs go by default
 KEPT = STORED if is_checkout() else RESULTS / "stored"  # what is to be kept
+
+
+def cache_folder(name: str) -> Path:
+    """``$R3L_CACHE/<name>`` (an environment's, or ``models``), else ``~/.cache/r3l/<name>``; may always be deleted."""
+    root = os.environ.get("R3L_CACHE") or "~/.cache/r3l"
+    return Path(root).expanduser() / name

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
-from r3l.runs import stored_archive
+from r3l.evaluation import stored_runs
 from r3l.runs.places import EVALUATION, FURTHER, validation_evaluation
 from r3l.runs.provenance import check_clean
 from r3l.workflow import plan, resources, status
@@ -43,7 +43,7 @@ class Jobs:
         self.options = plan.options(self.config)
         self._runs_of: dict[str, dict[str, Run]] = {}
         self.runs("table1")  # what `all` needs: a wrong configuration ends here
-        self._times = status.learned_times(stored_archive.folder().glob("*/*/*/*/seed*"))
+        self._times = status.learned_times(stored_runs.folder().glob("*/*/*/*/seed*"))
         self._resources = resources.load()
         self._gres = profile.get("gpu_gres")
 

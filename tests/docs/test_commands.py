@@ -19,7 +19,7 @@ from r3l.report.figures import FIGURES
 from r3l.workflow import plan
 
 APP = get_command(cli.app)
-TABLES = {*plan.tables(), "budget"}
+TABLES = {*plan.tables(), "budget", "published"}
 
 _COMMAND = re.compile(r"(?:^|[\s(/])r3l (?=[a-z])(.*)")
 _END = re.compile(r"\s#|&&|;|\)$|\s\d?>")

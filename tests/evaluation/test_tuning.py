@@ -14,7 +14,7 @@ from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
-from r3l.evaluation.stored import store_tunings
+from r3l.evaluation.stored_runs import store_tunings
 from r3l.evaluation.tuning import choose
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED

@@ -5,12 +5,13 @@ import io
 import json
 import re
 
+import pytest
 from program import Program
 from rich.console import Console
 
 from r3l.cli.demo import _play
+from r3l.evaluation import stored_runs
 from r3l.report.demo import scenes, shortest_example
-from r3l.runs import stored_archive
 
 
 def trajectory(kind, turns, **more):
@@ -60,6 +61,7 @@ def test_what_trains_stands_beside_the_words(tmp_path):
     assert re.search(r"the reflection\s+imitated\s+12 of 20", text)
 
 
+@pytest.mark.slow
 def test_the_program_plays_it_and_trains(tmp_path):
     write(tmp_path / "nano" / "webshop" / "m" / "r3l" / "seed0", 1, 3)
     code, stdout, stderr = Program("r3l.cli", "demo", "--stored", tmp_path, folder=tmp_path).wait()
@@ -72,7 +74,7 @@ def test_without_stored_runs_it_says_so_and_goes_on(tmp_path, monkeypatch, capsy
     console = Console(width=300)
     _play(console, tmp_path)
     assert f"No stored group can be shown: {tmp_path} has no run of R3L" in capsys.readouterr().out
-    monkeypatch.setattr(stored_archive, "folder", lambda: tmp_path / "none")  # as in a wheel
+    monkeypatch.setattr(stored_runs, "folder", lambda: tmp_path / "none")  # as in a wheel
     _play(console, None)
     text = capsys.readouterr().out
     assert "the wheel holds none" in text and "The live updates need none." in text
