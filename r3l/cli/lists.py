@@ -14,9 +14,9 @@ from r3l.cli.arguments import (
     Overrides,
     SomeTier,
     configured,
+    each_once,
     listed,
     refuse_unused,
-    resolve_run,
 )
 from r3l.cli.printing import print_rows, print_shown
 
@@ -73,10 +73,10 @@ def list_(
         rows = options.methods(tier or "nano")
         print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
     elif what is What.OPTIONS and (tier or env or method or model or overrides):
-        run = resolve_run(tier or "nano", env or "alfworld", method or "r3l", 0, model, overrides)
-        print_rows(
-            {"options": [{"option": key, "value": value} for key, value in _flat("", run.model_dump())]}, as_json
-        )
+        from r3l.config import explained
+
+        rows = explained(tier or "nano", env or "alfworld", method or "r3l", 0, model, each_once(overrides))
+        print_rows({"options": [row._asdict() for row in rows]}, as_json)
     elif what is What.OPTIONS:
         from r3l.config.options import environment_options, method_options, run_options
 
@@ -86,13 +86,6 @@ def list_(
         _print_differences(tier or "nano", env, as_json)
     else:
         print_rows({what.value: _rows(what)}, as_json)
-
-
-def _flat(prefix: str, values: dict[str, object]) -> list[tuple[str, object]]:
-    pairs: list[tuple[str, object]] = []
-    for key, value in values.items():
-        pairs += _flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(f"{prefix}{key}", value)]
-    return pairs
 
 
 def _rows(what: What) -> list[dict[str, object]]:

@@ -122,7 +122,10 @@ def test_lists_as_json(monkeypatch, capsys):
         code, out, err = run(monkeypatch, capsys, "list", what, "--json")
         assert code == 0 and name in {row[what.removesuffix("s")] for row in json.loads(out)[what]}, err
     code, out, _ = run(monkeypatch, capsys, "list", "options", "--env", "math", "--set", "train.lr=3e-5", "--json")
-    assert {row["option"]: row["value"] for row in json.loads(out)["options"]}["train.lr"] == 3e-5
+    assert {row["key"]: (row["value"], row["place"]) for row in json.loads(out)["options"]}["train.lr"] == (
+        3e-5,
+        "--set",
+    )
 
 
 def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
