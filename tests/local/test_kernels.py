@@ -44,7 +44,7 @@ def test_exponentials_are_float32_s():
     )
 
 
-@pytest.mark.parametrize(("heads", "groups", "size"), [(6, 2, 32), (4, 4, 8), (5, 1, 16), (8, 1, 24)])
+@pytest.mark.parametrize(("heads", "groups", "size"), [(6, 2, 32), (5, 1, 16)])
 def test_new_tokens_attend_over_their_rows(heads, groups, size):
     """Three of five rows get 1, 6 and 33 tokens; one of them held none before. All others keep what they had."""
     rows, starts, counts = np.array([3, 0, 4]), np.array([20, 0, 15]), np.array([1, 6, 33])
@@ -139,6 +139,7 @@ def run_of(folder, cache):
     ]
 
 
+@pytest.mark.slow  # it compiles the kernels anew
 def test_the_first_run_of_a_machine_is_the_second_one(tmp_path):
     """The first compiles, in another process; both compute with what is in the cache, a single row with the code for
     many. Code that was compiled in the same process gave other sums."""

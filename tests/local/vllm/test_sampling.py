@@ -11,7 +11,7 @@ from start_models import START_MODEL
 
 from r3l.config import resolve
 from r3l.core.errors import EngineError
-from r3l.core.policy import FinishReason, Sampling
+from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.files.digests import write_digests
@@ -145,18 +145,6 @@ def test_the_prefix_cache_serves_later_turns_and_forks_and_begins_empty(policy):
 
     first, again = counts(), counts()
     assert first["encoded"] == again["encoded"] and first["encoded"] < 1.5 * first["appended"]
-
-
-def test_a_line_ends_a_response_where_the_dialog_says_so(nano, policy):
-    local = LocalPolicy(*nano, policy.max_context)
-    breaks = frozenset(range(0, nano[0].config.vocab_size, 3)) | {policy.renderer.end_id}  # as if they held one
-    for one in (policy, local):
-        one.renderer.__dict__["_line_ends"] = breaks
-    lines = [talk(one, Sampling(0.0, 12, stop="line"), dialogs=[1])[0][0] for one in (policy, local)]
-    assert FinishReason.LINE in {x.finish_reason for x in lines[0]}
-    assert [(x.response_ids, x.finish_reason) for x in lines[0]] == [
-        (x.response_ids, x.finish_reason) for x in lines[1]
-    ]
 
 
 def test_a_hand_over_brings_all_of_new_weights(nano, policy):
