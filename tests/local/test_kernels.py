@@ -90,14 +90,14 @@ def test_a_tree_s_nodes_attend_over_their_paths_and_gradients_follow():
     nodes = len(plain.ids_N)
     assert len(ours.ids_N) >= nodes and (ours.ids_N[:nodes] == plain.ids_N).all()
     queries, states = torch.randn(nodes, 6, 16), torch.randn(nodes, 2, 2, 16)
-    slopes = torch.randn(nodes, 6 * 16)
+    gradients = torch.randn(nodes, 6 * 16)
     results = []
     for tree, dtype in ((plain, torch.float64), (ours, torch.float32)):
         q, s = (torch.zeros(len(tree.ids_N), *x.shape[1:], dtype=dtype) for x in (queries, states))
         q[:nodes], s[:nodes] = queries, states
         q.requires_grad_(), s.requires_grad_()
         attended = tree.attend(0, q, s)[:nodes]
-        (attended * slopes.to(dtype)).sum().backward()
+        (attended * gradients.to(dtype)).sum().backward()
         results.append([attended.detach(), q.grad[:nodes], s.grad[:nodes]])
     for exact, computed in zip(*results, strict=True):
         assert (computed - exact).abs().max() < 2e-6 * exact.abs().max()
