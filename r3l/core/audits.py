@@ -66,7 +66,6 @@ class Agreement:
 
     @property
     def grade(self) -> str:
-        """One of GRADES."""
         return GRADES[self.near + self.same_cause]
 
 

@@ -34,12 +34,10 @@ class Row:
 
     @property
     def kind(self) -> str:
-        """What its tokens are counted as."""
         return "sft"
 
     @property
     def name(self) -> str:
-        """What errors call it."""
         return "a row to imitate"
 
     @property
@@ -66,23 +64,19 @@ class TrajectoryRow(Row):
 
     @property
     def name(self) -> str:
-        """Its task, kind and member."""
         t = self.trajectory
         return f"task {t.task.id}, {t.kind} {'.'.join(map(str, (t.member, *t.attempt)))}"
 
     @property
     def off_policy(self) -> bool:
-        """As the trajectory."""
         return self.trajectory.off_policy
 
     @property
     def rescore(self) -> bool:
-        """As the trajectory."""
         return self.trajectory.rescore
 
     @property
     def mean_advantage(self) -> float:
-        """Over the sampled tokens."""
         return mean_advantage(self.trajectory, self.advantage)
 
 

@@ -21,7 +21,7 @@ class DialogPolicy(Protocol):
 class TokenDialog:
     """An append-only dialog (see r3l.core.policy.Conversation); subclasses add ``respond``.
 
-    With ``samples: turn`` the chat template renders the whole dialog anew at every turn.
+    With ``samples: turn`` the chat template renders the whole dialog again at every turn.
     """
 
     def __init__(self, policy: DialogPolicy) -> None:
@@ -43,13 +43,11 @@ class TokenDialog:
         return tuple(prompt)
 
     def append_text(self, text: str) -> Completion:
-        """Append a response given as text."""
         prompt = self._advance()
         ids = self._policy.renderer.response(text)
         return self._accept(prompt, ids, [0.0] * len(ids))
 
     def fork(self, turns: int) -> Self:
-        """The dialog after ``turns`` responses."""
         twin = type(self)(self._policy)
         twin._messages, twin._messages_at = self._messages[: self._messages_at[turns]], self._messages_at[: turns + 1]
         twin._tokens_at = self._tokens_at[: turns + 1]

@@ -42,7 +42,7 @@ class Observation:
     """What the engine answers. ``admissible`` is empty where an environment has no such list.
 
     ``success`` comes from the engine's own won/score field, never from ``done``. ``invalid_action_reward`` is the
-    episode's reward if a rule of the dialogue ends it here (an unusable response). ``refused``: the action that it
+    episode's reward if a rule of the dialogue ends it here (an invalid response). ``refused``: the action that it
     answers was not carried out, since the environment does not allow it here. ``failed``: what went wrong inside the
     environment, which ends the episode.
     """
@@ -57,7 +57,7 @@ class Observation:
     failed: str = ""
 
     def well_formed(self) -> tuple[Observation, int]:
-        """It with U+FFFD for what is no Unicode, and how many characters that were."""
+        """It with U+FFFD for what is not Unicode, and how many characters were replaced."""
         (text, count), actions = well_formed(self.text), [well_formed(action) for action in self.admissible]
         count += sum(n for _, n in actions)
         return (replace(self, text=text, admissible=tuple(a for a, _ in actions)) if count else self), count
@@ -70,9 +70,7 @@ class Environment(Protocol):
         """Start ``task``. Raises DataError when its data is missing or corrupt."""
         ...
 
-    def step(self, action: str) -> Observation:
-        """Apply one action and return what the engine says."""
-        ...
+    def step(self, action: str) -> Observation: ...
 
     def snapshot(self) -> Any | None:
         """An opaque mark of the present state, or None where only replaying can come back to it."""
@@ -82,9 +80,7 @@ class Environment(Protocol):
         """Return to ``snapshot`` of the current task; the observation that was current then."""
         ...
 
-    def close(self) -> None:
-        """Release the engine."""
-        ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class Parsed:
 class Transcript:
     """A finished episode as a critic reads it. ``answers``: (action, observation after it), oldest first.
 
-    An unusable last response stands there as (response, "") with its reason in ``error``.
+    An invalid last response stands there as (response, "") with its reason in ``error``.
     """
 
     task: Task
@@ -156,7 +152,7 @@ class Dialogue(Protocol):
         ...
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
-        """The user message that shows ``now`` after ``actions``; None where the response goes on with its next line."""
+        """The user message that shows ``now`` after ``actions``; None where the next line of the response follows."""
         ...
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
@@ -176,9 +172,7 @@ class EnvironmentFactory(Protocol):
     """What makes the engines of a pool. It is pickled into the worker processes."""
 
     @property
-    def name(self) -> str:
-        """For messages."""
-        ...
+    def name(self) -> str: ...
 
     def create(self, options: Mapping[str, Any]) -> Environment:
         """A new engine under ``options``; called inside a worker process."""

@@ -1,4 +1,4 @@
-"""The errors a user can cause. Each names what is wrong, where, and how to mend it; the CLI exits with 2.
+"""The errors a user can cause. Each names what is wrong, where, and how to fix it; the CLI exits with 2.
 
 Everything else that goes wrong is a defect of ours and shows its traceback.
 """

@@ -77,7 +77,6 @@ class ParsedReflection:
         return self.outcome is Outcome.SUCCESS
 
     def as_json(self) -> Mapping[str, Any]:
-        """The document."""
         return self.document
 
 
@@ -88,7 +87,6 @@ class ParsedCritique:
     guidance: str
 
     def as_json(self) -> Mapping[str, Any]:
-        """``guidance``."""
         return {"guidance": self.guidance}
 
 
@@ -99,7 +97,6 @@ class InvalidFeedback:
     reason: str
 
     def as_json(self) -> Mapping[str, Any]:
-        """The reason, as ``invalid``."""
         return {"invalid": self.reason}
 
 

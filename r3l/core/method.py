@@ -41,7 +41,6 @@ class Batch:
     ref_logprobs_B_T: torch.Tensor | None = None
 
     def row(self, k: int) -> Batch:
-        """Row ``k`` alone."""
         only, reference = slice(k, k + 1), self.ref_logprobs_B_T
         return Batch(
             self.ids_B_T[only],
@@ -78,30 +77,22 @@ class Method(Criterion, Protocol):
     max_rounds: int
 
     @property
-    def max_rollouts(self) -> int:
-        """The most rollouts that one task can cost."""
-        ...
+    def max_rollouts(self) -> int: ...
 
     @property
     def max_samples(self) -> int:
         """The most trajectories of one task that train, imitated ones included."""
         ...
 
-    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Sample the groups of one task."""
-        ...
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]: ...
 
     def keep(self, groups: Sequence[Group]) -> bool:
         """Whether the groups of one task are worth a place in the batch."""
         ...
 
-    def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """Those of each policy group of a step."""
-        ...
+    def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]: ...
 
-    def describe(self) -> Mapping[str, Any]:
-        """All settings, defaults included, as JSON has them."""
-        ...
+    def describe(self) -> Mapping[str, Any]: ...
 
 
 class MethodSettings(OptionModel):
@@ -112,7 +103,7 @@ class MethodSettings(OptionModel):
     group_size: int = option(8, "N: rollouts a task (A-14, A-17)", "paper: N = 8 (audit 4.4)", ge=1, le=4096)
     kl: KLEstimator = option(
         "none",
-        "KL to the start model (A-7, A-13)",
+        "KL to the base checkpoint (A-7, A-13)",
         "paper: none; one setting for all methods (audit 4.4)",
     )
     kl_coef: float = option(0.0, "weight of the KL (A-7, A-13)", "as kl", ge=0)
@@ -145,25 +136,20 @@ class TrainedMethod(Generic[S]):
         self.loss_agg = self.settings.loss_agg
 
     def describe(self) -> Mapping[str, Any]:
-        """All settings, defaults included, as JSON has them."""
         return self.settings.model_dump(mode="json")
 
     @property
     def max_rollouts(self) -> int:
-        """N."""
         return self.settings.group_size
 
     @property
     def max_samples(self) -> int:
-        """Every rollout."""
         return self.max_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """N plain rollouts in one group."""
         return [Group(task, await play_group(ctx, task, self.settings.group_size))]
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """Every task is kept."""
         return True
 
     def advantages(self, group: Group) -> Advantages:

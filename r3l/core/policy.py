@@ -96,9 +96,7 @@ class Conversation(Protocol):
         """The dialog as it stood after ``turns`` responses, sharing what is already encoded."""
         ...
 
-    def close(self) -> None:
-        """Release what the policy keeps for this dialog."""
-        ...
+    def close(self) -> None: ...
 
 
 class JudgePrompts(StrEnum):
@@ -121,6 +119,4 @@ class Judge(Protocol):
 class Policy(Protocol):
     """Opens conversations."""
 
-    def open(self) -> Conversation:
-        """An empty dialog."""
-        ...
+    def open(self) -> Conversation: ...

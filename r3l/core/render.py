@@ -73,7 +73,7 @@ class ChatRenderer:
         return self._encode(tail)
 
     def response(self, text: str, stop: Stop = "end") -> list[int]:
-        """Token ids of a response given as text, its end token included unless it is a line that goes on."""
+        """Token ids of a response given as text, its end token included unless it is a line that another follows."""
         goes_on = stop == "line" and text.endswith("\n")
         return [*self._encode(self._plain(text)), *([] if goes_on else [self.end_id])]
 
@@ -87,7 +87,6 @@ class ChatRenderer:
         return frozenset({self.end_id, *breaks})
 
     def text(self, ids: list[int]) -> str:
-        """A response's text without its end token."""
         text = str(self.tokenizer.decode(ids, skip_special_tokens=False))
         return text.removesuffix(self._end_text) if ids and ids[-1] == self.end_id else text
 

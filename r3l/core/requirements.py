@@ -58,7 +58,6 @@ def require(extra: str, purpose: str) -> None:
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
     return f"pip install -e '.[{extra}]'" if is_checkout() else f"pip install '{DISTRIBUTION}[{extra}]'"
 
 

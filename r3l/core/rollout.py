@@ -98,7 +98,6 @@ class RolloutContext:
             warnings.warn(f"task {task.id} ended in its environment's own error: {observation.failed}", stacklevel=2)
 
     def count_replaced(self, characters: int) -> None:
-        """Note how many characters were no Unicode."""
         if characters:
             self.counters["text/replaced"] += characters
 
@@ -120,7 +119,6 @@ class Episode:
     prompts: list[list[Message]] = field(default_factory=list)
 
     def transcript(self) -> Transcript:
-        """The finished episode as a critic reads it."""
         turns, last = self.trajectory.turns, self.last
         error = turns[-1].error
         texts = [turn.observation for turn in turns[1:]] + [last.text if last and error is None else ""]

@@ -118,7 +118,6 @@ class Trajectory:
 
     @property
     def actions(self) -> list[str]:
-        """The actions taken, oldest first."""
         return [turn.action for turn in self.turns if turn.action is not None]
 
     @property

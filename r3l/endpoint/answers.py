@@ -109,7 +109,6 @@ class ChatAnswer(Answer):
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Why it ended."""
         return _FINISH.get(self.choices[0].finish_reason or "", FinishReason.END)
 
 

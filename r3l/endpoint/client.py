@@ -73,7 +73,6 @@ class Endpoint:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.close()
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling, address: Address) -> ChatAnswer:

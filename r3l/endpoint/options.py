@@ -56,7 +56,6 @@ class EndpointOptions:
 
     @property
     def base(self) -> str:
-        """The address up to ``/v1``."""
         return self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
 
     @property

@@ -39,7 +39,6 @@ class MessagePolicy:
         self._renderer = renderer
 
     def open(self) -> MessageConversation:
-        """An empty dialog."""
         return MessageConversation(self)
 
     def check_template(self, messages: list[Message], read: int) -> None:
@@ -66,7 +65,6 @@ class MessageConversation:
         self._left: list[Completion] = []  # lines of the response that nobody has asked for yet
 
     def add(self, message: Message) -> None:
-        """Append a message."""
         self._messages.append(message)
         self._left.clear()
 
@@ -82,11 +80,9 @@ class MessageConversation:
         return ()
 
     def append_text(self, text: str) -> Completion:
-        """Append a response given as text."""
         return self._accept(Completion(text, (), (), (), FinishReason.END))
 
     def fork(self, turns: int) -> Self:
-        """The dialog after ``turns`` responses."""
         twin = type(self)(self._policy)
         twin._messages, twin._messages_at = self._messages[: self._messages_at[turns]], self._messages_at[: turns + 1]
         return twin
@@ -155,7 +151,6 @@ class TokenPolicy:
         self.max_context, self.samples = max_context, samples
 
     def open(self) -> TokenConversation:
-        """An empty dialog."""
         return TokenConversation(self)
 
 
@@ -165,7 +160,6 @@ class TokenConversation(TokenDialog):
     _policy: TokenPolicy
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Sample the next response."""
         prompt, nothing = self._advance(), Completion("", (), (), (), FinishReason.CONTEXT)
         if not self._fits(sampling):
             return nothing

@@ -90,7 +90,7 @@ class ServedSession(PlaySession):
         return counts
 
     def conditions(self) -> dict[str, Any]:
-        """What a reader of the scores must know; there is no key in it."""
+        """What a reader of the scores must know; it holds no key."""
         options, run = self.agent.endpoint, self.run
         return {
             "endpoint": options.shown,

@@ -1,4 +1,4 @@
-"""What a paired comparison could have shown, and how many seeds it takes to show a wanted difference.
+"""Power of the paired comparison: its minimum detectable effect (MDE), and the seeds that a wanted effect takes.
 
 The comparison is the paired t-test over seeds (r3l.evaluation.statistics.paired_p_value), two-sided. Its power is that
 of Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2; by it 0.5, 0.8 and 1 standard
@@ -25,7 +25,7 @@ WEIGHTS_Z = stats.norm.pdf(NOISE_Z) / stats.norm.pdf(NOISE_Z).sum()
 
 @dataclass(frozen=True)
 class Goal:
-    """How surely a difference is to be shown: a two-sided test at ``alpha`` finds it with probability ``power``.
+    """What a comparison must achieve: a two-sided test at ``alpha`` finds the difference with probability ``power``.
 
     ``comparisons``: of the family that Holm corrects; its first step, and so the only difference of a table, is
     tested at alpha over their number.
@@ -37,7 +37,7 @@ class Goal:
 
     @property
     def level(self) -> float:
-        """What the p-value of one comparison must stay below."""
+        """The bound for the p-value of one comparison."""
         return self.alpha / self.comparisons
 
 
@@ -73,7 +73,7 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
 
 
 def smallest_difference(deviation: float, seeds: int, goal: Goal = Goal()) -> float:
-    """The smallest true mean difference that ``seeds`` pairs with this standard deviation show as ``goal`` wants."""
+    """The MDE: the smallest true mean difference that ``seeds`` pairs with this standard deviation detect."""
     bound = float(stats.t.ppf(1 - goal.level / 2, seeds - 1)) + 1
     reach = 10 * bound / np.sqrt(seeds)  # ten critical values: shown for certain
     found = brentq(lambda size: power_of(size, seeds, goal.level) - goal.power, 0, reach, xtol=1e-9)
@@ -81,7 +81,7 @@ def smallest_difference(deviation: float, seeds: int, goal: Goal = Goal()) -> fl
 
 
 def seeds_needed(deviation: float, difference: float, goal: Goal = Goal()) -> int:
-    """The fewest seeds, at least 2, that show ``difference`` (not 0) as ``goal`` wants."""
+    """The fewest seeds, at least 2, that detect ``difference`` (not 0)."""
 
     def enough(seeds: int) -> bool:
         return power_of(difference / deviation, seeds, goal.level) >= goal.power
@@ -94,7 +94,7 @@ def seeds_needed(deviation: float, difference: float, goal: Goal = Goal()) -> in
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Seeds are run in blocks until the smallest difference that can be shown is at most ``difference``.
+    """Seeds are run in blocks until the minimum detectable effect is at most ``difference``.
 
     It looks at the spread alone, never at the difference itself. Even so it stops where chance has made the spread
     small: in simulations with normal differences a test at 5 % after it errs in up to 7.5 % of all cases, one at

@@ -37,7 +37,6 @@ class Interval:
     kind: str
 
     def excludes_zero(self) -> bool:
-        """Whether the interval exists and lies on one side of 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 

@@ -187,12 +187,10 @@ class Origins:
     plans: dict[str | None, int]
 
     def as_json(self) -> dict[str, Any]:
-        """For one JSON object."""
         plans = {sha256 or "none": runs for sha256, runs in self.plans.items()}
         return {"dirty": [str(path) for path in self.dirty], "preregistration": plans}
 
     def lines(self) -> list[str]:
-        """For people."""
         seeds: dict[Path, list[str]] = defaultdict(list)
         for path in self.dirty:
             seeds[path.parent].append(path.name.removeprefix("seed"))
@@ -202,7 +200,6 @@ class Origins:
 
 
 def origins(run_dirs: Sequence[Path]) -> Origins:
-    """Of finished runs, in their order."""
     manifests = [read_json(run_dir / MANIFEST) for run_dir in run_dirs]
     plans = Counter(manifest.get("preregistration_sha256") for manifest in manifests)
     dirty = [path for path, manifest in zip(run_dirs, manifests, strict=True) if is_dirty(manifest["commit"])]

@@ -64,7 +64,7 @@ def _run(run_dir: Path, run: Run) -> dict[str, Any]:
     verify_further(path.parent, run_dir)
     evaluation, result, manifest = read_json(path), read_json(run_dir / RESULT), read_json(run_dir / MANIFEST)
     if evaluation["fingerprint"] != run.fingerprint():
-        raise DataError(f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains anew")
+        raise DataError(f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains again")
     metrics = read_jsonl(run_dir / METRICS)
     return {
         "seed": run.seed,

@@ -1,4 +1,4 @@
-"""The proof of a finished run: its numbers follow from its raw lines, its files agree, and none has changed since.
+"""Verification of a finished run: its numbers follow from its raw lines, its files agree, none has changed since.
 
 ``verify`` computes everything again. What passes is signed (``SHA256SUMS``), so that readers of many runs only need to
 compare digests.
@@ -39,7 +39,7 @@ def check_signed(run_dir: Path) -> None:
     """Raises DataError where a run's files are not those that were signed."""
     wrong = altered(run_dir, _files(run_dir))
     if wrong == [SUMS]:
-        raise DataError(f"{run_dir} has no {SUMS}, by which its files are proved: r3l verify {run_dir} makes it")
+        raise DataError(f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it")
     if wrong:
         raise DataError(
             f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a copy (git "
@@ -93,7 +93,7 @@ def _verify_checkpoints(run_dir: Path) -> None:
         if wrong := altered(checkpoint):
             raise DataError(
                 f"{checkpoint}: {', '.join(wrong)} changed after it was written: restore it from a copy, or give the "
-                "r3l train command of this run again, which goes on from the last good checkpoint"
+                "r3l train command of this run again: it resumes from the last intact checkpoint"
             )
     result = read_json(run_dir / RESULT)
     if result["checkpoint"] and (run_dir / result["checkpoint"]).is_dir():
@@ -167,7 +167,7 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
 
 @cache
 def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...]:
-    """(id, group) of a task set's tasks; making them anew takes a while."""
+    """(id, group) of a task set's tasks; making them takes a while."""
     return tuple((task.id, task.group) for task in environment_of(env).tasks(task_set))
 
 

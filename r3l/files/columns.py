@@ -54,9 +54,9 @@ def read_columns(path: Path) -> list[dict[str, Any]]:
             raise ValueError("it does not end where it should")
         columns = json.loads(text)
     except (lzma.LZMAError, ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged ({error}); get it anew") from error
+        raise DataError(f"{path} is damaged ({error}); get it again") from error
     if not _are_columns(columns):
-        raise DataError(f"{path} does not hold columns of one length; get it anew")
+        raise DataError(f"{path} does not hold columns of one length; get it again")
     return [
         {name: value for name, value in zip(columns, values, strict=True) if value is not None}
         for values in zip(*columns.values(), strict=True)

@@ -58,7 +58,6 @@ def kept_as(path: Path) -> list[Path]:
 
 
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
-    """Add one line."""
     with path.open("ab") as file:
         file.write(_line(path, row))
 

@@ -35,7 +35,7 @@ def checkout() -> Path:
     """The top of the checkout. Raises ConfigError in an installed wheel."""
     if not is_checkout():
         raise ConfigError(
-            f"{ROOT} is no checkout of this project, and this needs one: clone it and run `make setup` there"
+            f"{ROOT} is not a checkout of this project, and this command needs one: clone it and run `make setup` there"
         )
     return ROOT
 

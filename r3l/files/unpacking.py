@@ -16,13 +16,9 @@ class Decompressor(Protocol):
     """Of zlib or lzma."""
 
     @property
-    def eof(self) -> bool:
-        """Whether the end has been reached."""
-        ...
+    def eof(self) -> bool: ...
 
-    def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        """At most so many bytes."""
-        ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 def most(packed: int) -> int:
@@ -52,4 +48,4 @@ def bounded_lines(stream: io.BufferedIOBase, limit: int, name: object) -> Iterat
 
 
 def _bomb(name: object, limit: int) -> DataError:
-    return DataError(f"{name} unpacks to more than {limit / 2**20:.0f} MiB, which no whole file does; get it anew")
+    return DataError(f"{name} unpacks to more than {limit / 2**20:.0f} MiB, which no intact file does; get it again")

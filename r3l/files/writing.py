@@ -60,5 +60,5 @@ def check_room(folder: Path, needed: int) -> None:
     if free < needed:
         raise RunDirectoryError(
             f"{folder} has no room: {needed / 2**20:,.0f} MiB are needed, {free / 2**20:,.0f} MiB are free. Free some; "
-            "the same command goes on"
+            "re-run to resume"
         )

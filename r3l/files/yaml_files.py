@@ -18,7 +18,6 @@ class _Loader(_BASE):  # type: ignore[misc]  # yaml has no types
     """YAML itself forbids a key twice; PyYAML keeps the last and says nothing."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping whose keys differ."""
         keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for k, (key, _) in enumerate(node.value):
             if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys[:k]:
@@ -30,7 +29,7 @@ class _Loader(_BASE):  # type: ignore[misc]  # yaml has no types
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file. Raises ConfigError where it cannot be read or is no mapping of names to values."""
+    """The keys of a YAML file. Raises ConfigError where it cannot be read or is not a mapping of names to values."""
     return parse_yaml(content_of(path), path)
 
 

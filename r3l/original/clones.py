@@ -23,7 +23,6 @@ class Release:
     commits: tuple[str, ...]
 
     def how(self) -> str:
-        """The commands that get it."""
         folder = Path(self.url).stem
         checkout = f"git clone {self.url} && git -C {folder} checkout {self.commits[0]}"
         return f"{checkout} && export {self.variable}=$PWD/{folder}"
@@ -39,14 +38,18 @@ def folder_of(release: Release) -> Path:
     if not value:
         raise ConfigError(f"this needs a clone of the {release.name} release: {release.how()}")
     if not Path(value).is_dir():
-        raise ConfigError(f"{release.variable} is {value}, which is no folder; clone the release: {release.how()}")
+        raise ConfigError(
+            f"{release.variable} is {value}, which is not a directory; clone the release: {release.how()}"
+        )
     return Path(value).absolute()
 
 
 def check_commit(release: Release, folder: Path) -> str:
     """The commit of a clone, without local changes. Raises ConfigError for another one, or where there is no clone."""
     if not (folder / ".git").exists():
-        raise ConfigError(f"{release.variable} is {folder}, which is no git clone; clone the release: {release.how()}")
+        raise ConfigError(
+            f"{release.variable} is {folder}, which is not a git clone; clone the release: {release.how()}"
+        )
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit.startswith(release.commits):
         raise ConfigError(

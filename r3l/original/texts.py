@@ -35,11 +35,9 @@ class Text:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The expressions."""
         return frozenset(part for is_field, part in self.parts if is_field)
 
     def fill(self, values: Mapping[str, object]) -> str:
-        """The text with the values of its expressions."""
         return "".join(str(values[part]) if is_field else part for is_field, part in self.parts)
 
 
@@ -81,13 +79,12 @@ def _read(folder: Path, path: str) -> str:
         raise ConfigError(
             f"{file} is not the release's: its sha256 is {hashlib.sha256(content).hexdigest()[:12]}, "
             f"{'pinned is ' + pinned[:12] if pinned else 'none is pinned'}, and it is not the file of commit "
-            f"{' or '.join(commit[:7] for commit in R3L.commits)} in a git clone; get it anew: {R3L.how()}"
+            f"{' or '.join(commit[:7] for commit in R3L.commits)} in a git clone; clone it again: {R3L.how()}"
         )
     return content.decode("utf-8")
 
 
 def _blob(content: bytes) -> str:
-    """The id that git gives to a file."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 

@@ -4,6 +4,12 @@ A batch must not depend on which environment worker answered first: the floating
 forward pass depends on who else is in the batch. So a batch is served only when *every* live coroutine waits
 for the model, and its requests are sorted by address. The first phase that somebody waits for is served first, so
 that e.g. all reflections of a step share one batch instead of stalling rollouts one by one.
+
+Why counting is enough: a live coroutine either waits for the model (it stands in ``_waiting``), for an environment (it
+will come back), or for coroutines that it has gathered (one of those stands for it). So when as many wait as live,
+nobody is left who could still add a request, and whatever order the workers answered in, the same requests wait. Were
+a coroutine counted twice, the batch would never be served; were one forgotten, it would be served without it, and its
+result would depend on timing. ``gather`` is therefore the only place where the number of live coroutines changes.
 """
 
 from __future__ import annotations
@@ -62,12 +68,14 @@ class Barrier(Generic[P, R]):
             nonlocal running
             result = await play(item)
             running -= 1
-            if running:  # the last one hands its place back to the caller
+            if running:
                 self._live -= 1
                 self._serve_if_all_wait()
             return result
 
-        self._live += running - 1  # the caller is suspended meanwhile and lends its place
+        # The caller is suspended until all have ended, so it cannot ask: of n members only n - 1 are new. The last one
+        # to end keeps the place for the caller, which runs on at once and is live again.
+        self._live += running - 1
         return await together(member, items)
 
     def _serve_if_all_wait(self) -> None:

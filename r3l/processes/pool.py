@@ -1,4 +1,11 @@
-"""Environment workers: engines live in processes (see ``worker``), methods hold asynchronous handles."""
+"""Environment workers: engines live in processes (see ``worker``), methods hold asynchronous handles.
+
+Engines are foreign code: a JVM, C libraries, interpreters that leak. In a process of its own an engine can hang, crash
+or be killed without taking the run along, and several play at once in spite of Python's lock. What makes that safe is
+that an episode is a list of calls: engines are deterministic, so a handle whose worker is lost plays its calls again on
+a new one and compares the last observation. An episode that was played twice is thus byte for byte the one that would
+have been played, or the run ends with ReplayMismatch; never does training go on with another episode.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +52,10 @@ class EnvironmentHandle:
         self._last: Observation | None = None
 
     async def reset(self, task: Task) -> Observation:
-        """Start ``task``."""
         self._calls = []
         return await self._call("reset", task)
 
     async def step(self, action: str) -> Observation:
-        """Apply ``action``."""
         return await self._call("step", action)
 
     async def rewind(self, turn: int) -> Observation:
@@ -111,7 +116,7 @@ class WorkerProcess:
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
         """One call on environment ``key``; raises what the engine raised, or WorkerLost.
 
-        EngineError where no process comes to answer at all: that is no matter of any one episode.
+        EngineError where no process comes to answer at all: that concerns more than one episode.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._wait, key, verb, argument)
 
@@ -194,7 +199,6 @@ class EnvironmentPool:
         return await self._workers[key % len(self._workers)].call(key, verb, argument)
 
     def close(self) -> None:
-        """Stop the workers."""
         for worker in self._workers:
             worker.hang_up()
         for worker in self._workers:

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, plain lines elsewhere. Used by everything that takes minutes."""
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Advance(Protocol):
 def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Iterator[Advance]:
     """Show work of ``total`` parts, ``done`` of which were there before, on stderr until the end of the block.
 
-    Where stderr is no terminal, ``lines`` of the parts leave a line each, evenly spread.
+    Where stderr is not a terminal, ``lines`` of the parts leave a line each, evenly spread.
     """
     console, start, began = Console(stderr=True), done, time.monotonic()
     columns = (

@@ -47,7 +47,6 @@ class Rate:
     unit: str = "share"
 
     def of(self, counts: Counts) -> float | None:
-        """Its value; None where nothing was counted."""
         whole = _sum(counts, self.whole) - _sum(counts, self.less)
         return _sum(counts, self.part) / whole if whole else None
 
@@ -73,18 +72,18 @@ _DECLARED = (
     Metric("loss", "loss", STEP, "what the update descends"),
     Metric("loss/policy", "loss", STEP, "its advantage-weighted part"),
     Metric("loss/sft", "loss", STEP, "mean -log p of imitated tokens, before its coefficient"),
-    Metric("loss/kl", "nats/token", STEP, "KL to the start model, before its coefficient"),
+    Metric("loss/kl", "nats/token", STEP, "KL to the base checkpoint, before its coefficient"),
     Metric("clip_fraction", "share", STEP, "policy tokens whose importance ratio is clipped"),
     Metric("microbatch/*", "-", STEP, "part of the loss or clip fraction as verl has it: a mean over micro-batches"),
     Metric("grad_norm", "norm", STEP, "of the gradient, before clipping"),
-    Metric("kl_to_start", "nats/token", STEP, "k3 against the start model, every `train.kl_metric_every` steps"),
+    Metric("kl_to_start", "nats/token", STEP, "k3 against the base checkpoint, every `train.kl_metric_every` steps"),
     Metric("logprob_mismatch/mean", "nats", STEP, "a token's log-prob in training against sampling: mean difference"),
     Metric("logprob_mismatch/max", "nats", STEP, "the largest difference"),
     Metric(
         "handover/mean",
         "nats",
         STEP,
-        "a token's log-prob in vLLM against the model, after the weights were handed over: mean",
+        "a token's log-prob in vLLM against the model, after the weights were synchronised: mean",
     ),
     Metric("handover/max", "nats", STEP, "the largest difference"),
     Metric("weights/behind", "steps", STEP, "updates that the sampling weights lack (trinity)"),
@@ -224,7 +223,7 @@ def totals(rows: Iterable[Counts]) -> Counter[str]:
 
 
 def faults(rows: Iterable[Counts]) -> Counter[str]:
-    """What went wrong on the way and was mended, added up over steps."""
+    """What failed and was repaired, added up over steps."""
     return summed({name: n for name, n in row.items() if (m := declared(name)) and m.kind is FAULT} for row in rows)
 
 

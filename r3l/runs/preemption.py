@@ -2,7 +2,7 @@
 
 A stop signal ends what is being played, at the model's next answer: draws are addressed, so the same episodes are
 played again later. It waits while anything else is at work: an update, a checkpoint, the last files of a run. Then the
-command ends with exit code 75, and the same command goes on, to the same bytes.
+command ends with exit code 75; re-run it to resume, to the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 
 
 class Preempted(SystemExit):
-    """A stop signal has ended the command. Not an Exception: it is no failure, and nothing may handle it as one."""
+    """A stop signal has ended the command. Not an Exception: it is not a failure, and nothing may handle it as one."""
 
     def __init__(self, signal_name: str) -> None:
         super().__init__(EXIT_CODE)
@@ -36,7 +36,6 @@ class StopSignals:
         self._task: asyncio.Task[Any] | None = None
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
-        """The signal handler."""
         self._received = signal.Signals(number).name
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # wakes a loop that waits for its pipes

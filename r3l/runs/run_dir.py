@@ -46,8 +46,8 @@ def locked(run_dir: Path) -> Iterator[None]:
         _note_failure(run_dir, error)
         if isinstance(error, OSError) and not isinstance(error, R3LError) and _is_of(run_dir, error):
             raise RunDirectoryError(
-                f"run directory {run_dir} was deleted or can no longer be written ({error}); put it back or see to the "
-                "disk: the same command goes on from the last checkpoint that is there"
+                f"run directory {run_dir} was deleted or can no longer be written ({error}); restore it or free the "
+                "disk, then re-run: training resumes from the last checkpoint that is there"
             ) from error
         raise
     finally:

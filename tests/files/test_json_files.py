@@ -55,7 +55,7 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, line):
     assert most(bomb.stat().st_size) < 25_000_000
     tracemalloc.start()
     with pytest.raises(
-        DataError, match=r"rows.jsonl.gz unpacks to more than [12]\d MiB, which no whole file does; get it anew"
+        DataError, match=r"rows.jsonl.gz unpacks to more than [12]\d MiB, which no intact file does; get it again"
     ):
         read_jsonl(bomb)
     assert tracemalloc.get_traced_memory()[1] < 60_000_000
