@@ -1,8 +1,9 @@
 """vLLM as the sampler of the local engine (``compute: vllm``), in the same process.
 
 vLLM starts with random weights and gets those of the model at once and after every update. It computes with a copy of
-its own, some of it packed for its kernels, so each sync is checked: the log-probs of a probe must be the model's. Its prefix cache is what dialogs share: the next turn of one, and a retry, find the tokens before them there.
-On a GPU it sleeps while the model is trained, so that both use the same memory.
+its own, some of it packed for its kernels, so each sync is checked: the log-probs of a probe must be the model's. Its
+prefix cache is what dialogs share: the next turn of one, and a retry, find the tokens before them there. On a GPU it
+sleeps while the model is trained, so that both use the same memory.
 """
 
 from __future__ import annotations
