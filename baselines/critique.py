@@ -1,6 +1,6 @@
 """Critique: free text on a finished attempt, for methods that have no pivot (Critique-GRPO, RLTF).
 
-The policy writes it, the environment's own critic or a judge, as the setting ``feedback`` says.
+The setting ``feedback`` says who writes it: the policy, the environment's own critic, or a judge.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class CritiqueSettings(FeedbackSettings, RetrySettings):
 
 @dataclass(frozen=True)
 class Critique:
-    """The guidance made from a critique, and the trajectory that teaches to write it."""
+    """The guidance made from a critique, and the trajectory that trains writing it."""
 
     guidance: str
     trajectory: Trajectory
 
 
 async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSource) -> Critique | None:
-    """A critique of a finished episode; None (counted) when it is empty or unfinished, or tells the answer."""
+    """A critique of a finished episode; None (counted) when it is empty or cut off, or reveals the answer."""
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.CRITIQUE)
     request = FeedbackRequest(
         _request(ctx, episode), partial(_instructions, ctx, episode), partial(_by_environment, ctx, episode)
@@ -58,7 +58,7 @@ async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSourc
 
 @dataclass(frozen=True)
 class SecondTry:
-    """An attempt, and where it failed its critique and the attempt made from the start under it."""
+    """An attempt; if it failed, also its critique and a second attempt from the start under that critique."""
 
     first: Trajectory
     critique: Critique | None = None
@@ -99,7 +99,7 @@ def _by_environment(ctx: RolloutContext, episode: Episode) -> str | None:
 
 
 def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCritique | InvalidFeedback:
-    """Compact critiques are JSON, of which the suggestion guides; one that cannot be read guides by its text."""
+    """Compact critiques are JSON whose suggestion is the guidance; where it cannot be parsed, its text is."""
     text = completion.text.strip()
     if completion.finish_reason is not FinishReason.END or not text:
         ended = completion.finish_reason is FinishReason.END

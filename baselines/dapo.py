@@ -65,7 +65,7 @@ class DAPO(GRPO):
 
     @property
     def max_samples(self) -> int:
-        """N: what was drawn in vain does not train."""
+        """N: tasks whose group is dropped do not train."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
@@ -74,7 +74,7 @@ class DAPO(GRPO):
         return [Group(task, trajectories, returns=[self._return(t) for t in trajectories])]
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """Only groups with both better and worse members teach anything."""
+        """A group of equal rewards has no gradient."""
         return not self.settings.drop_uniform or any(group.rewards_G().std() > 0 for group in groups)
 
     def _return(self, trajectory: Trajectory) -> float:

@@ -1,9 +1,9 @@
 """GiGPO: GRPO's advantage of an episode plus one of each turn, among turns from the same state (arXiv 2505.10978).
 
-A state that several turns of a task's rollouts start from is an *anchor*: what was returned after it compares the
-actions taken there. Anchors are found after the rollouts, by equal observations, and cost none. An environment pays at
-the end of an episode, so a turn's return is the episode's, discounted (the released code also pays -0.1 for an invalid
-action).
+A state from which several turns of a task's rollouts start is an *anchor*: the returns after it compare the actions
+taken there. Anchors are found after the rollouts by equal observations, at no cost in rollouts. Environments give their
+reward at the end of an episode, so a turn's return is the episode's, discounted (the released code also gives -0.1 for
+an invalid action).
 """
 
 from __future__ import annotations

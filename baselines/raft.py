@@ -45,5 +45,5 @@ class RAFT(ImitationMethod[RAFTSettings]):
 
 
 def _silent(trajectory: Trajectory) -> Trajectory:
-    """Takes a place in the batch and trains nothing, as the released code's placeholders do."""
+    """A placeholder in the batch that trains nothing, as in the released code."""
     return replace(trajectory, trainable=range(0))

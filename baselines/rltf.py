@@ -1,9 +1,9 @@
 """RLTF: learning from text feedback (arXiv 2602.02482). A failed attempt is criticised and tried once more.
 
-Both attempts learn by policy gradient; the second also teaches the first what it would have written without the
-critique: ``sd`` by advantage (self-distillation), ``sft`` by imitation of what was right; ``fm`` learns to write the
-critique (feedback modelling); ``none`` is its baseline, GRPO with two turns. An attempt is one trajectory, of one turn
-or many.
+Both attempts learn by policy gradient. The setting ``learn`` says what else is trained: ``sd``, the second attempt
+under the first prompt, by its advantage (self-distillation); ``sft``, the same by imitation where it was right; ``fm``,
+writing the critique (feedback modelling); ``none`` is the baseline, GRPO with two turns. An attempt is one trajectory,
+of one turn or many.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
 
     @property
     def max_samples(self) -> int:
-        """First attempts, second attempts, and one more of each where ``learn`` adds some."""
+        """First attempts, second attempts, and another sample for each where ``learn`` adds a group."""
         return (2 if self.settings.learn == "none" else 3) * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

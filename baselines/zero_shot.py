@@ -1,4 +1,4 @@
-"""Zero-shot: the starting model as it is. It explores nothing and is never trained (``steps: 0``)."""
+"""Zero-shot: the base checkpoint. It explores nothing and is never trained (``steps: 0``)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from r3l.core.trajectory import Group
 
 
 class NoSettings(OptionModel):
-    """There is nothing to set."""
+    """Refuses every option."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ZeroShot(ImitationMethod[MethodSettings]):
-    """The row every other row is measured against."""
+    """The reference row of every table."""
 
     Settings = NoSettings  # type: ignore[assignment]  # it refuses what other methods have
     kl_coef = 0.0
@@ -33,9 +33,7 @@ class ZeroShot(ImitationMethod[MethodSettings]):
         self.Settings(**settings)
 
     def describe(self) -> Mapping[str, Any]:
-        """There is nothing to set."""
         return {}
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """No training, no samples."""
         return []

@@ -29,7 +29,7 @@ from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, restart
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
-    """Every option of R3L: those of the paper's sections, and how they are put together."""
+    """Every option of R3L: those of the paper's sections, and those that combine them."""
 
     retries: int = option(
         1,
@@ -87,7 +87,7 @@ class Tried(NamedTuple):
 
 @dataclass
 class Attempt:
-    """One base trajectory and what came of it. ``substitute``: a further base in place of missing retries."""
+    """A base trajectory with its reflections and retries. ``substitute``: another base in place of missing retries."""
 
     base: Trajectory
     reflections: list[Reflection] = field(default_factory=list)
@@ -108,19 +108,19 @@ class R3L(TrainedMethod[R3LSettings]):
 
     @property
     def max_rollouts(self) -> int:
-        """N, and where retries are resampled to be imitated one more for each."""
+        """N, and one more for each retry where retries are resampled for imitation."""
         s = self.settings
         return s.group_size + (self.reflected * s.retries if s.imitated_retry == "resampled" else 0)
 
     @property
     def max_samples(self) -> int:
-        """N, bases in place of missing retries, and an imitated reflection and guided retry of every retry."""
+        """N, bases in place of missing retries, and for every retry an imitated reflection and guided retry."""
         s = self.settings
         substitutes = self.reflected if s.missing_retry == "resample_base" else 0
         return s.group_size + substitutes + 2 * self.reflected * s.retries
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Base rollouts, reflections on them, guided retries, and what of it is imitated.
+        """Base rollouts, reflections on them, guided retries, and the trajectories to imitate.
 
         A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
         """
@@ -183,13 +183,13 @@ class R3L(TrainedMethod[R3LSettings]):
         return better and (self.settings.sft_trigger == "improve" or guided.reward >= 1)
 
     def _contrasted(self, attempt: Attempt) -> list[Trajectory]:
-        """The base and its retries, or what stands in their place: what the policy gradient contrasts."""
+        """The base and its retries, or their substitute: the trajectories that the policy gradient contrasts."""
         distilled = self.settings.train_on == "distilled"
         retries = [played.distilled if distilled else played.guided for _, played, _ in attempt.retries]
         return [attempt.base, *retries, *([attempt.substitute] if attempt.substitute else [])]
 
     def _imitated(self, attempt: Attempt) -> list[Trajectory]:
-        """Reflections and guided retries to imitate: those that verifiably improved."""
+        """The reflections and guided retries to imitate: those of retries that improved."""
         s, base = self.settings, attempt.base
         imitated = []
         if s.sft_perfect_reflection and base.reward >= 1:

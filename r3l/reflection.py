@@ -1,7 +1,7 @@
 """Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a finished trajectory.
 
-A reflection is one JSON object (r3l.core.feedback reads it). One that is not valid is counted by reason, and the
-trajectory simply gets no retry.
+A reflection is one JSON object (r3l.core.feedback reads it). An invalid one is counted by reason, and the trajectory
+gets no retry.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environmen
 
 @dataclass(frozen=True)
 class Reflection:
-    """A reflection as it was read, and the one-turn-trainable trajectory that teaches to write it."""
+    """A parsed reflection, and the trajectory that trains writing it (one trainable turn)."""
 
     parsed: ParsedReflection | InvalidFeedback
     trajectory: Trajectory
@@ -81,7 +81,7 @@ class Reflection:
 
 
 def reflection_text(critique: Critique) -> str:
-    """``critique`` as the text of a reflection. Start models were taught on these keys, in this order."""
+    """``critique`` as the text of a reflection. Base checkpoints were taught these keys, in this order."""
     return json.dumps(
         {
             "trajectory_summary": critique.summary,
@@ -96,7 +96,7 @@ def reflection_text(critique: Critique) -> str:
 async def reflect(
     ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
 ) -> Reflection:
-    """A reflection on a finished episode, by whom ``feedback`` says; counts its validity by reason."""
+    """A reflection on a finished episode, written by the source that ``feedback`` names; invalid ones are counted."""
     base = episode.trajectory
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.REFLECTION, attempt)
     request = FeedbackRequest(
@@ -118,7 +118,7 @@ async def reflect(
 
 
 def _guiding(reflection: ParsedReflection, settings: ReflectionSettings) -> str:
-    """What of a reflection a retry may read."""
+    """The part of a reflection that a retry may read."""
     whole = settings.guidance == "full_report"
     parts = (reflection.summary, reflection.root_cause) if whole else ()
     return "\n".join((*parts, reflection.suggestion or ""))
@@ -151,7 +151,7 @@ def reflection_request(
 def _instructions(
     dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
 ) -> list[Message]:
-    """The request in our own words, whole, around a log."""
+    """The full request in our own words, around a log."""
     feedback = shown_feedback(trajectory, settings.reflection_sees)
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
     system = template("reflection_system").substitute(domain=domain, last_step=len(trajectory.turns) - 1)
@@ -161,7 +161,7 @@ def _instructions(
 
 
 def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
-    """What a reviewer is told of the outcome. The gold answer is ``payload["answer"]`` of tasks that have one."""
+    """The outcome as a reviewer sees it. The gold answer is ``payload["answer"]`` of tasks that have one."""
     if sees == "none":
         return "(not shown)"
     answer = trajectory.task.payload.get("answer")
@@ -171,7 +171,7 @@ def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
 
 
 def released_log(release: ReleasedPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:
-    """The dialog as the release writes it for a reviewer."""
+    """The dialog in the release's format for a reviewer."""
     turns = trajectory.turns  # a prompt that outgrew the context was never answered
     return release.log(prompts[: len(turns)], [turn.response for turn in turns], feedback)
 

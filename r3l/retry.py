@@ -1,4 +1,4 @@
-"""Retry (paper section 3.2): restart at the pivot under guidance, then take the guidance out (distillation).
+"""Retry (paper section 3.2): restart at the pivot under guidance, then remove the guidance (distillation).
 
 The environment is rewound and the dialog forked, so a retry neither re-encodes nor re-samples its prefix.
 """
@@ -63,7 +63,7 @@ class Restart:
     """Where a retry begins, and the guidance there. ``attempt`` tells several retries of one episode apart.
 
     ``repeat_observation``: in mid-dialog the observation stands twice before the guidance (audit B-6). ``counted``:
-    whether the metrics of retries have it. ``after_refused``: the turn before it stands in the dialog but is not played
+    whether metrics of retries count it. ``after_refused``: the turn before it stands in the dialog but is not played
     again, nor counted as a turn (audit B-18).
     """
 
@@ -77,7 +77,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Retry:
-    """A retry as it was played, and as if it had needed no guidance."""
+    """A retry as it was played, and the same without its guidance."""
 
     guided: Trajectory
     distilled: Trajectory
@@ -137,7 +137,7 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
     guidance = restart.guidance
 
     def guide(messages: list[Message]) -> Prompt:
-        if not messages:  # in the middle of a response, which simply goes on without guidance
+        if not messages:  # in the middle of a response, which continues without guidance
             role = "user" if place == "user_turn" else "system"
             return Prompt([Message(role, guidance)] if guidance else [], [])
         *before, user = messages
@@ -158,9 +158,9 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
 async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: RetrySettings) -> Retry:
     """Play ``base``'s task again from a turn of it, with guidance in that turn's prompt (see :func:`with_guidance`).
 
-    Beside the dialog goes its unguided twin, whose prompts the distilled trajectory gets: context distillation. The
-    base's environment is used up by a retry (a further one may rewind it again). Raises ReplayMismatch when the
-    restored observation is not the recorded one.
+    An unguided copy of the dialog is kept as well, whose prompts the distilled trajectory gets (context distillation).
+    A retry plays in the base's environment; another one may rewind it again. Raises ReplayMismatch when the restored
+    observation is not the recorded one.
     """
     source, prefix = base.trajectory, base.trajectory.turns[: restart.turn]
     if restart.after_refused:

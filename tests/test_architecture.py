@@ -11,7 +11,7 @@ from r3l.files.paths import ROOT
 
 # Top to bottom: a folder (or a file of r3l/) may import what stands in a line below its own.
 LAYERS = (
-    *("cli", "api", "released probe", "report", "workflow", "bench"),
+    *("cli", "api", "probe", "report", "workflow", "bench"),
     *("evaluation trinity", "sft", "local", "runs", "endpoint", "config"),
     *("baselines algorithm envs", "retry", "reflection credit amplification", "core"),
 )

@@ -76,8 +76,7 @@ def train(
 
 def _write_trinity_config(run: Run, where: Path, out: Path, write_tasks: bool) -> None:
     from r3l.files.writing import writable, write_text_atomic
-    from r3l.trinity.config import Place, as_yaml, trinity_config
-    from r3l.trinity.tasksets import write_tasksets
+    from r3l.trinity.config import Place, as_yaml, trinity_config, write_tasksets
 
     place = Place(where / "trinity", where / "trinity" / "tasks")
     text = as_yaml(run, trinity_config(run, place))

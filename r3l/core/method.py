@@ -68,7 +68,7 @@ class Criterion(Protocol):
 class Method(Criterion, Protocol):
     """What an engine needs of an algorithm.
 
-    ``trains`` is False for a method that leaves the starting model as it is. ``max_rounds`` > 1 lets the engine
+    ``trains`` is False for a method that leaves the base checkpoint as it is. ``max_rounds`` > 1 lets the engine
     draw further tasks in place of those whose groups ``keep`` refuses. ``max_rollouts`` is the most that one
     task can cost, ``max_samples`` the most trajectories of it that train.
     """

@@ -44,36 +44,9 @@ def folder_of(release: Release) -> Path:
     return Path(value).absolute()
 
 
-def check_commit(release: Release, folder: Path) -> str:
-    """The commit of a clone, without local changes. Raises ConfigError for another one, or where there is no clone."""
-    if not (folder / ".git").exists():
-        raise ConfigError(
-            f"{release.variable} is {folder}, which is not a git clone; clone the release: {release.how()}"
-        )
-    commit = _git(folder, "rev-parse", "HEAD")
-    if not commit.startswith(release.commits):
-        raise ConfigError(
-            f"{release.variable} is {folder} at commit {commit[:12]}, but what is read is commit {release.commits[0]}: "
-            f"git -C {folder} checkout {release.commits[0]}"
-        )
-    if changed := _git(folder, "status", "--porcelain", "--untracked-files=no"):
-        raise ConfigError(
-            f"{release.variable} is {folder}, which has changed files ({' '.join(changed.split()[1::2][:3])}): "
-            f"git -C {folder} checkout {release.commits[0]} -- ."
-        )
-    return commit
-
-
 def blobs_of(release: Release, folder: Path, path: str) -> set[str]:
     """The ids that git has of a file in the commits of the release, as far as the folder is a clone with them."""
     names = [f"{commit}:{path}" for commit in release.commits]
     git = ("git", "-C", str(folder), "rev-parse", "--verify", "--quiet")
     found = [subprocess.run([*git, name], capture_output=True, text=True, check=False) for name in names]
     return {ran.stdout.strip() for ran in found if not ran.returncode}
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    ran = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise ConfigError(f"git cannot read the clone {folder}: {' '.join(ran.stderr.split())}")
-    return ran.stdout.strip()

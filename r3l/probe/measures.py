@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.core.audits import GRADES, Agreement
+from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
 from r3l.core.seeds import generator
 from r3l.evaluation.statistics import LEVEL, wilson_bounds
@@ -41,6 +42,9 @@ class Measure:
     low: float | None = None
     high: float | None = None
     interval: str = ""
+
+
+Estimate = Callable[[Played], Measure]
 
 
 def mean(attempts: Sequence[Attempt], read: Read) -> Measure:
@@ -99,37 +103,6 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def measures(played: Played) -> dict[str, Measure]:
-    """Every measure of a probe by its key, as stored files have it."""
-    return _attempts(played) | _reflections(played.attempts) | _retries(played.attempts) | _actions(played.attempts)
-
-
-def _attempts(played: Played) -> dict[str, Measure]:
-    attempts, halves = played.attempts, played.halves
-
-    def success_in(group: str) -> Read:
-        return lambda a: float(a.success) if a.group == group else None
-
-    found = {
-        "success": share(attempts, lambda a: float(a.success)),
-        "success_easy": share(attempts, success_in(halves[0])),
-    }
-    if len(halves) > 1:
-        found["success_hard"] = share(attempts, success_in(halves[-1]))
-        found["easy_minus_hard"] = difference(attempts, success_in(halves[0]), success_in(halves[-1]))
-    found["reward"] = mean(attempts, lambda a: a.reward)
-    found["unusable"] = share(attempts, lambda a: float(a.stop in INVALID))
-    for stop in StopReason:
-        found[f"stop_{stop}"] = share(attempts, lambda a, stop=stop: float(a.stop is stop))  # type: ignore[misc]
-    found["turns"] = mean(attempts, lambda a: float(a.turns))
-    found["tokens"] = mean(attempts, lambda a: float(a.tokens))
-    found["expert_success"] = Measure(None, 0, 0)
-    if expert := played.expert:  # each task once: Wilson's interval
-        n, rate = len(expert), sum(expert.values()) / len(expert)
-        found["expert_success"] = Measure(rate, n, n, *wilson_bounds(rate, n), "Wilson over tasks")
-    return found
-
-
 def _of(get: Callable[[Attempt], T | None], value: Callable[[T], float]) -> Read:
     """``value`` of a part of an attempt, for the attempts that have the part."""
     return lambda attempt: None if (part := get(attempt)) is None else float(value(part))
@@ -151,90 +124,145 @@ def _success(of: OutcomeOf) -> Read:
     return _of(of, lambda outcome: outcome.success)
 
 
-def _minus(first: OutcomeOf, second: OutcomeOf) -> Read:
-    """The difference of two successes after one attempt, where both were tried."""
+def _followed(of: OutcomeOf) -> Read:
+    return _of(lambda attempt: (outcome := of(attempt)) and outcome.followed, float)
+
+
+def _graded(grade: str) -> Read:
+    return _of(_agrees, lambda agrees: agrees.grade == grade)
+
+
+def _at_pivot(right: bool) -> Read:
+    """Success of a guided retry from a right pivot, or from a wrong one."""
+    return lambda a: _success(_own("guided"))(a) if (agrees := _agrees(a)) and agrees.near is right else None
+
+
+def _names_cause(attempt: Attempt) -> float | None:
+    critic = attempt.critic
+    return None if attempt.own is None else float(critic is not None and critic.cause is not None)
+
+
+def _share(read: Read) -> Estimate:
+    return lambda played: share(played.attempts, read)
+
+
+def _mean(read: Read) -> Estimate:
+    return lambda played: mean(played.attempts, read)
+
+
+def _minus(first: OutcomeOf, second: OutcomeOf) -> Estimate:
+    """The mean difference of two successes after one attempt, where both were tried."""
 
     def read(attempt: Attempt) -> float | None:
         one, other = first(attempt), second(attempt)
         return None if one is None or other is None else float(one.success) - float(other.success)
 
-    return read
+    return _mean(read)
 
 
-def _reflections(attempts: Sequence[Attempt]) -> dict[str, Measure]:
-    def named(attempt: Attempt) -> float | None:
-        critic = attempt.critic
-        return None if attempt.own is None else float(critic is not None and critic.cause is not None)
-
-    return {
-        "critic_names": share(attempts, named),
-        "reflections_valid": share(attempts, _of(lambda a: a.own, lambda own: own.invalid is None)),
-        "oracle_exact": share(attempts, _of(_agrees, lambda agrees: agrees.exact)),
-        "oracle_near": share(attempts, _of(_agrees, lambda agrees: agrees.near)),
-        **{
-            f"diagnosis_{grade}": share(attempts, _of(_agrees, lambda agrees, grade=grade: agrees.grade == grade))  # type: ignore[misc]
-            for grade in GRADES
-        },
-    }
+def _per_1000(of: OutcomeOf) -> Estimate:
+    """Successes for every 1,000 generated tokens."""
+    reads = [_success(of), _of(of, lambda outcome: outcome.tokens)]
+    return lambda played: _estimate(played.attempts, reads, lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
-def _retries(attempts: Sequence[Attempt]) -> dict[str, Measure]:
-    guided, unguided, from_start = _own("guided"), _own("unguided"), _own("from_start")
-    by_critic, unguided_by_critic = _critic("guided"), _critic("unguided")
-    others = fresh_attempts(attempts)
-
-    def fresh(attempt: Attempt) -> Outcome | None:
-        return others.get((attempt.task, attempt.member)) if guided(attempt) else None
-
-    def at_pivot(right: bool) -> Read:
-        return lambda a: _success(guided)(a) if (agrees := _agrees(a)) and agrees.near is right else None
-
-    def per_1000(of: OutcomeOf) -> Measure:
-        """Successes for every 1,000 generated tokens."""
-        reads = [_success(of), _of(of, lambda outcome: outcome.tokens)]
-        return _estimate(attempts, reads, lambda s, c: 1000 * s[..., 0] / s[..., 1])
-
-    tried = {"guided": guided, "unguided": unguided, "from_start": from_start, "fresh": fresh}
-    return {
-        "retry_success": share(attempts, _success(guided)),
-        "retry_improved": share(attempts, _of(guided, lambda outcome: outcome.improved)),
-        "retry_right": share(attempts, at_pivot(True)),
-        "retry_wrong": share(attempts, at_pivot(False)),
-        "right_over_wrong": ratio(attempts, at_pivot(True), at_pivot(False)),
-        "retry_unusable": share(attempts, _of(guided, lambda outcome: outcome.invalid)),
-        "unguided_success": share(attempts, _success(unguided)),
-        "guided_minus_unguided": mean(attempts, _minus(guided, unguided)),
-        "from_start_success": share(attempts, _success(from_start)),
-        "fresh_success": share(attempts, _success(fresh)),
-        "guided_minus_fresh": mean(attempts, _minus(guided, fresh)),
-        **{f"{name}_per_1000": per_1000(of) for name, of in tried.items()},
-        "critic_guided": share(attempts, _success(by_critic)),
-        "critic_unguided": share(attempts, _success(unguided_by_critic)),
-        "critic_guided_minus_unguided": mean(attempts, _minus(by_critic, unguided_by_critic)),
-    }
+def _success_in(played: Played, half: int) -> Read:
+    group = played.halves[half]
+    return lambda a: float(a.success) if a.group == group else None
 
 
-def fresh_attempts(attempts: Sequence[Attempt]) -> dict[tuple[str, int], Outcome]:
-    """For each attempt, by task and number, another one at the same task: the next, and for the last the first."""
+def _of_expert(played: Played) -> Measure:
+    if not played.expert:
+        return Measure(None, 0, 0)
+    n, rate = len(played.expert), sum(played.expert.values()) / len(played.expert)
+    return Measure(rate, n, n, *wilson_bounds(rate, n), "Wilson over tasks")  # each task once
+
+
+def _names_shown(played: Played) -> Measure:
+    reads = [_of(lambda a: a.actions and a.shown, float), lambda a: a.actions]
+    copied = _of_share(_estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1]))
+    return replace(copied, n=sum(attempt.actions or 0 for attempt in played.attempts))
+
+
+SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label, estimate) by the key in stored files
+    "Attempts": {
+        "success": ("success", _share(lambda a: a.success)),
+        "success_easy": ("success, easy half", lambda p: share(p.attempts, _success_in(p, 0))),
+        "success_hard": ("success, hard half", lambda p: share(p.attempts, _success_in(p, -1))),
+        "easy_minus_hard": (
+            "easy minus hard",
+            lambda p: difference(p.attempts, _success_in(p, 0), _success_in(p, -1)),
+        ),
+        "reward": ("mean reward", _mean(lambda a: a.reward)),
+        "expert_success": ("success of the error-free expert", _of_expert),
+        "unusable": ("ended by an invalid response", _share(lambda a: a.stop in INVALID)),
+        "turns": ("turns", _mean(lambda a: a.turns)),
+        "tokens": ("generated tokens", _mean(lambda a: a.tokens)),
+    },
+    "How attempts end": {
+        f"stop_{stop}": (stop.value, _share(partial(lambda stop, a: a.stop is stop, stop))) for stop in StopReason
+    },
+    "Diagnosis of failures": {
+        "critic_names": ("the critic names a cause", _share(_names_cause)),
+        "reflections_valid": ("valid reflections", _share(_of(lambda a: a.own, lambda own: own.invalid is None))),
+        "oracle_exact": ("pivot is the critic's", _share(_of(_agrees, lambda agrees: agrees.exact))),
+        "oracle_near": ("pivot within one turn of the critic's", _share(_of(_agrees, lambda agrees: agrees.near))),
+        "diagnosis_accurate": ("pivot and cause right", _share(_graded("accurate"))),
+        "diagnosis_partial": ("one of them right", _share(_graded("partial"))),
+        "diagnosis_wrong": ("neither right", _share(_graded("wrong"))),
+    },
+    "Retries of failures, own reflection": {
+        "retry_success": ("guided, from the pivot", _share(_success(_own("guided")))),
+        "retry_improved": ("better than the attempt", _share(_of(_own("guided"), lambda outcome: outcome.improved))),
+        "retry_right": ("guided, right pivot", _share(_at_pivot(True))),
+        "retry_wrong": ("guided, wrong pivot", _share(_at_pivot(False))),
+        "right_over_wrong": ("right over wrong", lambda p: ratio(p.attempts, _at_pivot(True), _at_pivot(False))),
+        "retry_unusable": (
+            "guided, ended by an invalid response",
+            _share(_of(_own("guided"), lambda outcome: outcome.invalid)),
+        ),
+        "unguided_success": ("unguided, from the same pivot", _share(_success(_own("unguided")))),
+        "guided_minus_unguided": ("guided minus unguided", _minus(_own("guided"), _own("unguided"))),
+        "from_start_success": ("guided, from the start", _share(_success(_own("from_start")))),
+        "fresh_success": ("a fresh attempt", _share(_success(_own("fresh")))),
+        "guided_minus_fresh": ("guided minus fresh", _minus(_own("guided"), _own("fresh"))),
+        "guided_per_1000": ("successes in 1,000 tokens: guided", _per_1000(_own("guided"))),
+        "unguided_per_1000": ("unguided", _per_1000(_own("unguided"))),
+        "from_start_per_1000": ("guided, from the start", _per_1000(_own("from_start"))),
+        "fresh_per_1000": ("a fresh attempt", _per_1000(_own("fresh"))),
+    },
+    "Retries of failures, the critic's reflection": {
+        "critic_guided": ("guided, from its pivot", _share(_success(_critic("guided")))),
+        "critic_unguided": ("unguided, from its pivot", _share(_success(_critic("unguided")))),
+        "critic_guided_minus_unguided": ("guided minus unguided", _minus(_critic("guided"), _critic("unguided"))),
+    },
+    "Actions": {
+        "hint_followed": ("the critic's hint is the first action", _share(_followed(_critic("guided")))),
+        "own_hint_followed": ("the model's own hint is the first action", _share(_followed(_own("guided")))),
+        "names_shown": ("name only what was shown", _names_shown),
+    },
+}
+NEEDS_TWO_HALVES = {"success_hard", "easy_minus_hard"}
+
+
+def measures(played: Played) -> dict[str, Measure]:
+    """Every measure of a probe by its key."""
+    played = replace(played, attempts=with_fresh_attempts(played.attempts))
+    found = {key: estimate(played) for keys in SECTIONS.values() for key, (_, estimate) in keys.items()}
+    return {key: m for key, m in found.items() if len(played.halves) > 1 or key not in NEEDS_TWO_HALVES}
+
+
+def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Retried attempts with another one at the same task beside them: the next one, and for the last the first."""
     of_task: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         of_task.setdefault(attempt.task, []).append(attempt)
-    return {
-        (one.task, one.member): Outcome(other.success, other.reward > one.reward, other.tokens)
-        for several in of_task.values()
-        if len(several) > 1
-        for one, other in zip(several, [*several[1:], several[0]], strict=True)
-    }
-
-
-def _actions(attempts: Sequence[Attempt]) -> dict[str, Measure]:
-    def followed(of: OutcomeOf) -> Measure:
-        return share(attempts, _of(lambda a: (outcome := of(a)) and outcome.followed, float))
-
-    reads = [_of(lambda a: a.actions and a.shown, float), lambda a: a.actions]
-    copied = _estimate(attempts, reads, lambda s, c: s[..., 0] / s[..., 1])
-    return {
-        "hint_followed": followed(_critic("guided")),
-        "own_hint_followed": followed(_own("guided")),
-        "names_shown": replace(_of_share(copied), n=sum(attempt.actions or 0 for attempt in attempts)),
-    }
+    found = []
+    for one in attempts:
+        several = of_task[one.task]
+        other = several[(several.index(one) + 1) % len(several)]
+        if one.own and one.own.guided and other is not one:
+            fresh = Outcome(other.success, other.reward > one.reward, other.tokens)
+            one = replace(one, own=replace(one.own, fresh=fresh))
+        found.append(one)
+    return found

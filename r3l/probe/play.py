@@ -53,7 +53,7 @@ class OwnReflection:
     """The model's reflection on a failed attempt. ``invalid``: why it could not be used.
 
     ``agrees``: with the critic; None where one of them names no pivot. The retries start at the pivot, with its hint
-    and without, and at the start with the hint; None where there is no pivot.
+    and without, and at the start with the hint; None where there is no pivot. ``fresh``: another attempt.
     """
 
     invalid: str | None = None
@@ -61,6 +61,7 @@ class OwnReflection:
     guided: Outcome | None = None
     unguided: Outcome | None = None
     from_start: Outcome | None = None
+    fresh: Outcome | None = None
 
 
 @dataclass(frozen=True)

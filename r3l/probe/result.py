@@ -10,7 +10,6 @@ from typing import Any
 
 from r3l.algorithm import R3L
 from r3l.config import EnvConfig, Run, Strict, build_method, environment_of, load, locate, validate
-from r3l.core.environment import StopReason
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
@@ -19,7 +18,7 @@ from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
 from r3l.local.session import open_session
-from r3l.probe.measures import measures
+from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import Played, play_probe
 from r3l.report.table import Cell, Column, Section, Table
 from r3l.runs.manifest import describe_task_set, hardware, versions
@@ -27,56 +26,6 @@ from r3l.runs.provenance import commit
 
 SCHEMA = 1
 STORED_PROBES = KEPT / "probe"
-SECTIONS: dict[str, dict[str, str]] = {
-    "Attempts": {
-        "success": "success",
-        "success_easy": "success, easy half",
-        "success_hard": "success, hard half",
-        "easy_minus_hard": "easy minus hard",
-        "reward": "mean reward",
-        "expert_success": "success of the error-free expert",
-        "unusable": "ended by an invalid response",
-        "turns": "turns",
-        "tokens": "generated tokens",
-    },
-    "How attempts end": {f"stop_{stop}": stop.value for stop in StopReason},
-    "Diagnosis of failures": {
-        "critic_names": "the critic names a cause",
-        "reflections_valid": "valid reflections",
-        "oracle_exact": "pivot is the critic's",
-        "oracle_near": "pivot within one turn of the critic's",
-        "diagnosis_accurate": "pivot and cause right",
-        "diagnosis_partial": "one of them right",
-        "diagnosis_wrong": "neither right",
-    },
-    "Retries of failures, own reflection": {
-        "retry_success": "guided, from the pivot",
-        "retry_improved": "better than the attempt",
-        "retry_right": "guided, right pivot",
-        "retry_wrong": "guided, wrong pivot",
-        "right_over_wrong": "right over wrong",
-        "retry_unusable": "guided, ended by an invalid response",
-        "unguided_success": "unguided, from the same pivot",
-        "guided_minus_unguided": "guided minus unguided",
-        "from_start_success": "guided, from the start",
-        "fresh_success": "a fresh attempt",
-        "guided_minus_fresh": "guided minus fresh",
-        "guided_per_1000": "successes in 1,000 tokens: guided",
-        "unguided_per_1000": "unguided",
-        "from_start_per_1000": "guided, from the start",
-        "fresh_per_1000": "a fresh attempt",
-    },
-    "Retries of failures, the critic's reflection": {
-        "critic_guided": "guided, from its pivot",
-        "critic_unguided": "unguided, from its pivot",
-        "critic_guided_minus_unguided": "guided minus unguided",
-    },
-    "Actions": {
-        "hint_followed": "the critic's hint is the first action",
-        "own_hint_followed": "the model's own hint is the first action",
-        "names_shown": "name only what was shown",
-    },
-}
 
 
 class Target(Strict):
@@ -208,12 +157,12 @@ def table_of(content: Mapping[str, Any]) -> Table:
     if causes := list(content["causes"].items())[:5]:
         notes.append("Causes named most: " + ", ".join(f"{cause} ({count})" for cause, count in causes) + ".")
     columns = [Column(name, right=name == "n") for name in ("measure", "value", "n", "target", "met")]
-    sections = [Section(name, list(_rows(content["measures"], labels))) for name, labels in SECTIONS.items()]
+    sections = [Section(name, list(_rows(content["measures"], keys))) for name, keys in SECTIONS.items()]
     return Table(title, columns, [section for section in sections if section.rows], notes)
 
 
-def _rows(found: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[dict[str, Cell]]:
-    for key, label in labels.items():
+def _rows(found: Mapping[str, Any], keys: Mapping[str, tuple[str, Any]]) -> Iterator[dict[str, Cell]]:
+    for key, (label, _) in keys.items():
         if key not in found or (key.startswith("stop_") and not found[key]["value"]):
             continue
         measure = found[key]

@@ -39,7 +39,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         return self.process(exps)
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
-        """The experiences of a step to those that train, and the step's metrics as the local engine counts them."""
+        """The experiences that train, made from those of a step, and its metrics as the local engine counts them."""
         tasks = unpack(exps)
         kept = [collected for collected in tasks if self.method.keep(collected.groups)]
         groups = [group for collected in kept for group in collected.groups]
@@ -64,7 +64,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         return training_batch(trainable, self.experiences, exps[0].info["model_version"]), metrics
 
     def _weighed(self, rows: list[TrajectoryRow]) -> list[TrajectoryRow]:
-        """Rows as they train. Trinity's trainers pack as they like: a released micro-batch is one row here."""
+        """With weights. Trinity's trainers choose their micro-batches, so a released micro-batch is one row here."""
         if len(rows) > self.experiences:
             raise ConfigError(
                 f"step has {len(rows)} rows that train, but buffer.train_batch_size is {self.experiences}: "

@@ -1,22 +1,26 @@
-"""A Trinity-RFT 0.6.0 configuration for every run; needs no Trinity.
+"""The configuration of Trinity-RFT for a run, and the tasksets that it names.
 
-Our parts are named by dotted paths, so a node only has to be able to import this package, and each gets the resolved
-run under the argument ``run``. Every key whose default would change results, or has changed between the released
-fork and 0.6.0, is written out; :data:`r3l.trinity.keys.SOURCES` says where each value comes from.
+The release keeps 249 such YAML files by hand; here one is made from the resolved run and a place. Everything of ours is
+named by its dotted path (Registry.get), so a node only has to be able to import this package, and each of our classes
+gets the resolved run under the argument ``run``. Every key whose default would change results, or has changed between
+the released fork and Trinity 0.6.0, is written out. Comments say where a value comes from; "audit" is docs/audit.md.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from r3l.config import ClusterConfig, Run, build_method, find_model, locate, variant
+from r3l.config import ClusterConfig, Run, build_method, environment_of, find_model, locate, variant
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
+from r3l.core.task import tasks_of_step
+from r3l.files.json_files import rewrite_jsonl
 from r3l.trinity.sizes import cluster_of, experiences_per_step, planned_model, planned_rollouts, tokens_per_gpu
 
 VERSION = "0.6.0"  # of Trinity-RFT; another version has other keys, and unknown ones are errors
@@ -24,8 +28,8 @@ WORKFLOW = "r3l.trinity.workflow.MethodWorkflow"
 ADVANTAGE = "r3l.trinity.advantage.MethodAdvantage"
 LOSS = "r3l.trinity.loss.MethodLoss"
 LOSS_WITH_REFERENCE = "r3l.trinity.loss.MethodLossWithReference"
-MONITOR = "r3l.trinity.monitor.LinesMonitor"
-ALGORITHMS = "r3l.trinity.algorithms"
+MONITOR = "r3l.trinity.plugins.LinesMonitor"
+ALGORITHMS = "r3l.trinity.plugins"
 TASK_KEY = "id"  # of a row of the tasksets
 RUNNERS_PER_ENGINE = 32  # released code (audit 4.2)
 RUNNERS = 4  # on a CPU; our choice: a process each, and the more requests share a batch the faster it goes
@@ -67,13 +71,14 @@ def trinity_config(run: Run, place: Place) -> Config:
         "mode": "both",
         "project": run.tier,
         "group": run.env,
+        # Also the Ray namespace, so that runs on one cluster are apart.
         "name": _plain(f"{Path(run.model).name}-{run.method}-seed{run.seed}"),
         "checkpoint_root_dir": str(place.folder.absolute()),
         "continue_from_checkpoint": True,
         "algorithm": _algorithm(run, method, place, cluster, run_args),
         "model": _model(run, place),
         "buffer": _buffer(run, method, place, cluster, run_args),
-        "data_processor": {"experience_pipeline": {"save_input": False}},
+        "data_processor": {"experience_pipeline": {"save_input": False}},  # no copy of every experience in a database
         "explorer": _explorer(run, cluster),
         "synchronizer": _synchronizer(run, place),
         "trainer": _trainer(run, cluster),
@@ -90,10 +95,30 @@ def as_yaml(run: Run, config: Config) -> str:
     return head + str(yaml.safe_dump(config, sort_keys=False))
 
 
+def write_tasksets(run: Run, folder: Path) -> None:
+    """train.jsonl with the tasks in the order of training, and a file for each task set that is tested on the way.
+
+    Raises DataError where a task set's data is not here; the message says how to get it.
+    """
+    package = environment_of(run.env)
+    tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
+    rewrite_jsonl(folder / "train.jsonl", task_rows(run))
+    for split, tasks in tested.items():
+        rewrite_jsonl(folder / f"{split}.jsonl", [{TASK_KEY: task.id} for task in tasks])
+
+
+def task_rows(run: Run) -> Iterator[dict[str, str]]:
+    """Ids of tasks in the order in which the local engine trains on them."""
+    tasks = environment_of(run.env).tasks(run.env_settings.train_task_set)
+    for step in range(1, run.train.steps + 1):
+        for task in tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step):
+            yield {TASK_KEY: task.id}
+
+
 def algorithm_name(method: str, reference: bool = False) -> str:
     """The dotted path of a method's algorithm type; of a variant that of its method.
 
-    ``reference``: the type that makes the trainer compute log-probabilities of the start model.
+    ``reference``: the type that makes the trainer compute log-probabilities of the base checkpoint.
     """
     name = "".join(part.capitalize() for part in variant(method)[0].split("_"))
     return f"{ALGORITHMS}.{name}{'WithReference' if reference else ''}"
@@ -104,21 +129,21 @@ def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | 
     experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
     return {
         "algorithm_type": algorithm_name(run.method, reference),
-        "repeat_times": planned_rollouts(method),
+        "repeat_times": planned_rollouts(method),  # one call of our workflow makes all rollouts of a task
         "sample_strategy": "default",
         "advantage_fn": ADVANTAGE,
         "advantage_fn_args": {**run_args, "experiences": experiences, "folder": str(place.folder)},
         "policy_loss_fn": LOSS_WITH_REFERENCE if method.kl_coef > 0 else LOSS,
         "policy_loss_fn_args": run_args | {"replicas": _replicas(cluster)},
-        "kl_penalty_fn": "none",
-        "kl_loss_fn": "none",
-        "entropy_loss_fn": "none",
-        "bypass_old_logprobs": True,
+        "kl_penalty_fn": "none",  # audit 0.8: no KL in the reward
+        "kl_loss_fn": "none",  # it is a part of the method's loss
+        "entropy_loss_fn": "none",  # audit 0.4: coefficient 0
+        "bypass_old_logprobs": True,  # changed default: log-probabilities are those that sampling gave
         "optimizer": {
             "lr": run.train.lr,
             "lr_warmup_steps": run.train.lr_warmup_steps,
-            "lr_scheduler_type": "constant",
-            "min_lr_ratio": 0.0,
+            "lr_scheduler_type": "constant",  # audit 0.4
+            "min_lr_ratio": 0.0,  # the default is 0.01 now
             "betas": list(run.train.betas),
             "weight_decay": run.train.weight_decay,
             "clip_grad": run.train.grad_clip,
@@ -136,13 +161,13 @@ def _model(run: Run, place: Place) -> Config:
     config: Config = {
         "model_path": locate(run.model),
         "max_model_len": run.sampling.max_context,
-        "max_prompt_tokens": run.sampling.max_context - run.sampling.max_tokens,
+        "max_prompt_tokens": run.sampling.max_context - run.sampling.max_tokens,  # audit 4.3
         "max_response_tokens": run.sampling.max_tokens,
-        "enable_prompt_truncation": False,
-        "temperature": run.sampling.temperature,
-        "top_p": 1.0,
-        "top_k": -1,
-        "logprobs": 0,
+        "enable_prompt_truncation": False,  # changed default: a dialog that no longer fits ends and is counted
+        "temperature": run.sampling.temperature,  # that of the trainer's log-probabilities too
+        "top_p": 1.0,  # audit 3.1
+        "top_k": -1,  # changed default: an integer, -1 for all
+        "logprobs": 0,  # audit 4.1: of the sampled token
         "enable_thinking": described.thinking if described else False,
     }
     if place.backend == "tinker":
@@ -155,16 +180,16 @@ def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | Non
     config: Config = {
         "batch_size": run.train.tasks_per_step,
         "train_batch_size": experiences,
-        "total_epochs": 1,
+        "total_epochs": 1,  # the taskset holds the tasks of all steps in order
         "total_steps": run.train.steps,
         "explorer_input": {"taskset": _taskset(run, place, run_args, "train", run.sampling.temperature)},
         "trainer_input": {
             "experience_buffer": {
                 "name": "experiences",
                 "storage_type": "queue",
-                "capacity": 2 * experiences,
+                "capacity": 2 * experiences,  # the default of 10,000 holds less than a step
                 "max_read_timeout": TASK_SECONDS,
-                "replay_buffer": {"enable": False},
+                "replay_buffer": {"enable": False},  # audit 0.3: the fork's never replays
             }
         },
     }
@@ -184,7 +209,7 @@ def _taskset(run: Run, place: Place, run_args: Config, split: str, temperature: 
         "default_workflow_type": WORKFLOW,
         "workflow_args": run_args,
         "rollout_args": {"temperature": temperature, "top_p": 1.0, "top_k": -1, "logprobs": 0},
-        "data_selector": {"selector_type": "sequential"},
+        "data_selector": {"selector_type": "sequential"},  # audit 4.1
         **({"repeat_times": run.evaluation.episodes_per_task} if split != "train" else {}),
     }
 
@@ -193,8 +218,8 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
     config: Config = {
         "runner_per_model": min(RUNNERS_PER_ENGINE, run.train.tasks_per_step) if cluster else RUNNERS,
         "max_timeout": TASK_SECONDS,
-        "max_retry_times": 2,
-        "concurrent_mode": "sequential",
+        "max_retry_times": 2,  # audit 0.1
+        "concurrent_mode": "sequential",  # one call a task; its rollouts run side by side inside of it
         "eval_interval": EVALUATE_EVERY,
         "eval_on_startup": cluster is not None,
         "rollout_model": {"engine_type": "tinker", "engine_num": 1, "seed": run.seed},
@@ -206,18 +231,18 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
             "tensor_parallel_size": cluster.tensor_parallel,
             "gpu_memory_utilization": cluster.sampling_memory,
             "dtype": planned_model(run).dtype,
-            "enable_prefix_caching": True,
-            "enable_chunked_prefill": True,
+            "enable_prefix_caching": True,  # changed default: turns share a prefix, new weights empty the cache
+            "enable_chunked_prefill": True,  # audit 4.1
             "enforce_eager": False,
-            "seed": run.seed,
+            "seed": run.seed,  # released: 0 or 42 by method (audit 4.4)
         }
     return config
 
 
 def _synchronizer(run: Run, place: Place) -> Config:
     return {
-        "sync_method": "nccl" if place.backend == "verl" else "memory",
-        "sync_style": "fixed",
+        "sync_method": "nccl" if place.backend == "verl" else "memory",  # the tinker trainer hangs with `checkpoint`
+        "sync_style": "fixed",  # as the local engine; safe since the number of experiences is fixed
         "sync_interval": run.train.sync_interval,
         "sync_offset": 0,
         "sync_timeout": SYNC_SECONDS,
@@ -231,16 +256,16 @@ def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
         return {"trainer_type": "tinker", **backend, **shared}
     return {
         "trainer_type": "verl",
-        "trainer_strategy": "fsdp2",
+        "trainer_strategy": "fsdp2",  # changed default
         "save_interval": run.train.save_every,
         "max_checkpoints_to_keep": KEPT_CHECKPOINTS,
         "save_hf_checkpoint": "last",
-        "use_dynamic_bsz": True,
+        "use_dynamic_bsz": True,  # audit 4.1
         "use_remove_padding": True,
         "balance_batch": True,
-        "max_token_len_per_gpu": tokens_per_gpu(run, cluster),
+        "max_token_len_per_gpu": tokens_per_gpu(run, cluster),  # at least the longest dialog (audit B-32)
         "ulysses_sequence_parallel_size": cluster.sequence_parallel,
-        "fix_actor_microbatch_loss_scale": False,
+        "fix_actor_microbatch_loss_scale": False,  # audit 0.4
         **shared,
     }
 

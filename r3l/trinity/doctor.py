@@ -1,4 +1,4 @@
-"""What the trinity engine needs of a machine: GPUs, memory by formula, versions of its own environment, weights."""
+"""What the trinity engine needs: GPUs, memory (by formula), versions in its own environment, weights."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The trinity engine: `trinity run` on a Ray cluster, around the same methods; running it again resumes.
 
-A run leaves what a local one leaves (r3l.runs.steps, r3l.local.checkpoint); Trinity's own files lie in ``trinity/``
-of its directory. Trinity lives in an environment of its own (`make trinity`) and is talked to through files. It exits
-with 0 after a crash, so what a step left decides, and its logs are read for errors. What differs between a CPU and
-GPUs is behind Backend.
+A run writes the files of a local run (r3l.runs.steps, r3l.local.checkpoint); Trinity's own files lie in ``trinity/`` of
+its directory. Trinity has an environment of its own (`make trinity`), and we communicate through files. It exits with 0
+after a crash, so success is judged by what each step wrote, and its logs are read for errors. What differs between a
+CPU and GPUs is behind Backend.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, forget_after, locked, recorded_fingerprint
 from r3l.runs.steps import Record, recording
 from r3l.trinity import job as trinity_job
-from r3l.trinity.config import Config, Place, as_yaml, trinity_config
+from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_tasksets
 from r3l.trinity.processes import Environment, Ray
-from r3l.trinity.tasksets import write_tasksets
 from r3l.trinity.tinker import Tinker
 from r3l.trinity.verl import Verl
 
@@ -39,13 +38,13 @@ FOLDER = "trinity"  # of a run's directory: everything of Trinity's
 
 
 class Backend(Protocol):
-    """Who trains, and where: r3l.trinity.tinker on a CPU, r3l.trinity.verl on GPUs."""
+    """The trainer: r3l.trinity.tinker on a CPU, r3l.trinity.verl on GPUs."""
 
     def check(self, environment: Environment) -> None:
-        """Raises ConfigError, before any work, where the machine cannot do it."""
+        """Raises ConfigError, before any work, where the machine lacks something."""
 
     def steps_done(self) -> int:
-        """Steps that the newest checkpoint has seen: what a run goes on from."""
+        """Steps of the newest checkpoint, from which a run resumes."""
 
     def finished(self) -> bool:
         """Whether the weights of the last step are kept."""
@@ -53,8 +52,8 @@ class Backend(Protocol):
     def drop_after(self, step: int) -> None:
         """Delete checkpoints of later steps."""
 
-    def set_back(self, step: int) -> None:
-        """What its trainer needs besides r3l.trinity.job.set_back to go on from ``step``."""
+    def reset_to(self, step: int) -> None:
+        """What its trainer needs besides r3l.trinity.job.reset_to to resume from ``step``."""
 
     def cluster(self, environment: Environment, config: Config, folder: Path) -> AbstractContextManager[Ray]:
         """A Ray cluster until the end of the block; ``config`` is completed with addresses."""
@@ -69,7 +68,7 @@ class Backend(Protocol):
 def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
-    After ``minutes``, or told to stop, it ends as Preempted; the newest checkpoint is what the next call goes on from.
+    After ``minutes``, or a signal to stop, it raises Preempted; the next call resumes from the newest checkpoint.
 
     Raises ConfigError where Trinity's environment, GPUs or a judge are missing, EngineError with the end of the
     right log where Trinity fails.
@@ -87,7 +86,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
             return done
         check_owner(run, run_dir)
         write_json_atomic(run_dir / MANIFEST, manifest(run))
-        make_whole(run, run_dir, job, backend)
+        reconcile(run, run_dir, job, backend)
         with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):
             if not backend.finished():
                 _train(run, run_dir, loggers, backend, environment, config, job)
@@ -100,7 +99,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
 
 
 def check_owner(run: Run, run_dir: Path) -> None:
-    """Another run's directory stays as it is. Raises CheckpointError for one."""
+    """Raises CheckpointError where the directory holds another run."""
     if start := checkpoint.last_good(run_dir / "checkpoints"):
         checkpoint.read_state(start, run.fingerprint())
     recorded = recorded_fingerprint(run_dir) if (run_dir / FOLDER).is_dir() else None
@@ -123,9 +122,9 @@ def _train(
     done, folder = backend.steps_done(), run_dir / FOLDER
     for file in (run_dir / METRICS, folder / trajectory_log.FILE):
         forget_after(file, done)
-    trinity_job.set_back(job, done, run.train.tasks_per_step)
+    trinity_job.reset_to(job, done, run.train.tasks_per_step)
     if done:
-        backend.set_back(done)
+        backend.reset_to(done)
     write_tasksets(run, folder / "tasks")
     with backend.cluster(environment, config, folder) as ray, recording(run, run_dir, loggers, done) as record:
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
@@ -133,12 +132,12 @@ def _train(
             for steps in trinity_job.follow(job, folder / "trinity.log", trinity, *ray.heads):
                 done = _record(steps, done, record, backend)
             if done < run.train.steps or not backend.finished():
-                words = ray.last_words() or trinity_job.last_words(job, folder / "trinity.log")
-                raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {words}")
+                tail = ray.log_tail() or trinity_job.log_tail(job, folder / "trinity.log")
+                raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {tail}")
 
 
-def make_whole(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
-    """Bring a stopped run's metrics and checkpoints to one step.
+def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
+    """Bring the metrics and the checkpoints of a stopped run to the same step.
 
     Trinity's trainer saves a step before it reports it, and we read reports a moment later. Steps that were reported
     but not read yet are added; checkpoints of steps that nobody reported are dropped, and those steps run again.

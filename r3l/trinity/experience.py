@@ -1,9 +1,9 @@
-"""Groups as Trinity's experiences and back; rows as the experiences that train.
+"""Groups as Trinity's experiences and back, and rows as the experiences that train.
 
-On the way from a runner to the pipeline an experience is a trajectory: its tokens and log-probabilities stand in it
-once, as sampled, what else a trajectory is in ``info`` (plain JSON, so that Trinity's viewers and files can hold it).
-The first experience of a task also says which trajectories make up its groups, and what exploring cost. On the way
-to the trainer an experience is a row (see r3l.core.batching).
+Between a runner and the pipeline an experience is a trajectory: it holds tokens and log-probabilities as sampled, and
+everything else of the trajectory in ``info`` (plain JSON, so that Trinity's viewers and files can hold it). The first
+experience of a task also lists the members of its groups and the counters. Between the pipeline and the trainer an
+experience is a row (see r3l.core.batching).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
 
 @dataclass(frozen=True)
 class CollectedTask:
-    """What exploring one task left. ``position``: the task's place in its step."""
+    """The result of exploring one task. ``position``: its place in the step."""
 
     task: Task
     position: int
@@ -43,7 +43,7 @@ class CollectedTask:
 
 
 def pack(collected: CollectedTask) -> list[Experience]:
-    """One experience a trajectory. A task that left none has one without tokens."""
+    """One experience a trajectory; a task without trajectories has one without tokens."""
     members = {id(t): t for t in [*collected.trajectories, *(t for g in collected.groups for t in g.trajectories)]}
     index = {key: number for number, key in enumerate(members)}
     packed = [_experience(t, collected.position, number) for number, t in enumerate(members.values())]
@@ -66,7 +66,7 @@ def pack(collected: CollectedTask) -> list[Experience]:
 
 
 def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
-    """What each task of a step left, in the order of the tasks."""
+    """The results of a step, in the order of the tasks."""
     ordered = sorted(experiences, key=lambda e: (e.info[INFO]["position"], e.info[INFO]["index"]))
     return [_unpacked(list(of_task)) for _, of_task in groupby(ordered, key=lambda e: e.info[INFO]["position"])]
 

@@ -1,4 +1,4 @@
-"""What Trinity leaves of a run in its job folder: what both roles report, the state that they resume from, their logs.
+"""The job folder of a run on Trinity: what both roles report, the state that they resume from, their logs.
 
 The folder is ``checkpoint_root_dir/project/group/name`` of the configuration.
 """
@@ -15,25 +15,27 @@ from r3l.files.json_files import read_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.runs.run_dir import forget_after
 
-LOOK = 0.5  # seconds between two looks at what Trinity has left; our choice
+POLL = 0.5  # seconds between two readings of Trinity's files; our choice
 ROLES = ("explorer", "trainer")
-FATAL = (  # in what `trinity run` prints: after any of these nothing good comes any more, though it may go on for hours
+FATAL = (  # printed by `trinity run`: the run has failed, though the process may go on for hours
     b"Error in Explorer",
     b"Error in Trainer",
     b"Error during explorer preparation",
     b"Explorer or Trainer failed",
     b"WorkflowRunner run task error",
-    b"can fulfill resource request",  # Ray, of a cluster that is too small; it waits for ever
+    b"can fulfill resource request",  # Ray, when the cluster is too small; it waits for ever
 )
 LONGEST = max(len(word) for word in FATAL)
-GRACE = 5.0  # seconds in which the logs are written to their end; our choice
+GRACE = 5.0  # seconds for the logs to be written to their end; our choice
 TAIL = 25  # lines of a log that an error shows
-NEWEST = "latest_checkpointed_iteration.txt"  # where both trainers look for the step to go on from
+NEWEST = "latest_checkpointed_iteration.txt"  # where both trainers read the step to resume from
 
 
 def follow(job: Path, output: Path, *processes: Popen[bytes]) -> Iterator[Mapping[int, Mapping[str, float]]]:
-    """What both roles have reported, by step, again and again until one of ``processes`` ends (Trinity, which would
-    wait for a dead Ray for a quarter of an hour, or Ray), or Trinity prints that it has failed."""
+    """What both roles have reported so far, by step, until one of ``processes`` ends or Trinity prints that it failed.
+
+    ``processes``: Trinity and Ray; Trinity alone would wait for a dead Ray for a quarter of an hour.
+    """
     with output.open("rb") as printed:
         new = b""
         while True:
@@ -41,15 +43,15 @@ def follow(job: Path, output: Path, *processes: Popen[bytes]) -> Iterator[Mappin
             yield reported(job)
             if ended:
                 return
-            new = new[-LONGEST:] + printed.read()  # a word may have been written in two halves
+            new = new[-LONGEST:] + printed.read()  # a message may be cut between two reads
             if any(word in new for word in FATAL):
                 time.sleep(GRACE)
                 return
-            time.sleep(LOOK)
+            time.sleep(POLL)
 
 
 def reported(job: Path) -> dict[int, dict[str, float]]:
-    """The lines of r3l.trinity.monitor by step, for steps that every role has reported."""
+    """The lines of r3l.trinity.plugins.LinesMonitor by step, for steps that every role has reported."""
     by_role: list[dict[int, dict[str, float]]] = []
     for role in ROLES:
         steps: dict[int, dict[str, float]] = {}
@@ -60,11 +62,11 @@ def reported(job: Path) -> dict[int, dict[str, float]]:
     return {step: {k: v for steps in by_role for k, v in steps[step].items()} for step in sorted(whole)}
 
 
-def set_back(job: Path, step: int, tasks_per_step: int) -> None:
+def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
     """Make Trinity's state files say that ``step`` steps are done, as the newest checkpoint does.
 
     Trinity notes the explorer's progress at every step and the trainer's at its checkpoints, so that after a crash
-    they would go on from different steps.
+    they would resume from different steps.
     """
     if step == 0:
         shutil.rmtree(job, ignore_errors=True)
@@ -80,7 +82,7 @@ def set_back(job: Path, step: int, tasks_per_step: int) -> None:
     shutil.rmtree(job / "log", ignore_errors=True)  # errors of the run that this one resumes
 
 
-def last_words(job: Path, output: Path) -> str:
+def log_tail(job: Path, output: Path) -> str:
     """The end of the log whose last error is the newest, else of ``output``, what `trinity run` printed."""
     logs = sorted((job / "log").rglob("*.log"), key=lambda log: log.stat().st_mtime)
     failed = [log for log in logs if "ERROR" in log.read_text(errors="replace")]

@@ -23,7 +23,7 @@ from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
 from r3l.local.forward import LayerState
 from r3l.local.trainer import Trainer
 
-KEPT = 512  # dialogs whose caches are kept: more than are played at once in a step; our choice
+KEPT = 512  # dialogs whose caches are kept: more than a step plays at once; our choice
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class Learner:
             self._caches.keep([*sample.ids, *request.ids[:-1]], request.state)
         return [(request.ids, request.logprobs) for request in requests]
 
-    def logprobs(self, ids: Sequence[int], of_start: bool) -> list[float]:
-        """Log-probability of every token given those before it (0 for the first), of the start model or the sampler."""
-        model = self.trainer.reference if of_start else self.trainer.sampler
+    def logprobs(self, ids: Sequence[int], of_base: bool) -> list[float]:
+        """Log-probability of each token given those before it, 0 for the first; by the sampler or the base model."""
+        model = self.trainer.reference if of_base else self.trainer.sampler
         ids_1_T = torch.tensor([ids])
         with torch.no_grad():
             return list(self.trainer.token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T))[0].tolist())
@@ -118,7 +118,7 @@ class Learner:
         return norm
 
     def sync(self) -> None:
-        """Hand the present weights to the sampler."""
+        """Sync the current weights to the sampler."""
         self.trainer.sync()
         self._caches = _Caches()
 
@@ -128,7 +128,7 @@ class Learner:
 
 
 class _Caches:
-    """Keys and values of dialogs sampled lately, found again by their tokens: the next turn begins with them."""
+    """KV caches of recent dialogs, found by their tokens: the next turn of a dialog begins with them."""
 
     def __init__(self) -> None:
         self._states: OrderedDict[bytes, list[LayerState]] = OrderedDict()

@@ -18,9 +18,9 @@ Loss = tuple[torch.Tensor, dict[str, float]]
 class MethodLoss(PolicyLossFn):
     """The sum of weight x per-token loss (see r3l.core.method.Batch), whatever the trainer makes of micro-batches.
 
-    ``replicas``: over how many data-parallel ranks the trainer averages gradients (verl's FSDP does), which is made
-    up for here. Trinity reads the names of the parameters of ``__call__`` and passes the tensors that are called so:
-    of some rows, shape (B, T) and (B,), or of a single one, shape (T,) and ().
+    ``replicas``: the number of data-parallel ranks over which the trainer averages gradients (verl's FSDP does), made
+    up for here. Trinity reads the names of the parameters of ``__call__`` and passes the tensors with those names:
+    of several rows, shape (B, T) and (B,), or of a single one, shape (T,) and ().
     """
 
     def __init__(self, backend: str = "verl", *, run: Mapping[str, Any], replicas: int = 1) -> None:
@@ -40,11 +40,30 @@ class MethodLoss(PolicyLossFn):
         **kwargs: torch.Tensor,
     ) -> Loss:
         """Loss and additive metrics. Raises NonFiniteError."""
-        batch = _batch(old_logprob, action_mask, advantages, token_weight, sft, off_policy, None)
-        return self._loss(batch, logprob)
+        return self._loss(logprob, old_logprob, action_mask, advantages, token_weight, sft, off_policy)
 
-    def _loss(self, batch: Batch, logprob: torch.Tensor) -> Loss:
-        logprobs_B_T = _rows(logprob, 2)
+    def _loss(
+        self,
+        logprob: torch.Tensor,
+        old_logprob: torch.Tensor,
+        action_mask: torch.Tensor,
+        advantages: torch.Tensor,
+        token_weight: torch.Tensor,
+        sft: torch.Tensor,
+        off_policy: torch.Tensor,
+        ref_logprob: torch.Tensor | None = None,
+    ) -> Loss:
+        mask_B_T, logprobs_B_T = _rows(action_mask, 2).float(), _rows(logprob, 2)
+        batch = Batch(
+            ids_B_T=torch.zeros_like(mask_B_T, dtype=torch.int64),  # Trinity passes none, and no loss reads them
+            mask_B_T=mask_B_T,
+            weight_B_T=mask_B_T * _rows(token_weight, 1)[:, None],
+            old_logprobs_B_T=_rows(old_logprob, 2),
+            advantages_B_T=_rows(advantages, 2),
+            sft_B=_rows(sft, 1),
+            off_policy_B=_rows(off_policy, 1),
+            ref_logprobs_B_T=None if ref_logprob is None else _rows(ref_logprob, 2),
+        )
         names = [f"row {k} of a micro-batch" for k in range(len(logprobs_B_T))]
         check_rows_finite("log-prob in training", names, logprobs_B_T.where(batch.mask_B_T > 0, 0))
         loss, metrics = self.method.loss(batch, logprobs_B_T)
@@ -58,7 +77,7 @@ class MethodLoss(PolicyLossFn):
 
 
 class MethodLossWithReference(MethodLoss):
-    """For a method with a KL term: it also gets the start model's log-probabilities."""
+    """For a method with a KL term: it also gets the log-probabilities of the base checkpoint."""
 
     def __call__(  # type: ignore[override]  # names are what Trinity goes by
         self,
@@ -73,30 +92,7 @@ class MethodLossWithReference(MethodLoss):
         **kwargs: torch.Tensor,
     ) -> Loss:
         """Loss and additive metrics. Raises NonFiniteError."""
-        batch = _batch(old_logprob, action_mask, advantages, token_weight, sft, off_policy, ref_logprob)
-        return self._loss(batch, logprob)
-
-
-def _batch(
-    old_logprob: torch.Tensor,
-    action_mask: torch.Tensor,
-    advantages: torch.Tensor,
-    token_weight: torch.Tensor,
-    sft: torch.Tensor,
-    off_policy: torch.Tensor,
-    ref_logprob: torch.Tensor | None,
-) -> Batch:
-    mask_B_T = _rows(action_mask, 2).float()
-    return Batch(
-        ids_B_T=torch.zeros_like(mask_B_T, dtype=torch.int64),  # Trinity passes none, and no loss reads them
-        mask_B_T=mask_B_T,
-        weight_B_T=mask_B_T * _rows(token_weight, 1)[:, None],
-        old_logprobs_B_T=_rows(old_logprob, 2),
-        advantages_B_T=_rows(advantages, 2),
-        sft_B=_rows(sft, 1),
-        off_policy_B=_rows(off_policy, 1),
-        ref_logprobs_B_T=None if ref_logprob is None else _rows(ref_logprob, 2),
-    )
+        return self._loss(logprob, old_logprob, action_mask, advantages, token_weight, sft, off_policy, ref_logprob)
 
 
 def _rows(tensor: torch.Tensor, dimensions: int) -> torch.Tensor:

@@ -20,7 +20,7 @@ Sampled = tuple[list[int], list[float]]
 class TrinityPolicy:
     """Opens dialogs with a Trinity model (see r3l.core.policy.Policy).
 
-    A request carries the seed of its address. ``meter`` counts tokens sampled in vain (``tokens/cut``).
+    A request carries the seed of its address. ``meter`` counts sampled tokens that are cut off (``tokens/cut``).
     """
 
     def __init__(self, model: ModelWrapper, tokenizer: Any, max_context: int, samples: Samples) -> None:
@@ -37,7 +37,7 @@ class TrinityPolicy:
     async def sample(self, ids: list[int], sampling: Sampling, stops: Set[int], seed: int) -> Sampled:
         """A response to ``ids`` and its log-probs, up to and including the first of ``stops``.
 
-        Trinity's samplers end at the end token only, so what follows a line break is cut away here.
+        Trinity's samplers stop at the end token only, so anything after a line break is cut off here.
         """
         params = types.SamplingParams(max_tokens=sampling.max_tokens, temperature=sampling.temperature, seed=seed)
         (sequence,) = (await self._request(ids, params)).sequences

@@ -1,4 +1,4 @@
-"""Ray and Trinity as processes of their own environment, which end when this one does."""
+"""Ray and Trinity run in an environment of their own, as child processes that end with this one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from r3l.files.leftovers import temporary_folder
 from r3l.files.paths import ROOT
 from r3l.processes.parent import end_with_parent, kill
 
-START = 120.0  # seconds that Ray may take to start; our choice
+START = 120.0  # seconds within which Ray must start; our choice
 LOOPBACK = "127.0.0.1"
 COUNT = "import ray; ray.init(log_to_driver=False); print(len(ray.nodes()), int(ray.cluster_resources().get('GPU', 0)))"
 STUB = Path(__file__).with_name("vllm_stub")  # see its docstring
-SECONDS_TO_END = 10.0  # what a process has started may end by itself; then it is killed
+SECONDS_TO_END = 10.0  # for a process and its children to end by themselves; then they are killed
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Environment:
     ) -> Iterator[Ray]:
         """The head of a Ray cluster on this node's address ``ip``, which ends with the block; logs in ``folder``.
 
-        ``sizes``: what Ray is told of this node (``num-gpus``, ...) in place of what it finds.
+        ``sizes``: resources of this node (``num-gpus``, ...), in place of those that Ray detects.
         """
         port, client = _free_port(), _free_port()
         options = {
@@ -75,7 +75,7 @@ class Environment:
                 yield replace(ray, heads=(head,))
 
     def joined(self, folder: Path, address: str) -> Ray:
-        """The cluster at ``address``, which somebody else has started and will end."""
+        """The cluster at ``address``, which was started elsewhere and is left running."""
         return Ray(self, folder, address, self._variables(folder, address))
 
     def gpus_of(self, address: str) -> int:
@@ -119,8 +119,8 @@ class Environment:
 
 @dataclass(frozen=True)
 class Ray:
-    """A cluster, and the variables of the processes that talk to it. ``heads``: its process, where we have started it;
-    that ends when any process of Ray's own does."""
+    """A cluster, and the variables of the processes that use it. ``heads``: its process, if we started it; it ends
+    when any of Ray's own processes does."""
 
     environment: Environment
     folder: Path
@@ -128,15 +128,15 @@ class Ray:
     variables: Mapping[str, str]
     heads: tuple[subprocess.Popen[bytes], ...] = ()
 
-    def last_words(self) -> str | None:
-        """Where it has ended: the end of its log."""
+    def log_tail(self) -> str | None:
+        """The end of its log where it has ended, else None."""
         if all(head.poll() is None for head in self.heads):
             return None
         path = self.folder / "ray.log"
         return f"Ray ended; the end of {path}:\n{path.read_text(errors='replace')[-2000:]}"
 
     def wait(self, started: subprocess.Popen[bytes], log: str, nodes: int = 1) -> None:
-        """Until the cluster answers with ``nodes``. Raises EngineError with the end of ``log`` where it does not."""
+        """Wait until the cluster has ``nodes``. Raises EngineError with the end of ``log`` where it does not."""
         began = time.monotonic()
         while not self._has(nodes):
             if started.poll() is not None or time.monotonic() - began > START:
@@ -166,7 +166,7 @@ class Ray:
 
 @contextmanager
 def _running(command: Sequence[str], log: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its output in ``log``; it and all that it has started end with the context."""
+    """A process with its output in ``log``; it and its descendants end with the context."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = _start(command, output, variables)
@@ -198,7 +198,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The process and all that it has started. Where it was killed they are its session, and nobody's children."""
+    """The process and its descendants. If it was killed they have no parent any more, but are still in its session."""
     family = [one for one in psutil.process_iter() if _session_of(one) == process.pid]
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(process.pid)

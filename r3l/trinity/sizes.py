@@ -1,4 +1,4 @@
-"""How large a run is on Trinity: rollouts and experiences of a step, GPUs of a model, tokens on a GPU."""
+"""Sizes of a run on Trinity: rollouts and experiences a step, GPUs of a model, tokens on a GPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
     """How many experiences the trainer reads for one step, a multiple of ``multiple`` (its GPUs).
 
     Trinity's trainer waits for an exact number, while methods yield a varying one. This is the most that a step can
-    yield; the advantage operator, which sees a whole step, fills up with empty experiences. So a step of the
-    explorer is a step of the trainer, as in the local engine. (The released code reads 96 x N, cut across groups.)
+    yield; the advantage operator, which sees a whole step, pads with empty experiences. So a step of the explorer is a
+    step of the trainer, as in the local engine. (The released code reads 96 x N, cut across groups.)
     """
     most = run.train.tasks_per_step * method.max_samples
     if run.samples == "turn":

@@ -1,4 +1,4 @@
-"""Without GPUs: Trinity's tinker trainer, whose weights, optimiser and checkpoints this process keeps.
+"""The backend without GPUs: Trinity's tinker trainer; weights, optimiser and checkpoints live in this process.
 
 The Learner is the local engine's model; the Server offers it to Trinity by the Tinker protocol.
 """
@@ -20,7 +20,7 @@ from r3l.trinity.server import Server
 from r3l.trinity.sizes import experiences_per_step
 
 SIZES = {
-    "num-cpus": 16,  # Ray's actors hold one each and mostly wait, so it is more than there are
+    "num-cpus": 16,  # more than there are: Ray's actors hold one each and mostly wait
     "object-store-memory": 300_000_000,  # bytes; our choice, far above a step's experiences at nano
 }
 
@@ -34,7 +34,7 @@ class Tinker:
 
     @cached_property
     def learner(self) -> Learner:
-        """Loaded when it is first needed, from the newest checkpoint."""
+        """Loaded from the newest checkpoint when it is first needed."""
         return Learner(self.run, self.run_dir)
 
     def check(self, environment: Environment) -> None:
@@ -55,8 +55,8 @@ class Tinker:
             if folder.name > checkpoint.name_of(step):
                 shutil.rmtree(folder)
 
-    def set_back(self, step: int) -> None:
-        """Name our checkpoint where this trainer looks for its own."""
+    def reset_to(self, step: int) -> None:
+        """Name our checkpoint in the file where this trainer looks for its own."""
         path = self.job / f"global_step_{step}" / "remote_checkpoint_path.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"tinker://run/weights/{checkpoint.name_of(step)}", encoding="utf-8")
@@ -77,5 +77,5 @@ class Tinker:
         return {**{"loss" if k == "final_loss" else k: v for k, v in loss.items()}, "grad_norm": reported["grad_norm"]}
 
     def collect(self) -> Path:
-        """The last checkpoint, which is there already; of a run without steps the start model."""
+        """The last checkpoint, which is there already; for a run without steps the base checkpoint."""
         return checkpoint.last_good(self.checkpoints) or self.learner.save()

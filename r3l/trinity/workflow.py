@@ -32,13 +32,13 @@ from r3l.trinity.config import TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
 
-WAIT = 0.05  # seconds between two looks for new weights; our choice
-PATIENCE = 600.0  # seconds until weights that do not come are an error; our choice
+POLL = 0.05  # seconds between two queries for new weights; our choice
+SYNC_TIMEOUT = 600.0  # seconds; our choice
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What exploring needs, alive for the length of a runner process."""
+    """What exploring needs; kept for the life of a runner process."""
 
     run: Run
     method: Method
@@ -62,15 +62,15 @@ def _setting(run_json: str) -> Setting:
 class MethodWorkflow(Workflow):
     """``method.explore`` of a task; for an evaluation plain episodes.
 
-    ``workflow_args.run`` is the resolved run. A step's number is Trinity's batch id, so that draws have the addresses
-    that they have in the local engine.
+    ``workflow_args.run`` is the resolved run. Trinity's batch id is the step, so that draws have the same addresses as
+    in the local engine.
     """
 
     can_repeat = True  # a call makes all of a task's rollouts, and the method decides how many
     is_async = True
 
     def set_repeat_times(self, repeat_times: int, run_id_base: int) -> None:
-        """How many episodes an evaluation plays; exploring does not ask."""
+        """The number of episodes of an evaluation; exploring does not use it."""
         self.repeat_times, self.first = repeat_times, run_id_base
 
     async def run_async(self) -> list[Experience]:
@@ -83,7 +83,7 @@ class MethodWorkflow(Workflow):
             played = await play_group(ctx, task, self.repeat_times, self.first)
             return pack(CollectedTask(task, position, [], played))
         step = int(self.task.batch_id)
-        version = await fresh_weights(self.model, synchronised(step, setting.run.train.sync_interval))
+        version = await wait_for_weights(self.model, synced_version(step, setting.run.train.sync_interval))
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
         ctx.progress = progress(setting.run, step)
         lost = setting.pool.lost
@@ -104,16 +104,16 @@ class MethodWorkflow(Workflow):
         return ctx
 
 
-def synchronised(step: int, interval: int) -> int:
-    """After how many updates the weights were handed over that step ``step`` (from 1) samples with."""
+def synced_version(step: int, interval: int) -> int:
+    """The number of updates in the weights that step ``step`` (from 1) samples with."""
     return (step - 1) // interval * interval
 
 
-async def fresh_weights(model: ModelWrapper, version: int) -> int:
-    """Wait until ``model`` samples with the weights of ``version`` updates; the version that it has.
+async def wait_for_weights(model: ModelWrapper, version: int) -> int:
+    """Wait until ``model`` samples with the weights of ``version`` updates; returns the version that it has.
 
     After a restart Trinity's explorer does not wait for the trainer's first weights unless they are sent by NCCL: it
-    would sample with the start model, and stay a step behind from then on. So they are fetched here.
+    would sample with the base checkpoint, and stay a step behind from then on. So they are fetched here.
     """
     if model.config.engine_type != "tinker":
         return int(await model.model_version_async)
@@ -122,12 +122,12 @@ async def fresh_weights(model: ModelWrapper, version: int) -> int:
     while max(await model.model_version_async, 0) < version:
         if await synchronizer.get_latest_model_version.remote() >= version:
             await model.sync_model_weights(version, SyncMethod.MEMORY)
-        elif waited > PATIENCE:
+        elif waited > SYNC_TIMEOUT:
             raise EngineError(
-                f"the weights of step {version} did not come within {PATIENCE:g} s; see the trainer's log"
+                f"the weights of step {version} did not come within {SYNC_TIMEOUT:g} s; see the trainer's log"
             )
-        await asyncio.sleep(WAIT)
-        waited += WAIT
+        await asyncio.sleep(POLL)
+        waited += POLL
     return max(int(await model.model_version_async), 0)
 
 

@@ -10,7 +10,8 @@ from start_models import START_FOLDER
 
 from r3l.core.task import Task
 from r3l.files.json_files import read_json
-from r3l.probe.result import SECTIONS, STORED_PROBES, Target, chosen, table_of
+from r3l.probe.measures import SECTIONS
+from r3l.probe.result import STORED_PROBES, Target, chosen, table_of
 from r3l.report.render import to_terminal
 
 

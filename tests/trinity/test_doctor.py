@@ -1,53 +1,38 @@
-"""``r3l doctor --tier paper`` on a machine that has next to nothing: each line says how to get what is missing."""
+"""What the trinity engine needs, on a machine that has next to nothing: each line says how to get what is missing."""
 
-import json
 import venv
 
 import pytest
-from program import Program
 
-from r3l.config import find_model
+from r3l.config import EnvConfig, find_model, load
 from r3l.config import gpu_memory as memory
 from r3l.trinity import doctor
 
 
-@pytest.fixture(scope="module")
-def checks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("doctor")
-    venv.create(folder / "trinity")
-    (folder / "trinity" / "bin" / "trinity").touch()  # an environment whose packages are gone
-    (folder / "models" / "Qwen2.5-1.5B-Instruct").mkdir(parents=True)
-    own = {"R3L_TRINITY": str(folder / "trinity"), "R3L_MODELS": str(folder / "models")}
-    own |= {"HF_HOME": str(folder / "hub"), "ALFWORLD_DATA": str(folder), "R3L_WEBSHOP": "", "R3L_MATH": str(folder)}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in own.items():
-            patch.setenv(name, value)
-        code, stdout, stderr = Program("r3l.cli", "doctor", "--tier", "paper", "--json", folder=folder).wait()
-    assert code == 2 and "Traceback" not in stderr
-    return {check["name"]: check for check in json.loads(stdout)["checks"]}
+@pytest.fixture
+def findings(tmp_path, monkeypatch):
+    venv.create(tmp_path / "trinity")
+    (tmp_path / "trinity" / "bin" / "trinity").touch()  # an environment whose packages are gone
+    (tmp_path / "models" / "Qwen2.5-1.5B-Instruct").mkdir(parents=True)
+    monkeypatch.setenv("R3L_TRINITY", str(tmp_path / "trinity"))
+    monkeypatch.setenv("R3L_MODELS", str(tmp_path / "models"))
+    return {finding.name: finding for finding in doctor.checks("paper", [load("envs", "alfworld", EnvConfig)])}
 
 
-def test_what_is_missing_says_how_to_get_it(checks):
-    missing = {name: check["fix"] for name, check in checks.items() if not check["ok"]}
+def test_what_is_missing_says_how_to_get_it(findings):
+    missing = {name: finding.fix for name, finding in findings.items() if not finding.ok}
     assert missing["trinity-rft (Trinity)"] == "==0.6.0: make trinity"
     assert "trinity-rft[vllm,flash_attn]==0.6.0" in missing["vllm (Trinity)"]
     assert missing["weights of qwen3-4b"].startswith("hf download Qwen/Qwen3-4B")
-    assert missing["ALFWorld engine"] == "get the data as it says"
-    assert "alfworld-download" in checks["ALFWorld engine"]["detail"]
-    assert "r3l catalogue build" in checks["WebShop engine"]["detail"]
-    assert "docs/environments.md" in checks["DAPO engine"]["detail"]
     assert all(missing.values())
+    own = findings["weights of qwen2.5-1.5b"]
+    assert own.ok and own.detail.endswith("models/Qwen2.5-1.5B-Instruct")
 
 
-def test_weights_in_a_folder_of_ones_own_are_found(checks):
-    assert checks["weights of qwen2.5-1.5b"]["ok"]
-    assert checks["weights of qwen2.5-1.5b"]["detail"].endswith("models/Qwen2.5-1.5B-Instruct")
-
-
-def test_memory_plan_of_every_model_stands_there(checks):
-    plans = [check for name, check in checks.items() if name.startswith("memory plan of ")]
+def test_every_planned_model_has_a_memory_plan(findings):
+    plans = [finding for name, finding in findings.items() if name.startswith("memory plan of ")]
     assert len(plans) >= 5
-    assert all(check["ok"] for check in plans) or doctor.gpus()  # 80 GiB are assumed where there is no GPU
+    assert all(plan.ok for plan in plans) or doctor.gpus()  # 80 GiB are assumed where there is no GPU
 
 
 def test_an_environment_that_is_not_there(monkeypatch, tmp_path):

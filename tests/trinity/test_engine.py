@@ -21,12 +21,11 @@ from r3l.core.task import tasks_of_step
 from r3l.files.digests import write_digests
 from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.paths import ROOT
-from r3l.processes.parent import kill
 from r3l.trinity import job, processes
-from r3l.trinity.engine import make_whole, metrics_of, train
-from r3l.trinity.job import reported, set_back
+from r3l.trinity.config import task_rows
+from r3l.trinity.engine import metrics_of, reconcile, train
+from r3l.trinity.job import reported, reset_to
 from r3l.trinity.processes import Environment, Ray, _running
-from r3l.trinity.tasksets import task_rows
 from r3l.trinity.tinker import Tinker
 
 
@@ -57,17 +56,17 @@ def test_after_a_crash_both_of_trinitys_roles_go_on_from_our_checkpoint(tmp_path
     (tmp_path / "explorer_meta.json").write_text('{"latest_iteration": 7}')
     (tmp_path / "latest_state_dict_iteration.txt").write_text("6")
     (tmp_path / "log").mkdir()
-    set_back(tmp_path, 5, tasks_per_step=8)
+    reset_to(tmp_path, 5, tasks_per_step=8)
     explorer = json.loads((tmp_path / "explorer_meta.json").read_text())
     assert explorer == {"latest_iteration": 5, "taskset_states": [{"current_index": 40}]}
     assert json.loads((tmp_path / "trainer_meta.json").read_text())["latest_iteration"] == 5
     assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == "5"
-    Tinker(run_of(), tmp_path, tmp_path).set_back(5)
+    Tinker(run_of(), tmp_path, tmp_path).reset_to(5)
     path = (tmp_path / "global_step_5" / "remote_checkpoint_path.txt").read_text()
     assert path == "tinker://run/weights/step-000005"
     assert not (tmp_path / "latest_state_dict_iteration.txt").exists() and not (tmp_path / "log").exists()
     assert reported(tmp_path) == {n: {"explorer": n / 2, "trainer": n / 2} for n in range(1, 6)}
-    set_back(tmp_path, 0, tasks_per_step=8)  # no checkpoint of ours: from the start
+    reset_to(tmp_path, 0, tasks_per_step=8)  # no checkpoint of ours: from the start
     assert not tmp_path.exists()
 
 
@@ -97,12 +96,12 @@ def test_metrics_and_checkpoints_of_a_stopped_run_are_brought_to_one_step(tmp_pa
         append_jsonl(job / "monitor" / "steps-trainer.jsonl", {"step": step})
     for step in (3, 4):
         (checkpoints / f"step-{step:06d}").mkdir(parents=True)
-    make_whole(run_of(), tmp_path, job, Tinker(run_of(), tmp_path, job))
+    reconcile(run_of(), tmp_path, job, Tinker(run_of(), tmp_path, job))
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3] and rows[2]["grad_norm"] == 0.5
     assert [folder.name for folder in checkpoints.iterdir()] == ["step-000003"]
     new = tmp_path / "new"
-    make_whole(run_of(), new, new / "job", Tinker(run_of(), new, new / "job"))  # nothing there yet: nothing to do
+    reconcile(run_of(), new, new / "job", Tinker(run_of(), new, new / "job"))  # nothing there yet: nothing to do
     assert not (tmp_path / "new").exists()
 
 
@@ -150,7 +149,7 @@ def test_a_cluster_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
     with _running([sys.executable, "-c", program], tmp_path / "trinity.log", os.environ) as trinity:
         assert list(job.follow(tmp_path, tmp_path / "trinity.log", trinity))[0] == {}
         assert trinity.poll() is None  # it would have gone on
-    assert message in job.last_words(tmp_path, tmp_path / "trinity.log")
+    assert message in job.log_tail(tmp_path, tmp_path / "trinity.log")
 
 
 def test_a_ray_that_has_ended_ends_the_waiting_for_trinity(tmp_path):
@@ -163,8 +162,8 @@ def test_a_ray_that_has_ended_ends_the_waiting_for_trinity(tmp_path):
     ):
         ray = Ray(Environment(tmp_path), tmp_path, "", {}, (head,))
         assert set(map(str, job.follow(tmp_path, tmp_path / "trinity.log", trinity, *ray.heads))) == {"{}"}
-        assert trinity.poll() is None and "exited unexpectedly" in ray.last_words()
-        assert Ray(Environment(tmp_path), tmp_path, "", {}, (trinity,)).last_words() is None
+        assert trinity.poll() is None and "exited unexpectedly" in ray.log_tail()
+        assert Ray(Environment(tmp_path), tmp_path, "", {}, (trinity,)).log_tail() is None
 
 
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
@@ -174,16 +173,6 @@ def started(log):
     """The processes of FAMILY once both run."""
     while b"up" not in (log.read_bytes() if log.exists() else b""):
         time.sleep(0.02)
-
-
-def test_what_was_started_ends_with_the_context_children_included(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "SECONDS_TO_END", 1.0)  # the grandchild waits for its end
-    log = tmp_path / "log"
-    with _running([sys.executable, "-c", FAMILY], log, os.environ) as process:
-        started(log)
-        child = psutil.Process(process.pid).children()[0]
-        assert child.is_running()
-    assert process.poll() is not None and not child.is_running()
 
 
 def test_what_a_killed_process_has_started_ends_too(tmp_path, monkeypatch):
@@ -260,10 +249,6 @@ def test_what_trains_nothing_needs_neither_trinity_nor_gpus(elsewhere):
     assert (run_dir / result["checkpoint"] / "model.safetensors").is_file()
 
 
-def test_the_environment_may_lie_elsewhere(elsewhere):
-    assert Environment.find().program("ray") == f"{elsewhere}/bin/ray"
-
-
 def test_another_runs_directory_is_refused_and_stays_as_it_is(elsewhere):
     run_dir = elsewhere / "run"
     state = run_dir / "checkpoints" / "step-000004" / "trainer.json"
@@ -275,14 +260,3 @@ def test_another_runs_directory_is_refused_and_stays_as_it_is(elsewhere):
     with pytest.raises(CheckpointError, match="another configuration"):
         train(run_of(), run_dir)
     assert (run_dir / "manifest.json").read_text() == "{}" and state.is_file()
-
-
-def test_a_process_that_ends_before_it_is_killed_is_no_error():
-    """Between the wait for a family and the kill one of it may end; psutil then says that there is no such process."""
-    gone, alive = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
-    family = [psutil.Process(one.pid) for one in (gone, alive)]
-    gone.kill()
-    gone.wait()
-    kill(family)
-    psutil.wait_procs(family, timeout=10)
-    assert not any(one.is_running() for one in family)

@@ -107,14 +107,14 @@ def test_without_a_gradient_the_model_stays_as_it_is(learner):
 def test_the_sampler_lags_until_it_is_handed_the_weights(learner):
     ids = np.arange(5, 25)
     weights = np.concatenate([np.zeros(4), np.ones(16)]).astype(np.float32)
-    before = learner.logprobs(ids.tolist(), of_start=False)
+    before = learner.logprobs(ids.tolist(), of_base=False)
     learner.forward([Datum(ids, weights)], backward=True)
     learner.step(1e-2)
-    assert learner.logprobs(ids.tolist(), of_start=False) == before
+    assert learner.logprobs(ids.tolist(), of_base=False) == before
     learner.sync()
-    after = learner.logprobs(ids.tolist(), of_start=False)
+    after = learner.logprobs(ids.tolist(), of_base=False)
     assert sum(after[4:]) > sum(before[4:])  # it has learnt to say that
-    assert learner.logprobs(ids.tolist(), of_start=True) == before
+    assert learner.logprobs(ids.tolist(), of_base=True) == before
 
 
 def test_it_goes_on_from_its_newest_checkpoint(learner, tmp_path):

@@ -17,7 +17,7 @@ from r3l.files.digests import sha256_of
 from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint
 from r3l.runs.gpu_locks import VISIBLE
-from r3l.trinity import slurm
+from r3l.trinity import verl
 from r3l.trinity.engine import train
 from r3l.trinity.verl import Verl
 
@@ -180,13 +180,13 @@ def test_a_cluster_of_ones_own_is_asked_for_its_gpus(machine, monkeypatch):
 
 def test_the_command_for_the_other_nodes():
     planned = ClusterConfig(nodes=3, gpus_per_node=8, engines=8, sampling_memory=0.8)
-    command = slurm.join_command("/env/bin/ray", "10.0.0.1:6379", planned, "node1")
+    command = verl.join_command("/env/bin/ray", "10.0.0.1:6379", planned, "node1")
     assert " ".join(command) == (
         "srun --overlap --cpu-bind=none --kill-on-bad-exit=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --exclude=node1 "
         "/env/bin/ray start --address=10.0.0.1:6379 --block --num-gpus=8 --num-cpus=128 --disable-usage-stats"
     )
     given = {"SLURM_GPUS": "24", "SLURM_JOB_ID": "7", "PATH": "/bin"}
-    assert slurm.step_variables(given) == {"SLURM_JOB_ID": "7", "PATH": "/bin"}
+    assert verl.step_variables(given) == {"SLURM_JOB_ID": "7", "PATH": "/bin"}
 
 
 def test_in_a_job_of_two_nodes_the_other_one_joins_the_head(machine, monkeypatch):
@@ -201,7 +201,7 @@ def test_in_a_job_of_two_nodes_the_other_one_joins_the_head(machine, monkeypatch
     monkeypatch.setenv("SLURMD_NODENAME", "first")
     assert train(run_of("sampling.max_tokens=512", model="qwen3-4b"), machine / "run")["steps"] == 5
     called = (machine / "srun.txt").read_text()
-    address = slurm.own_address()
+    address = verl.own_address()
     assert called.startswith(" --overlap ") and "--exclude=first" in called and f"--address={address}:" in called
     assert f"--node-ip-address={address}" in (machine / "run/trinity/ray.log").read_text()
     assert "'node_num': 2" in (machine / "run/trinity/trinity.log").read_text()

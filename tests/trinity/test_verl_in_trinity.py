@@ -13,7 +13,7 @@ from start_models import START_FOLDER
 
 from r3l.config import ClusterConfig
 from r3l.files.paths import ROOT
-from r3l.trinity import slurm
+from r3l.trinity import verl
 from r3l.trinity.processes import Environment
 
 FOLDER = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity"))
@@ -66,8 +66,8 @@ def test_nodes_join_the_head(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     planned = ClusterConfig(nodes=2, gpus_per_node=8, engines=8, sampling_memory=0.8)
     environment = Environment.find()
-    with environment.ray(tmp_path, slurm.own_address(), slurm.sizes(planned)) as ray:
+    with environment.ray(tmp_path, verl.own_address(), verl.sizes_of_node(planned)) as ray:
         assert environment.count(ray.variables) == (1, 8)
-        with slurm.joining(ray, planned):
+        with verl.joining_nodes(ray, planned):
             assert environment.count(ray.variables) == (2, 16)
             assert environment.gpus_of(ray.address) == 16

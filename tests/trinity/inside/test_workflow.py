@@ -20,7 +20,7 @@ from r3l.core.rollout import play_group
 from r3l.local.session import open_session
 from r3l.trinity.experience import unpack
 from r3l.trinity.learner import Learner, Sample
-from r3l.trinity.workflow import MethodWorkflow, synchronised
+from r3l.trinity.workflow import MethodWorkflow, synced_version
 
 
 class Rollouts:
@@ -95,5 +95,5 @@ def test_an_evaluation_plays_the_episodes_that_r3l_evaluate_plays(tmp_path):
 
 
 def test_weights_are_handed_over_every_few_steps():
-    assert [synchronised(step, 1) for step in (1, 2, 3)] == [0, 1, 2]
-    assert [synchronised(step, 3) for step in (1, 2, 3, 4, 6, 7)] == [0, 0, 0, 3, 3, 6]
+    assert [synced_version(step, 1) for step in (1, 2, 3)] == [0, 1, 2]
+    assert [synced_version(step, 3) for step in (1, 2, 3, 4, 6, 7)] == [0, 0, 0, 3, 3, 6]
