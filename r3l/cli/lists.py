@@ -14,7 +14,6 @@ from r3l.cli.arguments import (
     Overrides,
     SomeTier,
     configured,
-    each_once,
     listed,
     refuse_unused,
 )
@@ -65,6 +64,7 @@ def list_(
 
     Example: `r3l list differences --tier paper`
     """
+    from r3l.config import explained
     from r3l.report import options
     from r3l.report.render import to_terminal
 
@@ -73,10 +73,8 @@ def list_(
         rows = options.methods(tier or "nano")
         print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
     elif what is What.OPTIONS and (tier or env or method or model or overrides):
-        from r3l.config import explained
-
-        rows = explained(tier or "nano", env or "alfworld", method or "r3l", 0, model, each_once(overrides))
-        print_rows({"options": [row._asdict() for row in rows]}, as_json)
+        values = explained(tier or "nano", env or "alfworld", method or "r3l", 0, model, overrides)
+        print_rows({"options": [value._asdict() for value in values]}, as_json)
     elif what is What.OPTIONS:
         from r3l.config.options import environment_options, method_options, run_options
 
