@@ -20,8 +20,8 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     """Every evaluated run under ``folders`` (default: ``results``), one row a run and group of test tasks.
 
     Columns: tier, env, model, method, seed; group (``all``, or a part of the tasks such as ``hard``), success, reward,
-    episodes; steps and the budget of training (rollouts, env_steps, tokens/generated, tokens/trained ...); run_dir, and
-    outdated: the corrections of code that are younger than the run. Raises DataError where there is none.
+    episodes; steps and the budget of training (rollouts, env_steps, tokens/generated, tokens/trained ...); run_dir.
+    Raises DataError where there is none.
     """
     import pandas as pd
 
@@ -77,5 +77,4 @@ def _rows(record: Record) -> Iterator[dict[str, Any]]:
             "steps": record.result["steps"],
             **record.result["budget"],
             "run_dir": str(record.path.parent),
-            "outdated": ", ".join(record.outdated),
         }

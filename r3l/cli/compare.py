@@ -157,13 +157,13 @@ def _print_registered(stored: Path | None, as_json: bool) -> None:
     """The rows by the plan's own test and stopping rule."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import records
-    from r3l.report.registered import load_registered, of_start_models, registered_rows, registered_table
+    from r3l.report.registered import load_registered, of_base_checkpoints, registered_rows, registered_table
     from r3l.report.render import to_terminal
     from r3l.runs.places import runs_of
 
     plan = load_registered()
     paths = runs_of(stored or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
-    rows = registered_rows(of_start_models(records.load(paths), plan), plan)
+    rows = registered_rows(of_base_checkpoints(records.load(paths), plan), plan)
     _print(rows, None, as_json, to_terminal(registered_table(rows, plan)))
 
 

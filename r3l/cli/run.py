@@ -217,7 +217,7 @@ def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
 
 def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
     from r3l.cli.table import print_table
-    from r3l.report.selection import Asked
+    from r3l.report.tables import Asked
     from r3l.workflow import plan
 
     tables = plan.tables()

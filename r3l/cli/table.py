@@ -28,7 +28,7 @@ from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
     from r3l.report.records import Record
-    from r3l.report.selection import Asked
+    from r3l.report.tables import Asked
     from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 OTHERS = ("budget", "published")  # besides configs/tables
@@ -84,7 +84,7 @@ def print_table(
     as_json: bool = False,
 ) -> None:
     """A table of configs/tables, from the runs that are asked for and those under ``results``."""
-    from r3l.report import selection, tables
+    from r3l.report import tables
     from r3l.workflow import plan
 
     config = plan.load(plan.workflow_content(tier))
@@ -92,7 +92,7 @@ def print_table(
     built = tables.build(
         spec,
         shown,
-        selection.rows(shown, spec, config, asked),
+        tables.methods_of(shown, spec, config, asked),
         len(config.seeds) if seeds_planned is None else seeds_planned,
         config.tier,
         config.benches(spec) if tier and not asked.envs else (),
@@ -104,7 +104,7 @@ def print_table(
 
 
 def _asked(env: str | None, method: str | None, runs: list[Path]) -> Asked:
-    from r3l.report.selection import Asked
+    from r3l.report.tables import Asked
 
     return Asked(environments_named(env), methods_named(method), runs)
 
@@ -113,7 +113,7 @@ def _belonging(
     table: TableConfig, config: WorkflowConfig, asked: Asked, results: list[Path] | None, tier: str | None
 ) -> list[Record]:
     """The runs of a table: of those that are named, and of all that lie under ``results``."""
-    from r3l.report import records, selection
+    from r3l.report import records, tables
     from r3l.runs.places import find_further
 
     may_be_none = tier is not None or table.kind == "published"
@@ -122,7 +122,7 @@ def _belonging(
         known = {*paths}
         paths += [further for path in paths for further in find_further(path.parent) if further not in known]
     runs = [record for record in records.load(paths) if tier in (None, record.tier)]
-    shown = selection.selected(runs, table, config, asked)
+    shown = tables.selected(runs, table, config, asked)
     if not shown and not may_be_none:
         where = " or ".join(map(str, results or ([] if asked.runs else [RESULTS])))
         raise DataError(
@@ -172,7 +172,7 @@ def figure(
     Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
     """
     from r3l.report import figures, records
-    from r3l.report.selection import selected
+    from r3l.report.tables import selected
     from r3l.workflow import plan
 
     specs = plan.tables()

@@ -9,8 +9,7 @@ from typing import Any
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE as FEEDBACK_NOTE
 from r3l.report.labels import bench_label
-from r3l.report.layout import outdated_notes
-from r3l.report.records import Bench, Record, by_method, feedback, outdated
+from r3l.report.records import Bench, Record, by_method, feedback
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import rates
 
@@ -62,7 +61,6 @@ class Spent:
     feedback: str | None
     seeds: int
     numbers: dict[str, float | None]
-    outdated: str | None
     relative_generated: float | None = None
 
     def flat(self) -> dict[str, Any]:
@@ -72,7 +70,8 @@ class Spent:
             **dict(zip(("tier", "env", "model"), self.bench, strict=True)),
             **{key: values[key] for key in ("method", "label", "feedback", "seeds")},
             **self.numbers,
-            **{key: values[key] for key in ("outdated", "relative_generated")},
+            "outdated": None,
+            "relative_generated": self.relative_generated,  # outdated: of earlier versions
         }
 
 
@@ -100,7 +99,7 @@ def _row(bench: Bench, seeds: list[Record]) -> Spent:
     numbers |= {name: None if value is None else round(value, 4) for name, value in rates(mean).items()}
     numbers |= {key.replace("/", "_"): round(value, 1) for key, value in seconds.items()}
     first = seeds[0]
-    return Spent(bench, first.method, first.method_label, feedback(seeds), len(seeds), numbers, outdated(seeds))
+    return Spent(bench, first.method, first.method_label, feedback(seeds), len(seeds), numbers)
 
 
 def budget_table(rows: Sequence[Spent], columns: Sequence[str] = tuple(COLUMNS.values())) -> Table:
@@ -120,7 +119,6 @@ def budget_table(rows: Sequence[Spent], columns: Sequence[str] = tuple(COLUMNS.v
         rows,
         NOTE,
         FEEDBACK_NOTE,
-        *outdated_notes((row.outdated, row.label, row.bench[1]) for row in rows),
         by=lambda row: bench_label(row.bench, [other.bench for other in rows]),
     )
 

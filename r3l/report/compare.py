@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from r3l.config import hashed, variant
-from r3l.config.corrections import MEANINGS
 from r3l.config.own_code import changed_files, own_code
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
@@ -117,7 +116,7 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Co
 
 
 def setting_warnings(ours: Record, theirs: Record) -> list[str]:
-    """Settings beside the method in which the two runs differ (they would be compared too), and what is outdated."""
+    """Settings beside the method in which the two runs differ (they would be compared too)."""
     a, b = (hashed(record.manifest["run"]) for record in (ours, theirs))
     texts = [
         f"{section}.{key} is {_of(a, section, key)!r} here and {_of(b, section, key)!r} there"
@@ -125,14 +124,9 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
         for key in sorted(_keys(a.get(section)) | _keys(b.get(section)))  # a run may be older than a section
         if _of(a, section, key) != _of(b, section, key)
     ]
-    old = [
-        f"{record.method} seed {record.seed} is outdated until run again ({name}: {MEANINGS[name]})"
-        for record in (ours, theirs)
-        for name in record.outdated
-    ]
     edited = [text for record, run in ((ours, a), (theirs, b)) for text in _code_warnings(record, run)]
     conditions = _player_warnings(ours, theirs) + _teacher_warnings(ours, theirs)
-    return [text.replace(".value is", " is") for text in texts] + conditions + old + edited
+    return [text.replace(".value is", " is") for text in texts] + conditions + edited
 
 
 def _code_warnings(record: Record, run: Mapping[str, Any]) -> list[str]:

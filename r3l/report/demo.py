@@ -70,51 +70,34 @@ def scenes(example: Example, in_colour: bool) -> Iterator[RenderableType]:
     pivot, parsed = example.pivot, example.reflection["parsed"] or {}
     yield Rule("1  A group that a stored run learnt from", align="left")
     yield Text(example.source, style="dim")
-    yield _head("The attempt", example.base)
-    yield from (_turn(example.base, k) for k in range(len(example.base["turns"])))
+    yield from _trajectory("The attempt", example.base, 0)
     yield Text("\nThe model reflects on it", style="bold")
     said = {
         "what went wrong": parsed.get("root_cause_analysis"),
         "suggestion": parsed.get("improvement_suggestion"),
         "pivot": f"turn {pivot}: the turns before it are kept",
     }
-    yield Padding(_grid((key, Text(value)) for key, value in said.items() if value), (0, 0, 0, 2))
-    yield _head(f"The retry from turn {pivot}, guided by the suggestion", example.retry)
-    yield from (_turn(example.retry, k) for k in range(pivot, len(example.retry["turns"])))
-    yield _head_of_training(in_colour)
+    yield _grid((key, Text(value)) for key, value in said.items() if value)
+    yield from _trajectory(f"The retry from turn {pivot}, guided by the suggestion", example.retry, pivot)
+    legend = [(f"{MEANINGS[name]}  ", COLOURS[name]) for name in COLOURS if in_colour]
+    yield Text.assemble(("\nWhat trains", "bold"), "   ", *legend)
     yield _training(example)
 
 
-def _head(title: str, trajectory: Trajectory) -> Text:
+def _trajectory(title: str, trajectory: Trajectory, first: int) -> Iterator[RenderableType]:
+    """Its outcome and its turns from ``first`` on, response tokens coloured by what training does with them."""
     outcome = "solved" if trajectory["success"] else "not solved"
-    return Text.assemble((f"\n{title}", "bold"), f"   reward {trajectory['reward']:.2f}, {outcome}")
-
-
-def _turn(trajectory: Trajectory, k: int) -> RenderableType:
-    turn = trajectory["turns"][k]
-    reads, writes = Text(_plain(turn["prompt"])), _written(trajectory, turn)
-    return Padding(_grid([(f"turn {k} reads", reads), ("writes", writes)]), (0, 0, 0, 2))
-
-
-def _written(trajectory: Trajectory, turn: dict[str, Any]) -> Text:
-    """A response, its tokens coloured by what training does with them."""
-    text = Text()
-    for part, _, trained in turn["response"]:
-        text.append(_plain(part), style=COLOURS[_effect(trajectory) if trained else "masked"])
-    return text
+    yield Text.assemble((f"\n{title}", "bold"), f"   reward {trajectory['reward']:.2f}, {outcome}")
+    for k, turn in enumerate(trajectory["turns"][first:], first):
+        parts = [(_plain(part), _effect(trajectory) if trained else "masked") for part, _, trained in turn["response"]]
+        writes = Text.assemble(*((text, COLOURS[effect]) for text, effect in parts))
+        yield _grid([(f"turn {k} reads", Text(_plain(turn["prompt"]))), ("writes", writes)])
 
 
 def _effect(trajectory: Trajectory) -> str:
     if trajectory["objective"] == "sft":
         return "imitated"
     return "up" if (trajectory["advantage"] or 0) > 0 else "down"
-
-
-def _head_of_training(in_colour: bool) -> Text:
-    legend = Text.assemble(("\nWhat trains", "bold"), "   ")
-    for name in COLOURS if in_colour else ():
-        legend.append(f"{MEANINGS[name]}  ", style=COLOURS[name])
-    return legend
 
 
 def _training(example: Example) -> RenderableType:
@@ -131,7 +114,9 @@ def _training(example: Example) -> RenderableType:
         imitated = "imitated" if trajectory["objective"] == "sft" else "-"
         advantage = imitated if trajectory["advantage"] is None else f"{trajectory['advantage']:+.2f}"
         reward = "" if trajectory["kind"] == "reflection" else f"{trajectory['reward']:.2f}"
-        table.add_row(name, reward, advantage, f"{_trained(trajectory)} of {_sampled(trajectory)}")
+        sampled = [(tokens, trained) for turn in trajectory["turns"] for _, tokens, trained in turn["response"]]
+        learnt, of = sum(n for n, trained in sampled if trained), sum(n for n, _ in sampled)
+        table.add_row(name, reward, advantage, f"{learnt} of {of}")
     why = (
         "The advantage is a reward minus the mean of the group; that of the better ones is amplified. The turns before "
         "the pivot are the same in attempt and retry, so they are masked."
@@ -139,26 +124,18 @@ def _training(example: Example) -> RenderableType:
     return Padding(Group(table, Text(why, style="dim")), (0, 0, 0, 2))
 
 
-def _sampled(trajectory: Trajectory) -> int:
-    return sum(tokens for turn in trajectory["turns"] for _, tokens, _ in turn["response"])
-
-
-def _trained(trajectory: Trajectory) -> int:
-    return sum(tokens for turn in trajectory["turns"] for _, tokens, trained in turn["response"] if trained)
-
-
 def _plain(text: str) -> str:
     shown = MARKUP.sub("", text).strip()
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]} ..."
 
 
-def _grid(rows: Iterable[tuple[str, Text]]) -> Table:
+def _grid(rows: Iterable[tuple[str, Text]]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True, justify="right")
     grid.add_column()
     for key, value in rows:
         grid.add_row(key, value)
-    return grid
+    return Padding(grid, (0, 0, 0, 2))
 
 
 def update_line(metrics: dict[str, float], steps: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from r3l.config import EnvConfig, Run, environment_of, load, resolve, variant
 from r3l.config.options import CITED, environment_options, method_options
-from r3l.report.table import Cell, Column, Table, table
+from r3l.report.table import Column, Table, table
 
 REFERENCE = "paper"  # the tier whose settings are those of paper and release; other tiers change some for themselves
 PROFILES = ("paper", "released_code")
@@ -58,8 +58,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
 
 def differences_table(rows: Sequence[dict[str, Any]]) -> Table:
     """As the terminal has it."""
-    cells = [{name: Cell(str(row[name])) for name in COLUMNS} for row in rows]
-    return table("Where paper and released code differ", list(map(Column, COLUMNS)), cells, summary(rows))
+    return table("Where paper and released code differ", list(map(Column, COLUMNS)), rows, summary(rows))
 
 
 def _settings(run: Run) -> Mapping[tuple[str, str], Any]:

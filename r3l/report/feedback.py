@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from r3l.config import feedback_of, variant
-from r3l.config.feedback import feedback_source
+from r3l.config import feedback_of, feedback_source, variant
 from r3l.core.feedback import FeedbackSource
 from r3l.runs.metrics import Counts, summed
 

@@ -1,23 +1,22 @@
-"""The two layouts of rows of scores: as papers print them, and every row in full (terminal and HTML).
+"""Rows of scores as papers print them: a section a model, a row a method, a column a benchmark or a measure.
 
-As papers print them: a section a model, a row a method, a column a benchmark (or a measure), published numbers below.
+Published numbers stand below ours. Every row in full: r3l.report.details.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from r3l.config import EnvConfig, load, model_label, names
-from r3l.config.corrections import MEANINGS
 from r3l.evaluation.statistics import Interval
 from r3l.report import table as tables
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE, joined
 from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES
-from r3l.report.paired import ASKED, MDE, MDE_NOTE, Difference, mde, mde_range
+from r3l.report.paired import ASKED, MDE, Difference, mde_range
 from r3l.report.published import SCORES, Published
 from r3l.report.rows import CONSTANT_ANSWER_LABEL, Row, rounded
 from r3l.report.table import Cell, Column, Section, Table
@@ -187,7 +186,7 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
     reasons = Counter((row.paper.verdict, row.paper.reason) for row in methods)
     notes += [f"{count} x {verdict}: {reason}." for (verdict, reason), count in reasons.items()]
     notes += sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant})
-    task_sets = _task_set_names(rows)
+    task_sets = task_set_names(rows)
     notes += [f"Task sets: {', '.join(task_sets)}."] if task_sets else []
     notes += sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant})
     notes += sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning})
@@ -216,13 +215,13 @@ def _mde_note(rows: Sequence[Row]) -> str:
     if not ranges:
         return ""
     return (
-        f"Minimum detectable effect ({MDE}) of so many seeds against {_baseline(rows)} (paired by seed, {ASKED}; in "
-        f"brackets with Holm's correction over this table and its task groups): {', '.join(ranges)}. Of two other "
+        f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by seed, {ASKED}; "
+        f"in brackets with Holm's correction over this table and its task groups): {', '.join(ranges)}. Of two other "
         "rows: r3l compare."
     )
 
 
-def _baseline(rows: Sequence[Row]) -> str:
+def baseline_label(rows: Sequence[Row]) -> str:
     return next((row.label for row in rows if row.method == row.baseline), rows[0].baseline or "")
 
 
@@ -241,62 +240,6 @@ def _their_notes(published: Sequence[Published], letters: Mapping[str, str]) -> 
     return [*notes, *sorted({f"Source: {number.source}." for number in published})]
 
 
-def details(rows: Sequence[Row]) -> Table:
-    """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below; the columns
-    on feedback and on the paper are left out where they say nothing."""
-    shown = [row for row in rows if row.score is not None] or list(rows)
-    absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in rows if row.score is None)
-    columns = [
-        Column("tasks", lambda row: row.group, filter="all"),
-        Column(METHOD, lambda row: Cell(row.label, title=row.method)),
-        Column(FEEDBACK),
-        Column("success", lambda row: _bounds(row.score, row.unit) or "no run", right=True, no_wrap=True),
-        Column("seeds", lambda row: "" if row.constant else Cell(_seeds(row), row.seeds_done), right=True),
-        Column("episodes", lambda row: None if row.constant else row.episodes, ","),
-        Column("difference", _difference, right=True, no_wrap=True),
-        Column("p", lambda row: row.difference and row.difference.p_holm, ".3f"),
-        Column(MDE, lambda row: mde(row.difference), right=True, no_wrap=True),
-        Column("invalid", lambda row: row.parse_failure_rate, ".1%"),
-        Column("truncated", lambda row: row.truncation_rate, ".1%"),
-        Column("tokens", lambda row: _short(row.generated_tokens), right=True),
-        Column("paper", lambda row: row.paper.value, ".3f"),
-        Column("verdict", lambda row: Cell(row.paper.verdict, title=row.paper.reason)),
-    ]
-    if not any(row.feedback for row in shown):
-        columns = [column for column in columns if column.name != FEEDBACK]
-    incomparable = ""
-    if all(row.paper.value is None for row in shown):
-        reasons = {row.paper.reason for row in shown if row.paper.verdict == "not comparable" and not row.constant}
-        incomparable = f"Not comparable with the paper ({'; '.join(sorted(reasons))})." if reasons else ""
-        columns = [column for column in columns if column.name not in ("paper", "verdict")]
-    labels = sorted({row.tier_label for row in rows if row.tier_label})
-    return tables.table(
-        f"{rows[0].table}, tier {'; '.join(labels)}",
-        columns,
-        shown,
-        f"Success of the last checkpoint on {', '.join(_task_set_names(rows))}; ± is the 95 % interval over training "
-        f"seeds; difference: to {_baseline(rows)}, paired by task and seed; p: Holm-corrected; {MDE_NOTE}; invalid: "
-        "episodes ended by a response without a usable action; tokens: generated in training, means of the runs.",
-        incomparable,
-        f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(rows) else "",
-        *sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant}),
-        *sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning}),
-        *notes_of_runs(rows),
-        by=lambda row: env_label(row.env),
-    )
-
-
-def _difference(row: Row) -> Cell | None:
-    return _bounds(row.difference.interval, sign="+") if row.difference else None
-
-
-def _bounds(interval: Interval | None, unit: str | None = None, sign: str = "") -> Cell | None:
-    if interval is None:
-        return None
-    bounds = "one seed: no interval" if interval.low is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
-    return Cell(plus_minus(interval, unit, sign), interval.mean, f"{bounds}, {interval.kind}" if interval.kind else "")
-
-
 def plus_minus(interval: Interval, unit: str | None = None, sign: str = "") -> str:
     """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; the mean alone without them."""
     mean, low, high = map(rounded, (interval.mean, interval.low, interval.high))  # as CSV files hold them
@@ -308,51 +251,21 @@ def plus_minus(interval: Interval, unit: str | None = None, sign: str = "") -> s
     return f"{mean:{sign}{form}} [{low:{form}}, {high:{form}}]"
 
 
-def _seeds(row: Row) -> str:
-    """``1/3``: done, of those planned; ``15`` where there are more than were asked for."""
-    return f"{row.seeds_done}/{row.seeds_planned}" if row.seeds_done <= row.seeds_planned else str(row.seeds_done)
-
-
-def _short(count: int | None) -> Cell | None:
-    if count is None:
-        return None
-    for size, letter in ((10**6, "M"), (10**3, "k")):
-        if count >= size:
-            return Cell(f"{count / size:.1f}{letter}", count, f"{count:,}")
-    return Cell(str(count), count)
-
-
-def _task_set_names(rows: Sequence[Row]) -> list[str]:
+def task_set_names(rows: Sequence[Row]) -> list[str]:
     """``ENV NAME (hash)`` of each task set that the rows were measured on."""
     measured = [row for row in rows if row.task_set and row.task_set_sha256]
     return sorted({f"{row.env} {row.task_set} ({str(row.task_set_sha256)[:12]})" for row in measured})
 
 
-def outdated_notes(lacking: Iterable[tuple[str | None, str, str]]) -> list[str]:
-    """For each correction that runs lack what it fixed, and which methods are concerned where; from (corrections by
-    commas, label of the method, environment) of each row."""
-    places: dict[str, dict[str, dict[str, None]]] = {}
-    for corrections, label, env in lacking:
-        for name in filter(None, (corrections or "").split(", ")):
-            places.setdefault(name, {}).setdefault(label, {})[env_label(env)] = None
-    return [
-        f"Outdated until run again ({name}: {MEANINGS[name]}): "
-        + "; ".join(f"{label} on {', '.join(envs)}" for label, envs in methods.items())
-        + "."
-        for name, methods in sorted(places.items())
-    ]
-
-
 def notes_of_runs(rows: Sequence[Row]) -> list[str]:
-    """What must be said of the runs behind rows of scores: outdated ones, and what docs/preregistration.md was then.
+    """What docs/preregistration.md was when the runs behind rows of scores were made.
 
     It does not say that the runs are part of that plan: every run's manifest has the sha256, a user's own too."""
-    outdated = outdated_notes((row.outdated, row.label, row.env) for row in rows)
     ran = [row.preregistration for row in rows if row.seeds_done]
     dated = list(filter(None, ran))
     if not dated:
-        return outdated
+        return []
     texts = {text for plan in dated for text in plan.split(", ")}
     part = "" if len(dated) == len(ran) else f" ({len(dated)} of {len(ran)} rows)"
     which = f"at sha256 {min(texts)}" if len(texts) == 1 else f"at {len(texts)} versions, which r3l verify names"
-    return [f"At the time of the runs, docs/preregistration.md was {which}{part}.", *outdated]
+    return [f"At the time of the runs, docs/preregistration.md was {which}{part}."]

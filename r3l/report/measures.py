@@ -14,7 +14,7 @@ from r3l.report import published
 from r3l.report.feedback import planned
 from r3l.report.labels import env_label
 from r3l.report.published import Reference
-from r3l.report.records import Bench, Record, by_method, feedback, outdated
+from r3l.report.records import Bench, Record, by_method, feedback
 from r3l.report.rows import Row
 from r3l.report.scores import missing, nowhere
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
@@ -141,4 +141,4 @@ def _measured(row: Row, seeds: Sequence[Record], reference: Reference) -> Row:
         against = replace(published.incomplete(number, measure.caveat), verdict="not comparable")
     else:
         against = published.against(number, interval, len(values), row.seeds_planned)
-    return replace(row, score=interval, seeds_done=len(values), paper=against, outdated=outdated(seeds))
+    return replace(row, score=interval, seeds_done=len(values), paper=against)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r3l.config import PROFILES, TierConfig, load, load_method, names
 from r3l.config.method import Place, settings_in
 from r3l.config.resolution import method_of
-from r3l.report.table import Cell, Column, Section, Table
+from r3l.report.table import Column, Table, table
 
 
 def methods(tier: str) -> list[dict[str, Any]]:
@@ -50,31 +51,33 @@ def changed(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in other.items() if base.get(key) != value}
 
 
-def methods_table(rows: list[dict[str, Any]]) -> Table:
+def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """A column a profile; of a method that extends another, what differs from it."""
     parents = {row["method"]: row["settings"] for row in rows}
-    sections = []
-    for row in rows:
-        own = changed(parents[row["extends"]], row["settings"]) if row["extends"] else row["settings"]
-        texts = {
-            "method": row["method"],
-            "rollouts": " / ".join(str(row["rollouts"][profile]) for profile in PROFILES),
-            "settings (profile paper)": (f"as {row['extends']}, but\n" if row["extends"] else "") + lines(own),
-        } | {str(profile): lines(row["changed"][profile]) for profile in PROFILES[1:]}
-        texts["there alone"] = "\n".join(f"{e['condition']}:\n{lines(e['settings'])}" for e in row["where"])
-        sections.append(Section("", [{name: Cell(text) for name, text in texts.items()}]))
-    return Table(
-        "Methods and options",
-        list(map(Column, ("method", "rollouts", "settings (profile paper)", *map(str, PROFILES[1:]), "there alone"))),
-        sections,
-        [
-            "rollouts: the most that one task can cost under paper / released_code / fair; the meaning of an option: "
-            "r3l list options, with the source of its default; of other values: configs/methods"
-        ],
-    )
+
+    def own(row: Mapping[str, Any]) -> str:
+        if not row["extends"]:
+            return lines(row["settings"])
+        return f"as {row['extends']}, but\n{lines(changed(parents[row['extends']], row['settings']))}"
+
+    def there(row: Mapping[str, Any]) -> str:
+        return "\n".join(f"{entry['condition']}:\n{lines(entry['settings'])}" for entry in row["where"])
+
+    def of_profile(name: str) -> Column:
+        return Column(name, lambda row: lines(row["changed"][name]))
+
+    columns = [
+        Column("method"),
+        Column("rollouts", lambda row: " / ".join(str(row["rollouts"][profile]) for profile in PROFILES)),
+        Column("settings (profile paper)", own),
+        *map(of_profile, map(str, PROFILES[1:])),
+        Column("there alone", there),
+    ]
+    note = "rollouts: the most that one task can cost under paper / released_code / fair; options: r3l list options"
+    return table("Methods and options", columns, rows, note)
 
 
-def lines(settings: dict[str, Any]) -> str:
+def lines(settings: Mapping[str, Any]) -> str:
     """A line a setting."""
     return "\n".join(f"{key}: {_plain(value)}" for key, value in settings.items())
 

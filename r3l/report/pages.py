@@ -13,7 +13,7 @@ from functools import partial
 from r3l.core.markdown import pipe_table
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import layout, measures, records, scores
+from r3l.report import layout, records, scores
 from r3l.report.compare import compare
 from r3l.report.figures.bars import ENDINGS, ending_shares
 from r3l.report.labels import env_label, method_label
@@ -23,7 +23,7 @@ from r3l.report.records import Record
 from r3l.report.registered import (
     Registered,
     load_registered,
-    of_start_models,
+    of_base_checkpoints,
     registered_rows,
     registered_table,
 )
@@ -43,7 +43,7 @@ def filled(text: str, runs: Sequence[Record]) -> str:
 
     def table(found: re.Match[str]) -> str:
         beginning, name, envs, end = found.groups()
-        seen = of_start_models(runs, of_plan, envs.split() or of_plan.envs)
+        seen = of_base_checkpoints(runs, of_plan, envs.split() or of_plan.envs)
         return f"{beginning}\n{TABLES[name](seen, of_plan)}\n\n{end}"
 
     return BLOCK.sub(table, text)
@@ -65,13 +65,6 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
 def every_method(runs: Sequence[Record], of_plan: Registered, groups: Sequence[str] | None) -> str:
     """A row a method of Table 1 that has runs, a column an environment and group (None: all that there are)."""
     return _pipes(_scores(runs, plan.tables()["table1"].methods, groups))
-
-
-def learning(runs: Sequence[Record], of_plan: Registered) -> str:
-    """Success in training over all updates."""
-    table = plan.tables()["learning"]
-    rows = measures.measure_rows(runs, table.methods, ["train_success"], 0, table.title, Reference([]))
-    return _pipes(_texts(rows, lambda row: env_label(row.env)))
 
 
 def comparisons(runs: Sequence[Record], of_plan: Registered) -> str:
@@ -111,8 +104,6 @@ def variants(runs: Sequence[Record], of_plan: Registered) -> str:
 TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
     "core": core,
     "scores": partial(every_method, groups=["all"]),
-    "halves": partial(every_method, groups=["easy", "hard"]),
-    "learning": learning,
     "comparisons": comparisons,
     "groups": partial(every_method, groups=None),
     "variants": variants,

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.config.corrections import missing_in
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json, read_jsonl
@@ -33,8 +32,7 @@ class Record:
     """One evaluated run: what its files say, ``episodes`` and ``metrics`` line by line.
 
     Of an evaluation on a question set ``env`` is that set's name in print, so that it is a bench of its own.
-    ``evaluation``, ``result``, ``manifest``: as written. ``outdated``: the corrections of code (r3l.config.corrections)
-    that concern it and are younger. ``feedback``: whose it read (r3l.report.feedback).
+    ``evaluation``, ``result``, ``manifest``: as written. ``feedback``: whose it read (r3l.report.feedback).
     """
 
     path: Path
@@ -52,7 +50,6 @@ class Record:
     manifest: dict[str, Any]
     episodes: list[dict[str, Any]]
     metrics: list[dict[str, Any]]
-    outdated: list[str]
     feedback: str | None = None
 
     @property
@@ -150,7 +147,6 @@ def _load(path: Path) -> Record:
         manifest=manifest,
         episodes=read_jsonl(folder / "episodes.jsonl"),
         metrics=read_jsonl(run_dir / "metrics.jsonl"),
-        outdated=missing_in(manifest),
         feedback=source_label(manifest["run"]),
     )
 
@@ -169,11 +165,6 @@ def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "succe
     """One row a seed, one column a task: the task set is one (checked when loading), so every seed has the same
     tasks."""
     return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
-
-
-def outdated(seeds: Sequence[Record]) -> str | None:
-    """The corrections that some of the runs lack, by commas; None: none."""
-    return ", ".join(sorted({name for record in seeds for name in record.outdated})) or None
 
 
 def preregistration(seeds: Sequence[Record]) -> str | None:

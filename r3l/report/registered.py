@@ -59,7 +59,7 @@ def load_registered() -> Registered:
     return validate(Registered, read_yaml(path), str(path))
 
 
-def of_start_models(records: Sequence[Record], plan: Registered, envs: Sequence[str] | None = None) -> list[Record]:
+def of_base_checkpoints(records: Sequence[Record], plan: Registered, envs: Sequence[str] | None = None) -> list[Record]:
     """Those of ``plan``'s tier, in ``envs`` (default: the plan's), that began from the base checkpoints of today's
     configuration.
     """
@@ -90,9 +90,10 @@ class Standing:
 
     def flat(self) -> dict[str, Any]:
         """One value a column."""
-        values = vars(self) | {"smallest_difference": self.mde}
-        values |= {"model": self.earlier.model, "commit": self.earlier.commit} if self.earlier else {}
-        return {key: value for key, value in values.items() if key not in ("earlier", "mde")}
+        columns = {key: getattr(self, key) for key in ("env", "pairs", "seeds_due", "verdict", "p_holm", "low", "high")}
+        columns |= {f"{key}_mean": getattr(self, key) for key in ("ours", "theirs", "difference")}
+        columns |= {"smallest_difference": self.mde}
+        return columns | ({"model": self.earlier.model, "commit": self.earlier.commit} if self.earlier else {})
 
 
 def registered_rows(records: Sequence[Record], plan: Registered) -> list[Standing]:

@@ -19,7 +19,8 @@ CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL = "constant_answer_baseline", "Constant a
 INTERVAL = ("mean", "low", "high", "interval")
 PLACE = ("tier", "tier_label", "env", "model")
 METHOD = ("method", "label", "feedback", "provenance", "measure")
-SCORES = (  # the columns of a table of scores
+# The columns of a table. ``outdated`` is empty: earlier versions named corrections of code there.
+SCORES = (
     *("table", "baseline", *PLACE, "group", "task_set", "task_set_sha256", "warning", *METHOD, *INTERVAL),
     *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
@@ -35,8 +36,8 @@ class Row:
 
     ``score``: of ``measure``, which is test success, or what training counted in ``unit``; None where nobody has run it
     or there was nothing to count. ``difference``: to the table's ``baseline``. ``paper``: the published number.
-    ``group``: the test tasks it is over. Budgets are means of the training runs. ``outdated``: the corrections of code
-    that some of the runs lack. ``preregistration``: the texts that they were made under. ``warning``: what a reader
+    ``group``: the test tasks it is over. Budgets are means of the training runs. ``preregistration``: the
+    texts that they were made under. ``warning``: what a reader
     must know of the task set and the base checkpoint.
     """
 
@@ -69,7 +70,6 @@ class Row:
     env_steps: int | None = None
     generated_tokens: int | None = None
     trained_tokens: int | None = None
-    outdated: str | None = None
     preregistration: str | None = None
 
     @property

@@ -16,7 +16,7 @@ from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import Difference, corrected, paired
 from r3l.report.published import Against, Published, Reference
-from r3l.report.records import Bench, Record, by_method, feedback, groups, outdated, preregistration, scores_S_T
+from r3l.report.records import Bench, Record, by_method, feedback, groups, preregistration, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, Row
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
@@ -147,7 +147,6 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
         env_steps=_mean_budget(seeds, "env_steps"),
         generated_tokens=_mean_budget(seeds, GENERATED_TOKENS),
         trained_tokens=_mean_budget(seeds, TRAINED_TOKENS),
-        outdated=outdated(seeds),
         preregistration=preregistration(seeds),
     )
 

@@ -1,4 +1,4 @@
-"""A table from its config: long rows, the printed table, and the three files of both."""
+"""A table from its config: which runs it shows, their rows, the printed table, and the files of both."""
 
 from __future__ import annotations
 
@@ -10,13 +10,72 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from r3l.config import is_own, variant
+from r3l.core.errors import ConfigError
 from r3l.report import layout, measures, published, scores
+from r3l.report.details import details
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, renamed
 from r3l.report.render import to_terminal
 from r3l.report.rows import Row, write
 from r3l.report.table import Table
-from r3l.workflow.plan import TableConfig
+from r3l.runs.places import run_dir_of
+from r3l.workflow.plan import TableConfig, WorkflowConfig
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command names: environments, methods, runs (evaluation.json files). None: those of the table."""
+
+    envs: Sequence[str] | None = None
+    methods: Sequence[str] | None = None
+    runs: Sequence[Path] = ()
+
+    def narrowed(self, records: Sequence[Record]) -> list[Record]:
+        """Those of ``records`` whose environment and method are asked for."""
+        return [
+            record
+            for record in records
+            if (self.envs is None or record.env in self.envs)
+            and (self.methods is None or record.method in self.methods)
+        ]
+
+
+def selected(records: Sequence[Record], table: TableConfig, config: WorkflowConfig, asked: Asked) -> list[Record]:
+    """The runs of ``table``. A run that is named is shown whatever it is, unless ``asked`` is narrower.
+
+    An environment of the user's own is in every table that is about no particular ones, a method of the user's own in
+    those with the key ``own``.
+    """
+    if asked.envs is not None and table.kind == "published":
+        raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
+    if table.kind == "published":
+        return list(records)
+    envs = list(asked.envs if asked.envs is not None else config.columns(table))
+    methods = set(asked.methods if asked.methods is not None else [*table.methods, *config.rows(table)])
+    sets = {name for env in envs if env in table.question_sets for name in config.question_sets(table, env).values()}
+
+    def fits(record: Record) -> bool:
+        named, env, method = record.path in asked.runs, record.env, record.method
+        own_env = not table.envs and _is_own_env(record)
+        in_env = env in {*envs, *sets} or (asked.envs is None and (named or own_env))
+        own_method = table.own and is_own("methods", variant(method).method)
+        return in_env and (method in methods or (asked.methods is None and (named or own_method)))
+
+    return [record for record in records if fits(record)]
+
+
+def methods_of(records: Sequence[Record], table: TableConfig, config: WorkflowConfig, asked: Asked) -> list[str]:
+    """The methods of a table with these runs: those of ``asked``; else the table's own first, then others by name."""
+    if asked.methods is not None:
+        return list(asked.methods)
+    run, planned = {record.method for record in records}, config.rows(table)
+    return [*(m for m in table.methods if m in run or m in planned), *sorted(run - {*table.methods})]
+
+
+def _is_own_env(record: Record) -> bool:
+    """Of a score on a question set ``env`` is that set."""
+    return run_dir_of(record.path) == record.path.parent and is_own("envs", record.env)
 
 
 @dataclass(frozen=True)
@@ -40,7 +99,7 @@ class ReportTable:
         """The printed table, and for scores every row, if there is a run."""
         shown = to_terminal(self.printed)
         detailed = self.config.kind == "scores" and any(row.seeds_done for row in self.rows)
-        return Group(shown, "", to_terminal(layout.details(self.rows))) if detailed else shown
+        return Group(shown, "", to_terminal(details(self.rows))) if detailed else shown
 
     def flat(self) -> list[dict[str, Any]]:
         """The long rows, one number a column."""

@@ -5,6 +5,7 @@ import io
 import json
 import re
 
+import pytest
 from program import Program
 from rich.console import Console
 
@@ -60,6 +61,7 @@ def test_what_trains_stands_beside_the_words(tmp_path):
     assert re.search(r"the reflection\s+imitated\s+12 of 20", text)
 
 
+@pytest.mark.slow
 def test_the_program_plays_it_and_trains(tmp_path):
     write(tmp_path / "nano" / "webshop" / "m" / "r3l" / "seed0", 1, 3)
     code, stdout, stderr = Program("r3l.cli", "demo", "--stored", tmp_path, folder=tmp_path).wait()

@@ -8,15 +8,15 @@ from report.runs import rewrite, write_run
 from r3l.report import records, tables
 from r3l.report.budget import budget_rows
 from r3l.report.compare import compare
-from r3l.report.layout import details
+from r3l.report.details import details
 from r3l.report.scores import score_rows
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
 WROTE = {  # method: its settings, what training counted
     "grpo": ({}, {}),
-    "r3l": ({"reflect_when": "always"}, {"reflection/valid": 8}),  # older than the setting
-    "rltf_fm": ({"critic": "environment_or_model"}, {"critique/by_environment": 20}),  # older, too
+    "r3l": ({"feedback": "self"}, {"reflection/valid": 8}),
+    "rltf_fm": ({"feedback": "environment"}, {"critique/by_environment": 20}),
     "rltf_sd": ({"feedback": "environment"}, {"critique/by_environment": 15, "critique/by_model": 5}),
     "rltf_grpo": ({"feedback": "judge"}, {"critique/by_judge": 9, "tokens/judge": 70}),
 }

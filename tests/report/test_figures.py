@@ -191,7 +191,7 @@ def test_stops_are_shares_of_episodes(tmp_path):
     figure, _ = drawn("stops", tmp_path)
     widths = {patch.get_facecolor(): patch.get_width() for patch in figure.axes[0].patches if patch.get_width()}
     assert sorted(widths.values()) == [0.25, 0.25, 0.5]
-    assert [t.get_text() for t in figure.legends[0].texts] == ["success", "unreadable response", "other"]
+    assert [t.get_text() for t in figure.legends[0].texts] == ["success", "invalid response", "other"]
 
 
 def test_cost_is_split_into_what_was_measured_and_the_rest(tmp_path):

@@ -21,10 +21,9 @@ from r3l.evaluation.verification import sign
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT
 from r3l.report import records
-from r3l.report.figures import draw
+from r3l.report.details import details
 from r3l.report.html import page as report
 from r3l.report.html import tables as html_tables
-from r3l.report.layout import details
 from r3l.report.trajectories import pack, unpack
 from r3l.runs.places import find_runs
 from r3l.runs.trajectory_log import FILE
@@ -206,55 +205,6 @@ def dom(path: Path, address: str, *options: str) -> str:
         [*command, f"{path.as_uri()}#{address}"], capture_output=True, text=True, timeout=300, check=True
     )
     return done.stdout
-
-
-MEASURE = """<body style="margin:0"><iframe src="report.html" style="border:0;width:WIDTHpx;height:2000px"></iframe>
-<script>
-const frame = document.querySelector("iframe");
-const sides = ({ left, right }) => [Math.round(left), Math.round(right)];
-const round = (node) => sides(node.getBoundingClientRect());
-frame.addEventListener("load", () => setTimeout(() => {
-  const page = frame.contentDocument, table = page.querySelector(".sortable");
-  const shown = [...table.tHead.rows[0].cells].filter((cell) => !cell.hidden);
-  const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
-  rows[0].cells[shown.find((cell) => cell.textContent === "success").cellIndex].click();
-  document.body.dataset.measured = JSON.stringify({
-    width: page.documentElement.scrollWidth,
-    columns: Object.fromEntries(shown.map((cell) => [cell.textContent, round(cell)])),
-    environments: [...new Set(rows.map((row) => row.cells[0].textContent))],
-    picture: round(page.querySelector(".picture img")),
-    text: round(page.querySelector("#about dd")),
-    told: page.querySelector(".told").textContent,
-  });
-}, 2000));
-</script>"""
-
-
-def measured(folder: Path, width: int) -> dict:
-    """What a browser makes of folder/report.html in a frame of ``width`` pixels."""
-    frame = folder / f"frame{width}.html"
-    frame.write_text(MEASURE.replace("WIDTH", str(width)), encoding="utf-8")
-    (found,) = re.findall(r'data-measured="(.*?)"', dom(frame, "", "--allow-file-access-from-files"))
-    return json.loads(html.unescape(found))
-
-
-@pytest.mark.slow
-@NEEDS_CHROMIUM
-def test_it_reads_on_a_phone_and_on_a_desk(tmp_path):
-    """390 pixels: nothing is wider than the screen, one environment at a time, method and success side by side."""
-    results = write_three_seeds(tmp_path / "results")
-    for seed in range(3):
-        for method in ("zero_shot", "grpo", "r3l"):
-            write_run(results, method, seed, [1, 0, 0, 0], [0, 0, 0, 0], env="webshop")
-    (picture,) = draw("table1", records.load(find_runs(results)), tmp_path / "figure.png")
-    report.write(records.load(find_runs(results)), [picture], 3, tmp_path / "report.html")
-    phone, desk = measured(tmp_path, 390), measured(tmp_path, 1280)
-    assert phone["width"] <= 390 and desk["width"] <= 1280
-    assert phone["environments"] == ["ALFWorld"] and "environment" not in phone["columns"]
-    assert phone["columns"]["method"][0] >= 0 and phone["columns"]["success"][1] <= 390
-    assert phone["text"][1] - phone["text"][0] > 300 and phone["picture"][1] - phone["picture"][0] > 700
-    assert desk["environments"] == ["ALFWorld", "WebShop"] and "environment" in desk["columns"]
-    assert desk["columns"]["difference"][1] <= 1280 and "[0.125, 0.125]" in phone["told"]
 
 
 @pytest.mark.slow

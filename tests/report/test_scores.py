@@ -11,7 +11,8 @@ from start_models import cell
 
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.report import records
-from r3l.report.layout import details, printed
+from r3l.report.details import details
+from r3l.report.layout import printed
 from r3l.report.render import to_terminal
 from r3l.report.rows import write_csv
 from r3l.report.scores import score_rows

@@ -5,63 +5,54 @@ import re
 import pytest
 
 from r3l.evaluation.power import StoppingRule
-from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import ROOT
-from r3l.report import records, tables
+from r3l.report import tables
 from r3l.report.budget import budget_rows, budget_table
 from r3l.report.registered import load_registered
 from r3l.report.rows import write
 from r3l.runs.metrics import base_success
-from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
 STORED = ROOT / "results" / "stored"
 MADE = re.search(r"for t in ([\w ]+); do", (ROOT / "Makefile").read_text(encoding="utf-8"))[1].split()
 
 
-@pytest.fixture(scope="module")
-def runs():
-    return records.load(find_runs(STORED))
-
-
 @pytest.mark.parametrize("name", MADE)
-def test_stored_tables_regenerate_from_the_stored_runs(runs, name, tmp_path):
+def test_stored_tables_regenerate_from_the_stored_runs(stored, name, tmp_path):
     """`make stored` writes them."""
     if name == "budget":
-        rows = budget_rows(runs)
+        rows = budget_rows(stored)
         write([row.flat() for row in rows], budget_table(rows), tmp_path / "table.csv")
     else:
         table, config = plan.tables()[name], plan.load()
-        table_runs = [record for record in runs if record.env in config.columns(table)]
-        run = {record.method for record in table_runs}
-        methods = [m for m in table.methods if m in run or m in config.rows(table)]
-        tables.build(table, table_runs, methods, 5, "nano").write(tmp_path / "table.csv")
+        shown = tables.selected(stored, table, config, tables.Asked())
+        methods = tables.methods_of(shown, table, config, tables.Asked())
+        tables.build(table, shown, methods, 5, "nano").write(tmp_path / "table.csv")
     for path in tmp_path.iterdir():
         assert path.read_text() == (STORED / f"{name}_nano{path.suffix}").read_text(), path.suffix
 
 
-def test_stored_scores_are_those_of_the_stored_episodes():
-    for path in find_runs(STORED):
-        episodes = read_jsonl(path.parent / "episodes.jsonl")
-        scores = read_json(path)["groups"]["all"]
-        assert scores["episodes"] == len(episodes) >= 140
-        assert abs(scores["success"] - sum(e["success"] for e in episodes) / len(episodes)) < 1e-12
+def test_stored_scores_are_those_of_the_stored_episodes(stored):
+    for record in stored:
+        scores = record.groups["all"]
+        assert scores["episodes"] == len(record.episodes) >= 140
+        assert abs(scores["success"] - sum(record.successes("all")) / len(record.episodes)) < 1e-12
 
 
-def test_what_training_counted_agrees_with_itself(runs):
+def test_what_training_counted_agrees_with_itself(stored):
     """Step by step."""
-    for record in runs:
+    for record in stored:
         for line in record.metrics:
             total = {part: sum(v for k, v in line.items() if k.startswith(f"{part}/")) for part in ("stop", "trained")}
             assert (total["stop"], total["trained"]) == (line["rollouts"], line["tokens/trained"]), record.path
             assert line["train/success"] == pytest.approx(base_success(line)), record.path
 
 
-def test_stored_seeds_are_those_that_the_pre_registration_asks_for(runs):
+def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
     """Whole blocks, the same for both methods of a primary comparison; for other rows of Table 1 the first one."""
     of_plan, rule = load_registered(), StoppingRule()
     seeds = {}
-    for record in runs:
+    for record in stored:
         seeds.setdefault((record.env, record.method), []).append(int(record.seed))
     for env in {env for env, _ in seeds} & set(of_plan.envs):
         primary = [sorted(seeds[env, method]) for method in (of_plan.method, of_plan.against)]
@@ -72,8 +63,8 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(runs):
         assert {name for name in others if sorted(seeds[env, name])[: rule.block] != block} == set(), env
 
 
-def test_stored_runs_are_of_the_present_configuration(runs):
+def test_stored_runs_are_of_the_present_configuration(stored):
     """Their fingerprints are those that the configs give today: nobody compares with numbers of another setting."""
-    for record in runs:
+    for record in stored:
         run = plan.resolve(record.tier, record.env, record.method, record.seed)
         assert run.fingerprint() == record.fingerprint, record.path

@@ -39,7 +39,7 @@ STOPS: Parts = {  # reasons of r3l.core.rollout and of the environments' dialogu
     "max_turns": ("turn limit", "#E3C77B"),
     "repetition": ("repetition", "#C98B4B"),
     "inadmissible": ("inadmissible action", "#8E4A3C"),
-    "format": ("unreadable response", "#5B3A57"),
+    "format": ("invalid response", "#5B3A57"),
     "truncated": ("response too long", "#8D83A6"),
     "context": ("dialog too long", "#B9B4C7"),
 }

@@ -276,12 +276,18 @@ def _pdf(figure: Figure, path: Path) -> None:
 
 
 def _png(figure: Figure, path: Path) -> None:
-    """With 256 colours, a third of the bytes."""
-    from PIL import Image
+    """With 256 colours, a third of the bytes: those of all methods, unchanged, and the most frequent others."""
+    from PIL import Image, ImageColor
 
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", metadata={"Software": None})
-    Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)
+    picture = Image.open(drawn).convert("RGB")
+    fixed = [ImageColor.getrgb(look(method).colour) for method in (*METHODS, *ABLATIONS)]
+    seen = sorted(picture.getcolors(picture.width * picture.height), key=lambda pair: (-pair[0], pair[1]))
+    chosen = [*fixed, *(colour for _, colour in seen)][:256]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for colour in chosen for part in colour])
+    picture.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 WRITERS = {".pdf": _pdf, ".png": _png}

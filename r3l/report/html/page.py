@@ -16,8 +16,9 @@ from markupsafe import Markup
 
 from r3l.core.errors import DataError
 from r3l.files.json_files import kept_as
-from r3l.report import layout, selection, tables, trajectories
+from r3l.report import tables, trajectories
 from r3l.report.budget import all_columns, budget_rows, budget_table
+from r3l.report.details import details
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
 from r3l.report.records import Record
@@ -74,7 +75,7 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
     score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
     return {
         "about": about(records, [row for rows in score_rows for row in rows]),
-        "tables": [layout.details(rows) for rows in score_rows],
+        "tables": [details(rows) for rows in score_rows],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
         "runs": [_run(record) for record in records],
         "budget": budget_table(spent, all_columns(spent)),
@@ -88,15 +89,15 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
 def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
     """The rows of every table of scores of whose methods at least half have run, the paper's tables first; and of all
     runs that stand in none of those, whatever their environments and methods."""
-    config, nothing, left = plan.load(), selection.Asked(), {record.path for record in records}
+    config, nothing, left = plan.load(), tables.Asked(), {record.path for record in records}
     score_rows = []
     for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
         if table.kind != "scores":
             continue
-        of_table = selection.selected(records, table, config, nothing)
+        of_table = tables.selected(records, table, config, nothing)
         planned = config.rows(table)
         if 2 * len({record.method for record in of_table} & {*planned}) >= max(len(planned), 4):
-            methods = selection.rows(of_table, table, config, nothing)
+            methods = tables.methods_of(of_table, table, config, nothing)
             score_rows.append(tables.build(table, of_table, methods, seeds_planned, config.tier).rows)
             left -= {record.path for record in of_table}
     others = [record for record in records if record.path in left]
