@@ -1,4 +1,4 @@
-"""The shipped path of the packages behind our Environment protocol: the yardstick of tests and ``bench``.
+"""The shipped path of the packages behind our Environment protocol, which the tests compare ours with.
 
 What a user of alfworld's AlfredTWEnv gets: textworld's PddlEnv under the AlfredDemangler wrapper. Slow
 (seconds a start, a tenth of a second a step); training and evaluation never use it.
@@ -13,12 +13,11 @@ from r3l.envs.alfworld.games import game_texts
 from r3l.envs.alfworld.translate import check_versions
 
 from r3l.core.environment import Observation
-from r3l.core.errors import EngineError
 from r3l.core.task import Task
 
 
 class OfficialEnvironment:
-    """One live game on the packages' own code. It has no snapshots: only replaying comes back to a state."""
+    """One live game on the packages' own code."""
 
     def __init__(self) -> None:
         check_versions()
@@ -30,10 +29,11 @@ class OfficialEnvironment:
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
         from textworld.envs.pddl import PddlEnv
 
+        game = official_game(task)
         if self._env is None:
             infos = textworld.EnvInfos(won=True, admissible_commands=True, score=True, feedback=True)
             self._env = AlfredDemangler(PddlEnv(infos), shuffle=False)
-        self._env.load(official_game(task))
+        self._env.load(game)
         state = self._env.reset()
         won = bool(state["won"])
         return Observation(state["feedback"], tuple(state["admissible_commands"]), 0.0, won, won)
@@ -48,21 +48,6 @@ class OfficialEnvironment:
             bool(done),
             bool(state["won"]),
         )
-
-    def snapshot(self) -> None:
-        """None: the packages have no way back but a replay (see ``restart``)."""
-
-    def restore(self, snapshot: Any) -> Observation:
-        """Always an error; ``restart`` is what a user of the packages has."""
-        raise EngineError("the packages' own ALFWorld environment has no snapshots; replay the actions instead")
-
-    def restart(self, actions: list[str]) -> Observation:
-        """Come to the state after ``actions`` the shipped way: reset the loaded game and play them."""
-        self._env.reset()
-        observation = Observation("")
-        for action in actions:
-            observation = self.step(action)
-        return observation
 
     def close(self) -> None:
         """Release the library."""

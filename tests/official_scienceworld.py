@@ -1,4 +1,4 @@
-"""The shipped class as an environment of ours: what the bench and the tests compare with."""
+"""The shipped class as an environment of ours: what the tests compare with."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from r3l.core.task import Task
 
 
 class OfficialEnvironment:
-    """``scienceworld.ScienceWorldEnv`` with its own Java process, used as the released code uses it.
+    """``scienceworld.ScienceWorldEnv`` with its own Java process."""
 
-    ``gold`` also computes the gold path at each start, as the released code does and never uses (audit 3.4).
-    """
-
-    def __init__(self, step_limit: int = 30, gold: bool = False) -> None:
+    def __init__(self, step_limit: int = 30) -> None:
         from scienceworld import ScienceWorldEnv
 
         self._env: Any = ScienceWorldEnv("", envStepLimit=step_limit)
-        self._gold = gold
 
     @property
     def process_id(self) -> int:
@@ -28,7 +24,7 @@ class OfficialEnvironment:
     def reset(self, task: Task) -> Observation:
         """Start ``task``; the text is the task's description and what is seen."""
         payload = task.payload
-        self._env.load(payload["task"], payload["variation"], payload["simplifications"], generateGoldPath=self._gold)
+        self._env.load(payload["task"], payload["variation"], payload["simplifications"])
         seen, info = self._env.reset()
         return Observation(f"{self._env.get_task_description()}\n{seen}", (), max(0, info["score"]) / 100)
 

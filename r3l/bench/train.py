@@ -119,7 +119,7 @@ class _OurStep:
             for i, task in enumerate(self.tasks)
         ]
         self.trainer.step(rows_of(self.method, groups))
-        policy.hand_over()
+        policy.sync_weights()
         return middle - began, clock() - middle
 
     def _sample(self, number: int) -> list[GenerationRequest]:

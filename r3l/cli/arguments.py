@@ -136,10 +136,13 @@ def configured(tier: str | None, **options: Any) -> WorkflowConfig:
 
 
 def listed(text: str | None, option: str) -> list[str] | None:
-    """The comma-separated parts of an ``option``. Raises ConfigError where one is empty or repeated."""
+    """The comma-separated parts of an ``option``; a variant (r3l@alpha=5,retries=2) is one part.
+
+    Raises ConfigError where one is empty or repeated.
+    """
     if text is None:
         return None
-    parts = text.split(",")
+    parts = re.split(r",(?![^,@]*=)", text)
     if len(set(parts)) < len(parts) or not all(part.strip() for part in parts):
         raise ConfigError(f"{option} is {text!r}; it must be different names, comma-separated")
     return parts

@@ -16,7 +16,6 @@ from r3l.cli.arguments import (
     configured,
     listed,
     refuse_unused,
-    resolve_run,
 )
 from r3l.cli.printing import print_rows, print_shown
 
@@ -65,6 +64,7 @@ def list_(
 
     Example: `r3l list differences --tier paper`
     """
+    from r3l.config import explained
     from r3l.report import options
     from r3l.report.render import to_terminal
 
@@ -73,10 +73,8 @@ def list_(
         rows = options.methods(tier or "nano")
         print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
     elif what is What.OPTIONS and (tier or env or method or model or overrides):
-        run = resolve_run(tier or "nano", env or "alfworld", method or "r3l", 0, model, overrides)
-        print_rows(
-            {"options": [{"option": key, "value": value} for key, value in _flat("", run.model_dump())]}, as_json
-        )
+        values = explained(tier or "nano", env or "alfworld", method or "r3l", 0, model, overrides)
+        print_rows({"options": [value._asdict() for value in values]}, as_json)
     elif what is What.OPTIONS:
         from r3l.config.options import environment_options, method_options, run_options
 
@@ -86,13 +84,6 @@ def list_(
         _print_differences(tier or "nano", env, as_json)
     else:
         print_rows({what.value: _rows(what)}, as_json)
-
-
-def _flat(prefix: str, values: dict[str, object]) -> list[tuple[str, object]]:
-    pairs: list[tuple[str, object]] = []
-    for key, value in values.items():
-        pairs += _flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(f"{prefix}{key}", value)]
-    return pairs
 
 
 def _rows(what: What) -> list[dict[str, object]]:

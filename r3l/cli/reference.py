@@ -1,7 +1,4 @@
-"""The page of all commands, docs/cli.md, by Typer's own generator.
-
-``python -m r3l.cli.reference > docs/cli.md`` writes it; a test compares it with the file.
-"""
+"""The page of all commands, by Typer's own generator; made when the site of docs/ is built."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from r3l.cli import app
 
 HEAD = """# The command line
 
-Every command of `r3l`, as `r3l COMMAND --help` shows it; `python -m r3l.cli.reference` prints this page. Bad input is
-one paragraph on stderr and exit code 2; a run that was told to stop exits with 75, and the same command goes on.
+Every command of `r3l`, as `r3l COMMAND --help` shows it. Bad input is
+one paragraph on stderr and exit code 2; a run that is stopped exits with 75: re-run to resume.
 
 """
 
@@ -35,7 +32,3 @@ def _prepare(command: Any) -> None:
     command.add_help_option = False
     for part in getattr(command, "commands", {}).values():
         _prepare(part)
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -30,8 +30,8 @@ def tune(
 ) -> None:
     """Tune a method's learning rate on validation tasks: three rates, two seeds each.
 
-    The choice goes to results/tuning/TIER/ENV/METHOD.json, with the line to write in the method's YAML file, whose
-    rates are those that runs have. What is trained already is not trained again.
+    The choice goes to results/tuning/TIER/ENV/METHOD.json. Runs use the rate once the line that is printed stands in
+    the method's YAML file. Finished runs are not trained again.
 
     Example: `r3l tune grpo --env alfworld`
 
@@ -67,7 +67,7 @@ def tune(
 
 
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:
-    """Train and score, by the workflow, what is not there yet."""
+    """Train and score what is missing, by the workflow."""
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import validation_evaluation
 

@@ -1,7 +1,4 @@
-"""Every hyperparameter as it is declared: `r3l list options` and docs/options.md.
-
-``python -m r3l.config.options`` prints that page; a test compares it with the file.
-"""
+"""Every hyperparameter as it is declared: `r3l list options` and the site's page."""
 
 from __future__ import annotations
 
@@ -116,12 +113,11 @@ def _default(field: FieldInfo) -> str:
 
 
 def page() -> str:
-    """docs/options.md."""
+    """The site's page of options."""
     return f"""# Options
 
 Every hyperparameter as the code declares it (`r3l.core.option`): allowed values, default, meaning and the source of
-the default. Files of `configs/` hold only what differs, with its own source. `python -m r3l.config.options` prints this
-page.
+the default. Files of `configs/` hold only what differs, with its own source.
 
 ## Of methods
 
@@ -158,7 +154,3 @@ def _cell(column: str, text: str) -> str:
 def _link(cited: re.Match[str]) -> str:
     anchor = f"#{cited[0].lower()}" if cited[0][1] == "-" else ""
     return f"[{cited[0]}](audit.md{anchor})"
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -134,7 +134,7 @@ class Training:
     def resume(self, path: Path, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint and its state file."""
         checkpoint.load_trainer(path, self.trainer, state["step"])
-        self.session.policy.hand_over()  # a sampler that lags behind has been loaded
+        self.session.policy.sync_weights()  # a sampler that lags behind has been loaded
         self.totals.update(state["totals"])
 
     def steps(self, loggers: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class Training:
         metrics = self.trainer.step(rows)
         if self.trainer.steps_done % self.run.train.sync_interval == 0:
             self.trainer.sync()
-            metrics |= self.session.policy.hand_over()
+            metrics |= self.session.policy.sync_weights()
         metrics["seconds/train"] = time.perf_counter() - began
         every = self.run.train.kl_metric_every
         if every and self.trainer.steps_done % every == 0:

@@ -1,6 +1,6 @@
 """The packed forward pass of Llama-like models: the tokens of all rows side by side, padded in attention alone.
 
-transformers pads every row to the longest, makes masks and positions anew in every layer, repeats keys for each query
+transformers pads every row to the longest, makes masks and positions again in every layer, repeats keys for each query
 head, and computes the last layer of tokens that nobody reads. A model of a million parameters mostly waits for that: a
 step of training takes 1.5 to 3.2 times as long by its pass, of which 1.0 to 1.7 times are saved by
 r3l.local.machine_code on a CPU (docs/engine.md). So these layers are written out here, on weights of transformers'

@@ -1,11 +1,21 @@
 """Attention on a CPU, in machine code that numba compiles once a machine: over caches, and over trees of rows.
 
-Queries of a key-value head go four at a time, so that a number which is read serves four products. Keys and values of a
-head lie by dimension, not by token, (D, T): products run along the tokens then, in vectors as wide as the processor's.
-Nothing is computed of tokens that a query does not see, but for those that fill its last vector.
+Why it pays (r3l.local.machine_code has the numbers): attention of a small model over short dialogs is bound by what
+surrounds its products. Three decisions make these loops fast:
+
+- Four queries at a time. Queries of one key-value head (of several heads, or of neighbouring tokens) read the same keys
+  and values, so a number that is loaded serves four multiplications, and sixteen sums fit into the registers.
+- By dimension, not by token. Keys and values of a head lie as (D, T): the innermost loop runs along the tokens, which
+  are many and contiguous, in vectors as wide as the processor's; along a head's 32 numbers vectors would be mostly
+  set-up, and each score would need a sum across a vector.
+- Nothing that a query does not see. Each query stops at its own token, but for the columns that fill its last vector.
+  So there is no mask, and no padding to the longest row; softmax runs over scores that are still in the first cache.
+
+The backward pass computes the weights again instead of keeping them (as FlashAttention does, 2205.14135): they are a
+row's length squared, and computing them costs less than reading them from memory.
 
 Functions here are compiled for the types of their arguments: float32, C-contiguous arrays throughout. They stand in one
-file, since numba's cache sees changes of the file alone in which a cached function stands.
+file, since numba's cache notices changes only in the file in which a cached function stands.
 """
 
 from __future__ import annotations
@@ -62,7 +72,7 @@ def _exp(x):
     value = value * rest + np.float32(1.6666665459e-1)
     value = value * rest + np.float32(5.0000001201e-1)
     value = value * rest * rest + rest + np.float32(1.0)
-    return value * _power_of_two(whole)  # type: ignore[call-arg]  # numba hands over the first argument
+    return value * _power_of_two(whole)  # type: ignore[call-arg]  # numba passes the first argument
 
 
 @njit(fastmath={"contract", "nsz"})
@@ -164,12 +174,12 @@ def _add_outer(weights, vectors, columns, sums):
 
 
 @njit(fastmath={"contract", "nsz"})
-def _to_slopes_of_scores(weights, slopes, part, mean, columns):
-    """Weights that sum to 1 when multiplied by ``part``, in place; slopes of the scores in place of those of weights,
-    whose ``mean`` is weighted so."""
+def _to_gradients_of_scores(weights, gradients, part, mean, columns):
+    """In place: multiply the weights by ``part``, so that they sum to 1; turn their gradients, whose weighted mean is
+    ``mean``, into those of the scores: softmax backward, w (g - mean)."""
     for t in range(columns):
         weights[t] *= part
-        slopes[t] = weights[t] * (slopes[t] - mean)
+        gradients[t] = weights[t] * (gradients[t] - mean)
 
 
 @njit
@@ -288,9 +298,9 @@ def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attend
 
 @njit(cache=True)
 def attend_tree_backward(
-    queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D, slopes_N_H_D, of_queries, of_states
+    queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D, gradients_N_H_D, of_queries, of_states
 ):
-    """Gradients of :func:`attend_tree`, whose result has the gradient ``slopes_N_H_D``, added to ``of_queries`` and
+    """Gradients of :func:`attend_tree`, whose result has the gradient ``gradients_N_H_D``, added to ``of_queries`` and
     ``of_states``. Weights are computed again, as in FlashAttention (2205.14135)."""
     columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
@@ -304,28 +314,28 @@ def attend_tree_backward(
             _gather(states_N_2_G_D, path, gathered)
             sums[..., : _whole(len(path))] = 0
             row = (path[start], len(path) - start, start, gathered, wide, short)
-            _row_backward(queries_N_H_D, row, attended_N_H_D, slopes_N_H_D, of_queries, sums)
+            _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_queries, sums)
             for t in range(len(path)):
                 _add_column(sums[0], t, of_states[path[t], 0])
                 _add_column(sums[1], t, of_states[path[t], 1])
 
 
 @njit
-def _row_backward(queries_N_H_D, row, attended_N_H_D, slopes_N_H_D, of_queries, sums_2_G_D_T):
+def _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_queries, sums_2_G_D_T):
     """Gradients of :func:`_attend_row` of ``row``: those of its queries, and the row's sums for keys and values."""
     first, count, start, states_2_G_D_T, wide, short = row
     groups, size = states_2_G_D_T.shape[1:3]
     share, scale = queries_N_H_D.shape[1] // groups, np.float32(1.0 / math.sqrt(size))
-    weights, slopes, queries, outer, mixed = wide[0], wide[1], short[0], short[1], short[2]
+    weights, gradients, queries, outer, mixed = wide[0], wide[1], short[0], short[1], short[2]
     for g in range(groups):
         keys, values = states_2_G_D_T[0, g], states_2_G_D_T[1, g]
         for m in range(0, count * share, AT_ONCE):
             last = min(m + AT_ONCE, count * share) - 1
             width = _whole(start + last // share + 1)
             _take(queries_N_H_D, first, m, last, g, share, scale, queries)
-            _take(slopes_N_H_D, first, m, last, g, share, np.float32(1.0), outer)
+            _take(gradients_N_H_D, first, m, last, g, share, np.float32(1.0), outer)
             _scores(queries, keys, width, weights)
-            _scores(outer, values, width, slopes)
+            _scores(outer, values, width, gradients)
             for i in range(AT_ONCE):
                 c, h = divmod(min(m + i, last), share)
                 total = _weights(weights[i], start + c + 1, width)
@@ -333,9 +343,9 @@ def _row_backward(queries_N_H_D, row, attended_N_H_D, slopes_N_H_D, of_queries, 
                 mean = np.float32(0.0)
                 for d in range(size):
                     mean += attended_N_H_D[first + c, g * share + h, d] * outer[i, d]
-                _to_slopes_of_scores(weights[i], slopes[i], part, mean, width)
-            _mixture(slopes, keys, width, mixed)
-            _add_outer(slopes, queries, width, sums_2_G_D_T[0, g])
+                _to_gradients_of_scores(weights[i], gradients[i], part, mean, width)
+            _mixture(gradients, keys, width, mixed)
+            _add_outer(gradients, queries, width, sums_2_G_D_T[0, g])
             _add_outer(weights, outer, width, sums_2_G_D_T[1, g])
             for i in range(last - m + 1):
                 c, h = divmod(m + i, share)

@@ -28,9 +28,9 @@ from r3l.processes.barrier import Barrier
 class LocalPolicy:
     """Opens dialogs with ``model`` (a causal LM of transformers). ``max_context`` counts tokens of a dialog.
 
-    ``samples``: ``trajectory`` dialogs only ever append tokens; ``turn`` dialogs are rendered anew by the chat template
-    at every turn, for templates that drop earlier thoughts, and encode what differs.
-    ``use_cache=False`` encodes every dialog anew at each turn.
+    ``samples``: ``trajectory`` dialogs only ever append tokens; ``turn`` dialogs are rendered by the chat template at
+    every turn again, for templates that drop earlier thoughts, and encode what differs.
+    ``use_cache=False`` encodes every dialog again at each turn.
     ``tokens_per_batch``, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
     ``forward``: which forward pass decodes (r3l.local.forward); transformers' where the packed one cannot.
     """
@@ -69,7 +69,7 @@ class LocalPolicy:
 
     def take_counts(self) -> dict[str, float]:
         """What sampling took since the last call: tokens ``appended`` to dialogs and prompt tokens ``encoded`` (more
-        than appended where a dialog was encoded anew), ``forwards`` (passes of the model), ``seconds/<phase>``."""
+        than appended where a dialog was encoded again), ``forwards`` (passes of the model), ``seconds/<phase>``."""
         counts = dict(self.counts)
         self.counts.clear()
         return counts
@@ -80,7 +80,7 @@ class LocalPolicy:
     def release(self) -> None:
         """After them: what memory of a GPU sampling alone needs goes to training."""
 
-    def hand_over(self) -> dict[str, float]:
+    def sync_weights(self) -> dict[str, float]:
         """Sample with the present weights of ``model`` from now on; metrics. They are shared: nothing to do."""
         return {}
 
@@ -155,7 +155,7 @@ class LocalConversation(TokenDialog):
         self._state = None
 
     def _before_rendering(self, ids: list[int]) -> None:
-        """Cut the caches back to what ``ids`` begins with; the last token is always encoded anew."""
+        """Cut the caches back to what ``ids`` begins with; the last token is always encoded again."""
         same = 0
         limit = min(self.encoded, len(ids) - 1)
         while same < limit and self._ids[same] == ids[same]:

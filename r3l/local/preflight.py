@@ -48,7 +48,7 @@ def preflight(run: Run) -> dict[str, Any]:
             "tokens/generated": collected.ctx.counters["tokens/generated"],
             "seconds/collect": collected.metrics["seconds/collect"],
             "seconds/compare": time.perf_counter() - began,
-            **_handed_over(session),
+            **_synced(session),
             "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None,
         }
     if not mismatch.tokens:
@@ -62,9 +62,9 @@ def preflight(run: Run) -> dict[str, Any]:
     return report
 
 
-def _handed_over(session: Session) -> dict[str, float]:
+def _synced(session: Session) -> dict[str, float]:
     """What handing over weights that are all a tenth larger leaves between the two; {} where they share theirs."""
     with torch.no_grad():
         for parameter in session.policy.model.parameters():
             parameter.mul_(1.1)
-    return session.policy.hand_over()
+    return session.policy.sync_weights()

@@ -41,7 +41,7 @@ class Session(PlaySession):
     tokenizer: Any
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
-        """As for every policy; this one begins anew."""
+        """As for every policy; the caches of this one start empty."""
         self.policy.begin()
         return super().rollout_context(address, temperature)
 

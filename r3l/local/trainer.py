@@ -38,7 +38,7 @@ def tree_of(model: Any) -> type[PrefixTree]:
 class Trainer:
     """Owns the model's optimiser. ``step`` is the only thing that changes the model.
 
-    ``reference``: the frozen start model (for KL). ``temperature``: that of sampling. ``sampler``: the model that
+    ``reference``: the frozen base checkpoint (for KL). ``temperature``: that of sampling. ``sampler``: the model that
     samples, where it lags behind. ``master_weights``: the float32 weights of a model that computes in another type
     (r3l.local.precision). ``forward``: which forward pass computes log-probs (r3l.local.forward).
     """
@@ -102,7 +102,7 @@ class Trainer:
             self.sampler.load_state_dict(self.model.state_dict())
 
     def kl_to_reference(self, rows: Sequence[Row]) -> float:
-        """Mean over sampled tokens of k3 against the start model: how far training has moved the policy (nats)."""
+        """Mean over sampled tokens of k3 against the base checkpoint: how far training has moved the policy (nats)."""
         total, count = 0.0, 0.0
         for part in self._microbatches(rows):
             batch = collate(part, self.model.device)

@@ -1,9 +1,9 @@
 """vLLM as the sampler of the local engine (``compute: vllm``), in the same process.
 
-vLLM starts with random weights and gets those of the model by a hand-over, as after every update. It computes with a
-copy of its own, some of it packed for its kernels, so each hand-over is checked: the log-probs of a probe must be the
-model's. Its prefix cache is what dialogs share: the next turn of one, and a retry, find the tokens before them there.
-On a GPU it sleeps while the model is trained, so that both use the same memory.
+vLLM starts with random weights and gets those of the model at once and after every update. It computes with a copy of
+its own, some of it packed for its kernels, so each sync is checked: the log-probs of a probe must be the model's. Its
+prefix cache is what dialogs share: the next turn of one, and a retry, find the tokens before them there. On a GPU it
+sleeps while the model is trained, so that both use the same memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import LIMITS
 
-# Read by vLLM when it is imported. In one process, so that weights are handed over by reference; threads are ours.
+# Read by vLLM when it is imported. In one process, so that weights are given by reference; threads are ours.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -42,10 +42,10 @@ PROBE = 256  # tokens whose log-probs a hand-over compares; our choice
 
 
 class VllmPolicy(LocalPolicy):
-    """Opens dialogs that vLLM samples, with the weights that ``model`` had at the last hand-over.
+    """Opens dialogs that vLLM samples, with the weights that ``model`` had at the last sync.
 
     A request's draws are vLLM's own, seeded by its address: the same from run to run, others than the local sampler's.
-    Raises ConfigError and EngineError where vLLM cannot start, EngineError where a hand-over leaves a stale copy.
+    Raises ConfigError and EngineError where vLLM cannot start, EngineError where a sync leaves a stale copy.
     """
 
     def __init__(self, model: Any, tokenizer: Any, sampling: SamplingConfig, samples: Samples) -> None:
@@ -66,7 +66,7 @@ class VllmPolicy(LocalPolicy):
         self._shares_memory, self._awake = model.device.type == "cuda", True
         with unseen(NUMBAS):
             self._llm = self._started(sampling)
-        self.hand_over()
+        self.sync_weights()
 
     def begin(self) -> None:
         """Wake up, with an empty prefix cache."""
@@ -82,7 +82,7 @@ class VllmPolicy(LocalPolicy):
             self._llm.sleep(level=1)
             self._awake = False
 
-    def hand_over(self) -> dict[str, float]:
+    def sync_weights(self) -> dict[str, float]:
         """Copy the weights of ``model``, all by name: without the second name of a tied one its packed form stays old.
 
         Metrics: |log-prob of vLLM - of the model| over the probe, ``handover/mean`` and ``/max`` (nats).
@@ -95,7 +95,7 @@ class VllmPolicy(LocalPolicy):
         limits = LIMITS[self.model.dtype]
         if not (mean <= limits[0] and most <= limits[1]):
             raise EngineError(
-                f"vLLM samples from a stale copy of the weights: after a hand-over its log-probs are {mean:.2g} nats "
+                f"vLLM samples from a stale copy of the weights: after a sync its log-probs are {mean:.2g} nats "
                 f"in the mean and {most:.2g} at most from the model's over {len(gap_T)} tokens; allowed are "
                 f"{limits[0]:g} and {limits[1]:g} in {self.model.dtype}. Do not train with it: leave compute "
                 f"out, or install the vllm of configs/vllm/requirements.txt (here: {self._vllm.__version__})"

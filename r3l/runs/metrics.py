@@ -1,7 +1,7 @@
 """Every metric that a training step reports, declared once: name, unit, kind, meaning.
 
-What is added up over a run, what a rate is made from, and docs/metrics.md all come from the tables below; a test runs
-steps of every method and refuses a key that is not declared. ``python -m r3l.runs.metrics`` prints the page.
+What is added up over a run, what a rate is made from, and the site's page of metrics all come from the tables below; a
+test runs steps of every method and refuses a key that is not declared.
 """
 
 from __future__ import annotations
@@ -262,11 +262,11 @@ def _sum(counts: Counts, names: tuple[str, ...]) -> float:
 
 
 def page() -> str:
-    """docs/metrics.md."""
+    """The site's page of metrics."""
     head = """# Metrics
 
-A run writes a line of metrics for every step to `metrics.jsonl`. These are its keys; `python -m r3l.runs.metrics`
-prints this page from `r3l/runs/metrics.py`. Words are those of the [glossary](glossary.md). `/*` stands for a family of
+A run writes a line of metrics for every step to `metrics.jsonl`. These are its keys, from
+`r3l/runs/metrics.py`. Words are those of the [glossary](glossary.md). `/*` stands for a family of
 metrics that differ in their last part.
 
 The kind says what a value covers:
@@ -281,7 +281,3 @@ The kind says what a value covers:
 """
     lines = "".join(f"| `{m.name}` | {m.unit} | {m.kind} | {m.meaning} |\n" for m in METRICS.values())
     return head + re.sub(r"\b[AB]-\d+", lambda cited: f"[{cited[0]}](audit.md#{cited[0].lower()})", lines)
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,4 +1,4 @@
-"""The supervised stage that makes start models, and where published ones come from.
+"""SFT, which makes base checkpoints, and where published ones come from.
 
 May import core, config, runs, local, the environments and the paper's files.
 """

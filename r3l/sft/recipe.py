@@ -1,4 +1,4 @@
-"""configs/sft/<name>.yaml: what a supervised stage teaches, phase by phase."""
+"""configs/sft/<name>.yaml: what SFT teaches, phase by phase."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OWN_RECIPE: dict[str, Any] = {  # of an environment of the user's own
 
 
 class SFTPhase(Strict):
-    """Tasks demonstrated with the same error rates, and supervised steps on them (AdamW anew, cosine schedule)."""
+    """Tasks demonstrated with the same error rates, and SFT steps on them (AdamW from scratch, cosine schedule)."""
 
     first_task: int = Field(ge=0)
     tasks: int = Field(ge=1)

@@ -1,4 +1,4 @@
-"""The supervised stage: steps on scripted episodes, reflections on them, and guided retries.
+"""SFT: steps on scripted episodes, reflections on them, and guided retries.
 
 It teaches the protocol's format and to act, reflect and retry, from experts that err (``r3l.sft.examples``). A nano
 model is made by it (and stored under results/stored/models, since pretraining is not the experiment); a published
@@ -23,29 +23,29 @@ from r3l.core.seeds import generator
 from r3l.local.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations
+from r3l.sft.checkpoint import SFTModel, begun, store
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of
 from r3l.sft.recipe import SFTConfig, SFTPhase, load_config
-from r3l.sft.start_model import StartModel, begun, store
 
 Examples = Mapping[ExampleKind, Sequence[SFTExample]]
 FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; our choice
 
 
 def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> dict[str, Any]:
-    """Build the start model ``name`` in ``out``; returns its manifest. ``base`` is taught in place of its own.
+    """Make the base checkpoint ``name`` in ``out``; returns its manifest. ``base`` is taught in place of its own.
 
-    ``out`` is written after every phase; a build that was cut off goes on after its last whole phase.
+    ``out`` is written after every phase; a build that was interrupted resumes after its last whole phase.
     """
     config = load_config(name).model_copy(update={"model": base} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # what cannot be taught is an error before any work
     torch.set_num_threads(config.threads)
     manifest = begun(config, out)
     source = str(out) if manifest["loss"] else config.model
-    model = StartModel.load(source, config) if source else None
+    model = SFTModel.load(source, config) if source else None
     for number, phase in enumerate(config.phases[len(manifest["loss"]) :], start=len(manifest["loss"])):
         documents = demonstrations.play(config, phase, workers)
-        model = model or StartModel.new(demonstrations.texts(documents), config)
+        model = model or SFTModel.new(demonstrations.texts(documents), config)
         examples = _examples(ChatRenderer(model.tokenizer), documents, config)
         manifest["examples"].append(_counted(examples, len(documents)))
         manifest["loss"].append(fit(model, examples, config, number))
@@ -77,8 +77,8 @@ def _counted(examples: Examples, documents: int) -> dict[str, Any]:
     return counts | ({"too_long": too_long} if too_long else {})
 
 
-def fit(model: StartModel, examples: Examples, config: SFTConfig, number: int) -> list[float]:
-    """The supervised steps of phase ``number`` (from 0); mean losses of a tenth of it, at most 100 steps."""
+def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> list[float]:
+    """The SFT steps of phase ``number`` (from 0); mean losses of a tenth of it, at most 100 steps."""
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
     settings = config.optimizer_settings(phase)
@@ -90,7 +90,7 @@ def fit(model: StartModel, examples: Examples, config: SFTConfig, number: int) -
     window = min(100, max(1, phase.steps // 10))
     losses: list[float] = []
     curve: list[float] = []
-    with progress(f"supervised steps on {sum(map(len, examples.values()))} examples", phase.steps) as advance:
+    with progress(f"SFT steps on {sum(map(len, examples.values()))} examples", phase.steps) as advance:
         for step in range(phase.steps):
             rows = rows_of(draw(examples, config, steps_before + step))
             losses.append(trainer.step(rows, lr=phase.lr * _schedule(step, phase))["loss"])

@@ -135,7 +135,7 @@ def _status(run: Run, folder: Path, times: Mapping[Key, float], split: Split, re
         return Status(run, folder, state, planned, planned, 0.0, error, scores["success"], episodes, episodes, split)
     rows = [] if state in (State.MISSING, State.OTHER) else read_jsonl(folder / METRICS)
     total = mean(map(step_seconds, rows)) * planned if rows else expected_seconds(run, times)
-    left = None if total is None else total * (1 - len(rows) / max(planned, 1))
+    left = 0.0 if not planned else None if total is None else total * (1 - len(rows) / planned)
     success = rows[-1].get(TRAIN_SUCCESS) if rows else None
     played = read_jsonl(evaluation.with_name(PLAYED)) if len(rows) >= planned else []
     count = sum(len(line["episodes"]) for line in played)

@@ -49,6 +49,7 @@ print((peak_gib() - before) * 2**30 / (1024 * 9000))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(peak_gib() is None, reason="not Linux")
 def test_logits_take_what_the_plan_says():
     """Of a GPU's memory, measured in a CPU's; in a process of its own, whose heap no session has set."""

@@ -33,121 +33,63 @@ NO_SETTING = (
 )
 NO_VARIANT = ("r3l@", "r3l@alpha", "r3l@alpha=", "r3l@=5", "r3l@alpha=5,alpha=6", "r3l@alpha=5,", "@", "@alpha=5")
 NO_VARIANT += ("r3l@engine=x", "r3l@profile=x", "r3l@method=x", "r3l@seed=3", "r3l@method_code=os:system", "r3l@alpa=2")
-STORED_RUNS = ("--results", str(STORED))
+
+OF_NAMES = (  # each refuses every name of NO_NAME that follows
+    *(f"train {option}" for option in ("--tier", "--env", "--method", "--engine", "--logger", "--model")),
+    *(
+        f"run table1 {option}"
+        for option in ("--tier", "--env", "--method", "--grid", "--logger", "--cores", "--profile")
+    ),
+    *(f"run table1 --status {option}" for option in ("--tier", "--env", "--method", "--grid")),
+    *("run", "run --method r3l --env", "compare", "compare --power 0.8", "compare grpo --cores"),
+    *(f"compare grpo {mode} {option}" for mode in ("--offline", "--power 0.8") for option in ("--env", "--tier")),
+    *("compare grpo --offline --against", "compare grpo --power 0.8 --against"),
+    *(
+        "tune --env alfworld",
+        *(f"tune grpo --env alfworld {option}" for option in ("--tier", "--cores")),
+        "tune grpo --env",
+    ),
+    *(f"table --results {STORED}", f"figure --results {STORED}", f"figure table1 --results {STORED} --method"),
+    *(f"table table1 --results {STORED} {option}" for option in ("--method", "--tier")),
+    *("report --results", "stored add --results", "verify", "sft", "model fetch", "data check --tier", "data build"),
+    *("bench env", "doctor --tier", "doctor --step --env", "list", "list options --env"),
+    *("evaluate", f"evaluate --model {START_MODEL}", f"evaluate alfworld --model {START_MODEL} --task-set"),
+    "evaluate alfworld --model m --server",
+)
+OF_SEEDS = ("compare grpo --seed", "run --seed", "run --status --seed", "run --dry-run --seed")
+OF_SHARES = ("compare r3l --power 0.8 --difference", "compare r3l --power")
+OF_PLACES = ("bench step --out", "compare grpo --offline --out", "probe math --out")
+SINGLE = (
+    *("tune", "tune grpo", "tune zero_shot --env math", "compare r3l --power 0.8 --comparisons 0"),
+    *(f"train --minutes {value}" for value in ("-1", "nan", "x")),
+    *(f"{command} --seeds-planned {value}" for command in ("table table1", "report") for value in ("-1", "0", "x")),
+    *(f"evaluate alfworld --model m --server {value}" for value in ("localhost:8000", "ftp://localhost", "http://")),
+    *(
+        f"evaluate {target} --model {START_MODEL} --set evaluation.temperature={value}"
+        for target in ("math", "gsm8k")
+        for value in ("-1", "x", "null")
+    ),
+    *(f"{command} --results no/such/folder" for command in ("compare grpo --offline", "table table1", "report")),
+    *(f"{command} --stored no/such/folder" for command in ("compare r3l --power 0.8", "compare --registered")),
+    # options that this form of the command does not use
+    *(f"evaluate alfworld --model {START_MODEL} --deadline 9", "evaluate ./run --set train.lr=1"),
+    *("compare --registered --env alfworld", "compare r3l --registered", "compare r3l --difference 0.1"),
+    *("compare r3l --power 0.8 --seed 0", "run --status --cores 2", "doctor --env math", "train --write-tasks"),
+    *("train --trinity-config x.yaml --logger wandb", "list tables --tier nano", "table published --env alfworld"),
+    "table budget --empty",
+)
 
 
 def bad_commands() -> Iterator[tuple[str, ...]]:
-    """Some 500, those of `train` first; none of them needs a network or a model to be refused."""
-    for value in NO_SETTING:
-        yield "train", "--set", value
-    for value in NO_VARIANT:
-        yield "train", "--method", value
-    for value in NO_NAME:
-        for option in ("--tier", "--env", "--method", "--engine", "--logger"):
-            yield "train", option, value
-    for value in ("", " ", "a\nb", LONG, "/etc/passwd", "no/such/folder"):
-        yield "train", "--model", value
-        yield "evaluate", "alfworld", "--model", value
-    yield from (("train", "--seed", value) for value in NO_COUNT)
-    yield from (("train", "--minutes", value) for value in ("-1", "nan", "x"))
-    yield from (("train", "--run-dir", value) for value in ("", " "))
-    yield from _grids()
-    yield from _results()
-    yield from _evaluations()
-    yield from _unused()
-    yield from _others()
-
-
-def _grids() -> Iterator[tuple[str, ...]]:
-    for value in ("0", "-1", "nan", "2", "x"):
-        yield "compare", "r3l", "--power", "0.8", "--difference", value
-        yield "compare", "r3l", "--power", value
-    yield "compare", "r3l", "--power", "0.8", "--comparisons", "0"
-    yield from (("tune", *arguments) for arguments in ((), ("grpo",), ("zero_shot", "--env", "math")))
-    for value in NO_SEEDS:
-        for command in (("compare", "grpo"), ("run",), ("run", "--status"), ("run", "--dry-run")):
-            yield *command, "--seed", value
-    for value in NO_NAME:
-        yield "compare", value
-        yield "compare", value, "--power", "0.8"
-        for option in ("--against", "--env", "--tier"):
-            yield "compare", "grpo", "--offline", option, value
-            yield "compare", "grpo", "--against", "r3l", "--power", "0.8", option, value
-        yield "tune", value, "--env", "alfworld"
-        for option in ("--env", "--tier", "--cores"):
-            yield "tune", "grpo", "--env", "alfworld", option, value
-        for option in ("--tier", "--env", "--method", "--grid"):
-            yield "run", "table1", "--status", option, value
-            yield "run", "table1", "--dry-run", option, value
-        yield "run", value
-        for option in ("--tier", "--env", "--method", "--grid", "--logger", "--cores", "--profile"):
-            yield "run", "table1", option, value
-        yield "run", "--method", "r3l", "--env", value
-        yield "compare", "grpo", "--cores", value
-
-
-def _results() -> Iterator[tuple[str, ...]]:
-    for value in NO_NAME:
-        yield "table", value, *STORED_RUNS
-        yield "figure", value, *STORED_RUNS
-        for option in ("--method", "--tier"):
-            yield "table", "table1", *STORED_RUNS, option, value
-        yield "figure", "table1", *STORED_RUNS, "--method", value
-        yield "report", "--results", value
-        yield "stored", "add", "--results", value
-        yield "verify", value
-        yield "model", "export", value, "./model"
-    for value in ("-1", "0", "x"):
-        yield "table", "table1", *STORED_RUNS, "--seeds-planned", value
-        yield "report", *STORED_RUNS, "--seeds-planned", value
-
-
-def _evaluations() -> Iterator[tuple[str, ...]]:
-    for value in NO_NAME:
-        yield "evaluate", value
-        yield "evaluate", value, "--model", START_MODEL
-        yield "evaluate", "alfworld", "--model", START_MODEL, "--task-set", value
-        yield "evaluate", "alfworld", "--model", "m", "--server", value
-    for value in ("localhost:8000", "ftp://localhost", "http://", "http:// x"):
-        yield "evaluate", "alfworld", "--model", "m", "--server", value
-    for value in ("-1", "x", "null"):
-        for target in ("math", "gsm8k"):
-            yield "evaluate", target, "--model", START_MODEL, "--set", f"evaluation.temperature={value}"
-
-
-def _unused() -> Iterator[tuple[str, ...]]:
-    """Options that the form of the command does not use."""
-    yield "evaluate", "alfworld", "--model", START_MODEL, "--deadline", "9"
-    yield "evaluate", "./run", "--set", "train.lr=1"
-    yield "compare", "--registered", "--env", "alfworld"
-    yield "compare", "r3l", "--registered"
-    yield "compare", "r3l", "--power", "0.8", "--seed", "0"
-    yield "compare", "r3l", "--difference", "0.1"
-    yield "run", "--status", "--cores", "2"
-    yield "doctor", "--env", "math"
-    yield "train", "--write-tasks"
-    yield "train", "--trinity-config", "x.yaml", "--logger", "wandb"
-    yield "list", "tables", "--tier", "nano"
-    yield "table", "published", "--env", "alfworld"
-    yield "table", "budget", "--empty"
-
-
-def _others() -> Iterator[tuple[str, ...]]:
-    for value in NO_NAME:
-        yield "sft", value
-        yield "model", "fetch", value
-        yield "data", "check", "--tier", value
-        yield "data", "build", value
-        yield "bench", "env", value
-        yield "bench", "step", "--arms", value
-        yield "doctor", "--step", "--env", value
-        yield "doctor", "--tier", value
-        yield "list", value
-        yield "list", "options", "--env", value
-    for command in ("bench step", "compare grpo --offline", "tune grpo --env math", "probe math"):
-        for place in ("/proc/none/x.json", "/etc/hostname/x.json"):
-            yield *command.split(), "--out", place
-    for command in ("compare grpo --offline", "table table1", "report"):
-        yield *command.split(), "--results", "no/such/folder"
-    for command in ("compare r3l --power 0.8", "compare --registered"):
-        yield *command.split(), "--stored", "no/such/folder"
+    """Some 500; none of them needs a network or a model to be refused."""
+    for options, values in (
+        (("train --set",), NO_SETTING),
+        (("train --method",), NO_VARIANT),
+        (("train --seed",), NO_COUNT),
+        (OF_NAMES, NO_NAME),
+        (OF_SEEDS, NO_SEEDS),
+        (OF_SHARES, ("0", "-1", "nan", "2", "x")),
+        (OF_PLACES, ("/proc/none/x.json", "/etc/hostname/x.json")),
+    ):
+        yield from ((*option.split(), value) for option in options for value in values)
+    yield from (tuple(command.split()) for command in SINGLE)

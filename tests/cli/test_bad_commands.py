@@ -63,7 +63,7 @@ def every_option(command, name):
 def test_every_place_that_is_written_is_checked_first():
     """As an option's callback, before the command itself."""
     options = list(every_option(typer.main.get_command(cli.app), "out"))
-    assert len(options) >= 14 and all(option.callback is not None for option in options)
+    assert len(options) >= 13 and all(option.callback is not None for option in options)
 
 
 @pytest.mark.parametrize(("variable", "verb"), [("R3L_METHODS", "methods"), ("R3L_ENVS", "envs")])

@@ -22,7 +22,6 @@ from r3l.workflow import plan
     [
         (["train", "--method", "grp0"], "no method 'grp0'; known: critique_grpo, dapo, gigpo"),
         (["train", "--env", "alfwrld"], "did you mean 'alfworld'?"),
-        (["train", "--tier", "nan"], "no tier 'nan'"),
         (["train", "--set", "train.stepz=3"], "unknown key 'train.stepz' (did you mean 'steps'?)"),
         (["train", "--set", "train.steps=many"], "'train.steps' has value 'many'"),
         (["train", "--set", "train.steps"], "must look like key=value"),
@@ -30,32 +29,19 @@ from r3l.workflow import plan
             ["train", "--set", "train.steps=5", "--set", "train.steps=3"],
             "set more than once (train.steps=5, train.steps=3); keep one",
         ),
-        (["train", "--set", "train.lr=1e-4", "--set", "train.lr=2e-4"], "train.lr is set more than once"),
         (["run", "table1", "--set", "train.lr=1e-4", "--set", "train.lr=2e-4"], "train.lr is set more than once"),
-        (["evaluate", "math", "--set", "seed=1", "--set", "seed=2"], "seed is set more than once"),
         (["demo", "--env", "chess"], "no env 'chess'"),
         (["train", "--method", "r3l", "--set", "method_settings.alpa=2"], "did you mean 'alpha'?"),
         (["evaluate", "no/such/run"], "no/such/run does not exist"),
         (["table", "table9"], "there is no table 'table9'; known: alpha, baselines, budget"),
-        (["figure", "pie"], "there is no figure 'pie'"),
         (["table", "table1", "--results", "/nonexistent"], "make table1"),
-        (["compare", "grp0", "--offline"], "no method 'grp0'"),
         (["compare", "grpo", "--results", "/tmp"], "--results is /tmp, but runs are made under results/"),
-        (["compare", "r3l", "--offline", "--against", "raft,grp0"], "no method 'grp0'"),
         (["compare", "r3l", "--against", "r3l"], "--against is 'r3l'; name a method other than 'r3l', or all"),
-        (["compare", "grpo", "--seed", "one"], "--seed is 'one'; it must be whole numbers"),
-        (["compare", "grpo", "--env", "chess"], "no env 'chess'"),
         (["run", "pie", "--status"], "there is no target 'pie'"),
-        (["stored", "add", "--results", "/nonexistent"], "make table1"),
         (["verify", "no/such/run"], "no/such/run/manifest.json is missing"),
         (["model", "export", "no/such/run", "./model"], "no/such/run does not exist"),
-        (["data", "check", "--tier", "huge"], "no tier 'huge'"),
-        (["data", "build", "nowhere"], "nowhere"),
-        (["bench", "env", "chess"], "no env 'chess'"),
-        (["bench", "env", "--tier", "huge"], "no tier 'huge'"),
         (["bench", "env", "scienceworld", "--tasks", "9999"], "--tasks is 9999, but the task set has"),
         (["data", "catalogue", "--items", "i", "--attrs", "a", "--out", "shop"], "a cannot be read"),
-        (["doctor", "--tier", "huge"], "no tier 'huge'"),
         (["run", "--env", "alfwrld", "--method", "r3l"], "did you mean 'alfworld'?"),
         (["run", "--env", "alfworld", "--method", "r3l@alpa=2"], "did you mean 'alpha'?"),
         (["run", "table1", "--profile", "slrm"], "did you mean 'slurm'?"),
@@ -72,11 +58,6 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_pat
     assert len(err.strip().splitlines()) == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []  # nothing half-written
-
-
-def test_unknown_options_are_exit_code_2(monkeypatch, capsys):
-    code, _, err = run(monkeypatch, capsys, "train", "--sead", "3")
-    assert code == 2 and "--sead" in err
 
 
 def test_unknown_key_in_a_file_names_file_key_and_fix(monkeypatch, capsys, tmp_path):
@@ -121,7 +102,9 @@ def test_lists_as_json(monkeypatch, capsys):
         code, out, err = run(monkeypatch, capsys, "list", what, "--json")
         assert code == 0 and name in {row[what.removesuffix("s")] for row in json.loads(out)[what]}, err
     code, out, _ = run(monkeypatch, capsys, "list", "options", "--env", "math", "--set", "train.lr=3e-5", "--json")
-    assert {row["option"]: row["value"] for row in json.loads(out)["options"]}["train.lr"] == 3e-5
+    values = {row["key"]: (row["value"], row["place"]) for row in json.loads(out)["options"]}
+    assert code == 0 and values["train.lr"] == (3e-5, "--set")
+    assert values["env_settings.max_turns"][1] == "configs/envs/math.yaml"
 
 
 def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
@@ -148,7 +131,6 @@ def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path
 def test_published_numbers_are_checked(monkeypatch, capsys, tmp_path):
     code, text, _ = run(monkeypatch, capsys, "table", "published", "--out", tmp_path / "p.csv", "--json")
     assert code == 0 and len((tmp_path / "p.csv").read_text().splitlines()) == len(json.loads(text)["rows"]) + 1
-    assert json.loads(text)["summary"]["cells"] == len(json.loads(text)["rows"])
 
 
 def test_doctor_reports_every_check_as_json(monkeypatch, capsys):

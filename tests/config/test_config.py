@@ -1,12 +1,10 @@
 """Configuration: what is wrong is named with file, key, value and fix, before any work starts."""
 
-import jsonschema
 import pytest
 import yaml
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 from start_models import START_MODEL
 
-from r3l.cli.schemas import schemas
 from r3l.config import (
     PROFILES,
     ClusterConfig,
@@ -30,21 +28,6 @@ from r3l.core.option import source_of
 from r3l.files import paths
 from r3l.files.paths import CONFIGS
 from r3l.workflow import plan
-
-
-def test_every_file_fits_its_schema():
-    files = {
-        kind[:-1]: sorted((CONFIGS / kind).glob("*.yaml")) for kind in ("tiers", "envs", "methods", "models", "tables")
-    }
-    files["sft"] = sorted((CONFIGS / "sft").glob("*.yaml"))
-    files["workflow"] = sorted(CONFIGS.glob("workflow*.yaml"))
-    files["resources"] = [CONFIGS / "resources.yaml"]
-    built = schemas()
-    assert built.keys() == files.keys() and all(files.values())
-    for stem, of_kind in files.items():
-        for path in of_kind:
-            jsonschema.validate(yaml.safe_load(path.read_text()), built[stem])
-
 
 OPTIONS = {  # every model that declares hyperparameters
     **{model.__name__: model for model in (TrainConfig, SamplingConfig, EvaluationConfig, ClusterConfig)},

@@ -28,13 +28,13 @@ def env(request):
 
 @pytest.fixture(scope="module")
 def erring(env):
-    tasks = 8 if env == "scienceworld" else 30
+    tasks = 5 if env == "scienceworld" else 16
     return played(env, tasks, 2, ERRING | {"invalid": INVALID[env]})
 
 
 def test_a_careful_agent_succeeds_from_the_text_alone(env):
     error_rates = {name: getattr(CAREFUL, name) for name in ("low", "high", "systematic", "overlook")}
-    for d in PACKAGES[env].demonstrations(range(6), 1, 40, error_rates):
+    for d in PACKAGES[env].demonstrations(range(3), 1, 40, error_rates):
         assert d.success and d.reward == 1 and d.error is None and d.retry == ()
         assert d.critique.outcome == "success" and d.critique.turn is None
 
@@ -59,7 +59,7 @@ def test_a_retry_starts_at_the_critiques_turn_and_begins_with_its_suggestion(err
     for d in retried:
         assert d.retry[0].now == d.steps[d.critique.turn].now
         followed += d.retry[0].action == d.critique.suggestion.split(", then ")[0]
-    assert followed > 0.8 * len(retried) > 8
+    assert followed > 0.8 * len(retried) > 4
 
 
 def test_retries_correct_failures(erring):

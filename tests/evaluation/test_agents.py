@@ -14,9 +14,8 @@ from start_models import START_MODEL, cell, start_model
 from r3l.evaluation.agents import model_named
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report import records
-from r3l.runs.places import find_runs
 
-ONE = ["--task-set", "one/train", "--set", "evaluation.temperature=0"]
+ONE = ["alfworld", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
 MATH = ["math", "--set", "evaluation.temperature=0"]
 
 
@@ -47,10 +46,11 @@ def nano_server():
 
 def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     """One game of ALFWorld: by tokens every byte, by messages all but the transcript's digest, which is of texts."""
-    here = program("--env", "alfworld", "--model", START_MODEL, *ONE, "--out", "here")
+    here = program(*ONE, "--model", START_MODEL, "--out", "here")
     with serving(nano_server.answer, models=(START_MODEL,)) as (url, seen):
-        by_tokens = program("--env", "alfworld", "--server", url, *ONE, "--dialog", "tokens", "--out", "tokens")
-        by_messages = program("--env", "alfworld", "--server", url, *ONE)
+        by_tokens = program(*ONE, "--server", url, "--dialog", "tokens", "--out", "tokens")
+        by_messages = program(*ONE, "--server", url)
+    assert "groups" in here, here
     assert episodes("tokens") == episodes("here") and episodes("here")[0]["turns"] > 3
     row = "zero_shot@env_settings.test_task_set=one-train,evaluation.temperature=0,engine=server"
     there = episodes(Path("results") / cell("alfworld", "zero_shot").replace("zero_shot", row) / "seed0")
@@ -58,6 +58,11 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     assert "agent" not in here and here["groups"] == by_tokens["groups"] == by_messages["groups"]
     assert here["tokens"]["generated"] == by_tokens["tokens"]["generated"] == by_messages["tokens"]["generated"]
     turns = episodes("here")[0]["turns"]
+    with serving(nano_server.answer, models=("served",)) as (url2, _):
+        scored = program("./here", "--server", url2, "--dialog", "tokens")  # a run's own folder gets the result
+    assert episodes("here") == episodes("tokens") and scored["agent"]["model"] == "served"
+    (record,) = records.load([Path("here/evaluation.json")])
+    assert record.method.startswith("zero_shot")
     assert by_messages["requests"] == {"requests": turns} and len(seen) == 2 * turns
     assert by_messages["agent"] == {
         "endpoint": url + "/v1",
@@ -94,7 +99,7 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
     def gone(request, before):
         return scripted(request, before) if before < 90 else (404, "gone")
 
-    arguments = ["--env", "math", "--model", "any", "--batch", 4]
+    arguments = ["math", "--model", "any", "--batch", 4]
     with serving(scripted) as (url, _):
         quiet = program(*arguments, "--server", url, "--out", "quiet")
     with serving(gone) as (url, _):
@@ -112,7 +117,7 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
 
 def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    arguments = ["--env", "math", "--model", "any", "--out", "folder"]
+    arguments = ["math", "--model", "any", "--out", "folder"]
     with serving(scripted) as (url, seen):
         address = url.replace("//", "//user:word@")
         result = program(*arguments, "--server", address, "--request", "top_p=0.9", "--request", "seed=7")
@@ -122,18 +127,13 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
     assert "folder holds an evaluation with request" in refused and "choose another folder with --out" in refused
     written = "".join(path.read_text() for path in Path("folder").rglob("*") if path.is_file())
     assert "secret" not in written and "word@" not in written
-
-
-def test_a_trained_run_is_scored_at_a_server_and_stands_in_tables(program, nano_server):
-    """The run's own folder gets the result, with the server's conditions."""
-    program("--env", "alfworld", "--model", START_MODEL, *ONE)
-    (evaluation,) = find_runs(Path("results"))
-    own = episodes(evaluation.parent)
-    with serving(nano_server.answer, models=("served",)) as (url, _):
-        scored = program(evaluation.parent, "--server", url, "--dialog", "tokens")
-    assert episodes(evaluation.parent) == own and scored["agent"]["model"] == "served"
-    (record,) = records.load([evaluation])
-    assert record["method"].startswith("zero_shot") and record["agent"]["dialog"] == "tokens"
+    request = '{"seed": 7, "top_p": 0.9}'
+    assert read_json(Path("folder/manifest.json"))["agent"] == {
+        "model": "any",
+        "dialog": "messages",
+        "request": request,
+    }
+    assert "folder has no checkpoint: a server played it; give --server" in program("./folder")
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,6 @@ def test_bad_input_is_one_paragraph(program, arguments, message):
     assert error.startswith("error: ") and message in error and len(error.strip().splitlines()) == 1
 
 
-def test_a_played_run_needs_its_server_again(program):
-    with serving(scripted) as (url, _):
-        program("math", "--model", "any", "--server", url, "--out", "folder")
-    assert "folder has no checkpoint: a server played it; give --server" in program("folder")
-
-
 def test_hub_ids_of_known_models_have_our_names():
     assert model_named("Qwen/Qwen2.5-1.5B-Instruct") == "qwen2.5-1.5b"
     assert model_named("someone/else/") == "someone/else"
@@ -172,9 +166,3 @@ def test_hub_ids_of_known_models_have_our_names():
 def test_training_is_not_for_servers(monkeypatch, capsys):
     code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo", "--engine", "server")
     assert code == 2 and "a server plays and trains nothing; r3l evaluate alfworld --server URL" in err
-
-
-def test_the_manifest_names_the_requests(program):
-    with serving(scripted) as (url, _):
-        program("math", "--model", "any", "--server", url, "--out", "folder")
-    assert read_json(Path("folder/manifest.json"))["agent"] == {"model": "any", "dialog": "messages", "request": "{}"}

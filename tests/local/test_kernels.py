@@ -44,7 +44,7 @@ def test_exponentials_are_float32_s():
     )
 
 
-@pytest.mark.parametrize(("heads", "groups", "size"), [(6, 2, 32), (4, 4, 8), (5, 1, 16), (8, 1, 24)])
+@pytest.mark.parametrize(("heads", "groups", "size"), [(6, 2, 32), (5, 1, 16)])
 def test_new_tokens_attend_over_their_rows(heads, groups, size):
     """Three of five rows get 1, 6 and 33 tokens; one of them held none before. All others keep what they had."""
     rows, starts, counts = np.array([3, 0, 4]), np.array([20, 0, 15]), np.array([1, 6, 33])
@@ -90,14 +90,14 @@ def test_a_tree_s_nodes_attend_over_their_paths_and_gradients_follow():
     nodes = len(plain.ids_N)
     assert len(ours.ids_N) >= nodes and (ours.ids_N[:nodes] == plain.ids_N).all()
     queries, states = torch.randn(nodes, 6, 16), torch.randn(nodes, 2, 2, 16)
-    slopes = torch.randn(nodes, 6 * 16)
+    gradients = torch.randn(nodes, 6 * 16)
     results = []
     for tree, dtype in ((plain, torch.float64), (ours, torch.float32)):
         q, s = (torch.zeros(len(tree.ids_N), *x.shape[1:], dtype=dtype) for x in (queries, states))
         q[:nodes], s[:nodes] = queries, states
         q.requires_grad_(), s.requires_grad_()
         attended = tree.attend(0, q, s)[:nodes]
-        (attended * slopes.to(dtype)).sum().backward()
+        (attended * gradients.to(dtype)).sum().backward()
         results.append([attended.detach(), q.grad[:nodes], s.grad[:nodes]])
     for exact, computed in zip(*results, strict=True):
         assert (computed - exact).abs().max() < 2e-6 * exact.abs().max()
@@ -139,6 +139,7 @@ def run_of(folder, cache):
     ]
 
 
+@pytest.mark.slow  # it compiles the kernels anew
 def test_the_first_run_of_a_machine_is_the_second_one(tmp_path):
     """The first compiles, in another process; both compute with what is in the cache, a single row with the code for
     many. Code that was compiled in the same process gave other sums."""

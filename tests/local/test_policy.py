@@ -122,14 +122,3 @@ def test_lines_continue_one_response_and_forks_continue_it_too(nano):
     expected = [logp[k - 1, dialog._ids[k]].item() for k in range(len(dialog._ids) - len(sampled), len(dialog._ids))]
     assert [p for x in lines for p in x.logprobs] == pytest.approx(expected, abs=1e-5)
     assert [x.response_ids for x in again] == [x.response_ids for x in lines[2:]]
-
-
-def test_a_line_break_is_seen_inside_of_tokens(nano):
-    policy = LocalPolicy(*nano, 512)
-    tokenizer = nano[1]
-    stops = policy.renderer.stops("line")
-    assert {tokenizer.eos_token_id, *tokenizer.encode("\n")} <= stops
-    assert not stops & set(tokenizer.encode("You arrive at desk 1."))
-    assert policy.renderer.stops("end") == {tokenizer.eos_token_id}
-    assert policy.renderer.response("7\n", "line") == tokenizer.encode("7\n")
-    assert policy.renderer.response("7\n") == policy.renderer.response("7\n", "end") == [*tokenizer.encode("7\n"), 1]

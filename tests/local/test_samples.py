@@ -8,7 +8,6 @@ import pytest
 import torch
 from conftest import make_trajectory
 from r3l.baselines.gigpo import GiGPO
-from r3l.baselines.gspo import GSPO
 
 from r3l.algorithm import R3L
 from r3l.core.batching import collate, rows_of
@@ -135,12 +134,3 @@ def test_forks_and_appended_responses(nano, samples):
     guided = conversation.fork(2)
     guided.add(Message("user", "Hint: a mug 1. You arrive at desk 2."))
     assert guided.append_completion(completions[2]) != completions[2].prompt_ids
-
-
-def test_sequence_ratios_are_per_row():
-    batch = collate(
-        rows_of(GSPO({}), [Group(make_trajectory(1).task, [make_trajectory(2, 1.0), make_trajectory(1)])]),
-        torch.device("cpu"),
-    )
-    ratio = GSPO({}).ratio(batch, batch.old_logprobs_B_T + 0.5)
-    assert torch.allclose(ratio[batch.mask_B_T > 0], torch.tensor(0.5).exp())

@@ -38,7 +38,7 @@ def test_sampling(nano, kind, monkeypatch):
     monkeypatch.setattr(LocalPolicy, "sample", torch.no_grad()(LocalPolicy.sample.__wrapped__))
 
     def sampled(model):
-        return talk(LocalPolicy(model, nano[1], 512, tokens_per_batch=400, forward=kind))
+        return talk(LocalPolicy(model, nano[1], 512, tokens_per_batch=200, forward=kind), dialogs=3, turns=2)
 
     here = sampled(nano[0])
     with second_device():
@@ -50,8 +50,7 @@ def test_sampling(nano, kind, monkeypatch):
         assert all(layer.device == DEVICE for layer in conversation._state)
 
 
-@pytest.mark.parametrize("forward", ["packed", "transformers"])
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(("forward", "recompute"), [("packed", True), ("transformers", False)])
 def test_training(nano, forward, recompute):
     """The memory probe, two updates under a KL to a reference, with a sampler that lags behind."""
     config = TrainConfig(

@@ -8,7 +8,8 @@ import zipfile
 
 import pytest
 
-from r3l.config import find_model, locate, names, weights_of
+from r3l.config import find_model, locate, names
+from r3l.config.inputs import model_identity
 from r3l.core.errors import CheckpointError, ConfigError, DataError
 from r3l.files.digests import sha256_of
 from r3l.files.writing import write_json_atomic
@@ -61,7 +62,7 @@ def test_where_it_lies_and_what_identifies_it(cache):
     from r3l.local.checkpoint import load_model
 
     assert locate(NAME) == str(cache / NAME)
-    assert weights_of(NAME) == find_model(NAME).packaged.sha256  # known before it is fetched: status needs no weights
+    assert model_identity(NAME) == {"sha256": find_model(NAME).packaged.sha256}  # known before it is fetched
     with pytest.raises(CheckpointError, match="is not in .* yet: r3l model fetch smollm2-135m"):
         load_model(NAME, torch.device("cpu"))
 

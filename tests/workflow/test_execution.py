@@ -71,9 +71,8 @@ def test_a_dry_run_counts_jobs_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("dry", [["--dry-run"], []])
-def test_what_the_snakefile_refuses_is_one_paragraph(tmp_path, dry):
-    program = Program("r3l.cli", "run", "table1", "--profile", "slurm", *dry, folder=tmp_path)
+def test_what_the_snakefile_refuses_is_one_paragraph(tmp_path):
+    program = Program("r3l.cli", "run", "table1", "--profile", "slurm", folder=tmp_path)
     code, _, stderr = program.wait()
     assert code == 2
     refused = "error: workflow/profiles/slurm/config.yaml: slurm_account is still YOUR_ACCOUNT"

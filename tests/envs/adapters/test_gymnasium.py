@@ -1,16 +1,14 @@
 """Environments with reset and step, of gymnasium and others: played by hand, restarted by replay, trained."""
 
-import re
-
 import pytest
 from program import run as program
 
 import r3l
-from r3l.config import EnvConfig, environment_of, load
+from r3l.config import environment_of
 from r3l.config.own_code import own_code
+from r3l.core import requirements
 from r3l.core.environment import StopReason
 from r3l.files.json_files import read_jsonl
-from r3l.files.paths import ROOT
 
 LAKE = {"make": {"id": "FrozenLake-v1", "render_mode": "ansi", "is_slippery": False}}
 NAMES = ["left", "down", "right", "up"]
@@ -102,11 +100,10 @@ def test_the_module_of_a_game_is_part_of_the_configuration(write):
     assert set(own_code(name)["envs"]) == {"stamps.yaml", "games.py"}
 
 
-@pytest.mark.parametrize("method", ["grpo", "r3l"])
-def test_three_steps_train(write, tmp_path, method):
+def test_three_steps_train(write, tmp_path):
     """On sums in whole responses of a model that was taught sums."""
     name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"}, max_turns=2)
-    steps = read_jsonl(r3l.train(name, method, settings=STEPS, run_dir=tmp_path / "run") / "metrics.jsonl")
+    steps = read_jsonl(r3l.train(name, "r3l", settings=STEPS, run_dir=tmp_path / "run") / "metrics.jsonl")
     assert len(steps) == 3 and all(1 <= step["train/turns"] <= 2 for step in steps)
     assert any(0 < step["train/success"] < 1 and step["rows/trained"] > 0 and step["grad_norm"] > 0 for step in steps)
     assert not any("env_failed" in step or "train/success/" in step for step in steps)
@@ -152,19 +149,11 @@ def test_arguments_are_for_adapters(write, monkeypatch, capsys, tmp_path, code):
     assert exit_code == 2 and "plain.yaml: key 'arguments' is for an adapter" in " ".join(err.split())
 
 
-def test_the_files_of_the_page_are_as_they_must_be(write, begin, tmp_path):
-    page = (ROOT / "docs" / "extending.md").read_text()
-    for text in re.findall("```yaml\n(.*?)```", page, re.DOTALL):
-        (tmp_path / "mine" / f"{re.match('env: (.*)', text)[1]}.yaml").write_text(text)
-    (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "mine" / "guesses.py").write_text(code)
-    engine, _ = begin(write("guesses", "guesses:Guesses"), index=3)
-    assert [(now.text, now.done, now.success) for now in map(engine.step, ("3", " 4"))] == [
-        ("Wrong.", False, False),
-        ("Right.", True, True),
-    ]
-    assert environment_of("questions").given.observation == "message"
-    assert environment_of("marble").given.taskset == {"id": "marble-v1", "pieces": 1}
-    assert load("envs", "marble", EnvConfig).tiers["smol"].validation_task_set == "validation"
-    _, opening = begin("lake", style="full")
-    assert opening[0][1].startswith("You stand on a frozen lake") and opening[1] == ("user", "[S]FFF\nFHFH\nFFFH\nHFFG")
+@pytest.mark.parametrize("adapter", ["openenv", "verifiers"])
+def test_without_its_package_the_command_is_named(write, monkeypatch, capsys, adapter):
+    monkeypatch.setattr(requirements, "missing", lambda extra: [adapter] if extra == adapter else [])
+    given = {"taskset": {"id": "x"}} if adapter == "verifiers" else dict.fromkeys(("url", "observation", "action"), "x")
+    write("own", adapter, **given)
+    code, _, err = program(monkeypatch, capsys, "train", "--env", "own", "--method", "grpo")
+    words = f"needs packages of the extra '{adapter}', and {adapter} is not installed: pip install"
+    assert code == 2 and words in " ".join(err.split())

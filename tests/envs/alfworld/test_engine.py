@@ -1,5 +1,6 @@
 """The real engine against the packages' own path, its snapshots, its cache and its guards."""
 
+import hashlib
 import os
 import random
 import subprocess
@@ -49,7 +50,7 @@ def check_identical(engine, task):
     rng = random.Random(7)
     ours, theirs = engine.reset(task), official.reset(task)
     assert ours == theirs
-    plan = [*task.payload["walkthrough"], *[""] * 12]
+    plan = [*task.payload["walkthrough"], *[""] * 6]
     for action in plan:
         action = action or rng.choice([*ours.admissible, " look ", "open", "TAKE"])
         ours, theirs = engine.step(action), official.step(action)
@@ -57,12 +58,12 @@ def check_identical(engine, task):
     official.close()
 
 
-@pytest.mark.parametrize("task", HOUSES, ids=lambda task: task.group or task.id)
+@pytest.mark.parametrize("task", HOUSES[:2], ids=lambda task: task.id)
 def test_house_is_what_the_packages_show(engine, task):
     check_identical(engine, task)
 
 
-@pytest.mark.parametrize("game", range(3))
+@pytest.mark.parametrize("game", [0, *(pytest.param(game, marks=pytest.mark.slow) for game in (1, 2))])
 def test_published_game_is_what_the_packages_show(engine, download, game):
     ids = sorted(str(path.parent.relative_to(download / "json_2.1.1")) for path in download.rglob("game.tw-pddl"))
     check_identical(engine, load_game(ids[game], download))
@@ -115,7 +116,7 @@ def test_step_before_reset_is_refused(engine):
 
 
 def test_the_same_text_under_every_hash_seed(cache):
-    """Texts hang on no hash order, translation included (each process translates afresh)."""
+    """Texts hang on no hash order, translation included (the other process translates afresh)."""
     script = (
         "import hashlib\nfrom r3l.envs.alfworld.engine import AlfworldEngine\n"
         "from r3l.envs.alfworld.houses import generate\nfrom r3l.envs.alfworld.rooms import House\n"
@@ -123,16 +124,13 @@ def test_the_same_text_under_every_hash_seed(cache):
         "out = [e.reset(task)] + [e.step(a) for a in task.payload['walkthrough']]\n"
         "print(hashlib.sha256(repr(out).encode()).hexdigest())"
     )
-    runs = []
-    for seed in ("0", "1"):
-        env = {**os.environ, "PYTHONHASHSEED": seed, "R3L_CACHE": str(cache / f"seed{seed}")}
-        runs.append(
-            subprocess.run(
-                [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True
-            )
-        )
-    assert runs[0].stdout == runs[1].stdout and len(runs[0].stdout.strip()) == 64  # and nothing else is printed
-    assert runs[0].stderr == runs[1].stderr == ""
+    task = generate(House("pick_cool_then_place_in_recep", seed=5))
+    here = AlfworldEngine()
+    seen = [here.reset(task), *map(here.step, task.payload["walkthrough"])]
+    here.close()
+    env = {**os.environ, "PYTHONHASHSEED": "1", "R3L_CACHE": str(cache / "seed1")}
+    run = subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == (f"{hashlib.sha256(repr(seen).encode()).hexdigest()}\n", "")
 
 
 def test_translating_leaves_argv_and_stdout_alone(engine, capfd):

@@ -14,7 +14,7 @@ def test_sizes_groups_and_disjointness():
     for tasks in (train, test, validation):
         assert len({t.id for t in tasks}) == len(tasks) and [t.id for t in tasks] == sorted(t.id for t in tasks)
         assert sum(t.group == "easy" for t in tasks) == len(tasks) / 2
-    warm = [TASK_SETS.spare_task("nano", i) for i in range(200)]
+    warm = [TASK_SETS.spare_task("nano", i) for i in range(60)]
     problems = [{t.payload["pddl_problem"] for t in tasks} for tasks in (train, test, validation, warm)]
     assert len(set.union(*problems)) == sum(map(len, problems))
 

@@ -34,7 +34,7 @@ def played(task, lines, **options):
 
 @pytest.mark.parametrize("task_set", [f"{name}/test" for name in TASK_SETS])
 def test_worked_solutions_win_and_wrong_or_missing_answers_do_not(task_set):
-    for task in Puzzles().tasks(task_set)[:20]:
+    for task in Puzzles().tasks(task_set)[:8]:
         lines = solution(task)
         assert played(task, lines).success
         assert not played(task, [*lines[:-1], "\\boxed{}"]).success

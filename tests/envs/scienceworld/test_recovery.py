@@ -14,7 +14,7 @@ from py4j.java_gateway import GatewayClient, GatewayParameters
 from py4j.protocol import ERROR
 from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld import jvm
-from r3l.envs.scienceworld.engine import ScienceWorldEngine, SimulatorLost
+from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.jvm import find_java
 from r3l.envs.scienceworld.tasks import problem
 
@@ -88,19 +88,6 @@ def test_a_hung_java_is_ended_after_its_deadline_and_replaced(undisturbed, monke
     assert played(pool, hang) == undisturbed
     assert pool.lost == 2 and gone(stopped[0])
     jvm.shared_jvm().close()
-
-
-@pytest.mark.slow
-def test_a_worker_whose_java_hangs_for_too_long_takes_it_along(undisturbed):
-    """The pool's deadline comes first here: the worker is killed while it waits for a stopped Java."""
-    pool, stopped = EnvironmentPool(find_environment("scienceworld"), 1, deadline=40.0), []
-
-    def hang():
-        stopped.append(java_of(pool._workers[0].process.pid))
-        os.kill(stopped[0].pid, signal.SIGSTOP)
-
-    assert played(pool, hang) == undisturbed
-    assert pool.lost == 2 and gone(stopped[0])
 
 
 def test_a_java_that_dies_at_every_try_is_a_clear_error():
@@ -185,14 +172,3 @@ def test_a_java_that_dies_at_every_start_is_one_paragraph(dying_java, moment):
     with pytest.raises(EngineError, match="did not start the ScienceWorld simulator, 3 times in a row") as refused:
         ScienceWorldEngine()
     assert len(starts.read_text()) == 3 and "\n" not in str(refused.value)
-
-
-def test_by_itself_an_engine_says_so_and_can_start_again():
-    alone = ScienceWorldEngine()
-    alone.reset(FIND)
-    java_of(0).kill()
-    for _ in range(2):
-        with pytest.raises(SimulatorLost, match="ScienceWorld"):
-            alone.step("look around")
-    assert alone.reset(FIND).text.startswith("Your task is to find")
-    alone.close()

@@ -2,12 +2,10 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -123,54 +121,6 @@ def _wait_for(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_files_that_may_not_grow_leave_no_catalogue(files, tmp_path):
-    """What a full disk does to a write, without needing one."""
-    before = sorted(tmp_path.iterdir())
-    limit = (32 * 1024, resource.RLIM_INFINITY)
-    builder = program(
-        command(files, tmp_path / "shop"), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    )
-    _, err = builder.communicate()
-    assert builder.returncode == 2 and "could not be written" in err and "nothing was kept" in err, err
-    assert sorted(tmp_path.iterdir()) == before
-
-
-@contextmanager
-def small_disk(folder, kilobytes):
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a file system of a given size can only be mounted by root")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.mark.slow
-def test_a_disk_that_fills_up_anywhere_leaves_no_catalogue(tmp_path):
-    """Of a catalogue of 708 KB: full while documents are collected, while postings are mapped, while rows are written.
-
-    In a process of its own, since writing to a map of a full disk would kill it.
-    """
-    script = (
-        "import sys; from pathlib import Path; from r3l.envs.webshop.build import make\n"
-        "from r3l.envs.webshop.synthetic import sources\nfrom r3l.core.errors import DataError\n"
-        "for disk in sys.argv[1:]:\n"
-        "    try: make(sources(400, 1), Path(disk, 'shop'), 'nano')\n"
-        "    except DataError as error: print(error)\n"
-    )
-    with ExitStack() as mounted:
-        disks = [mounted.enter_context(small_disk(tmp_path / f"{size}k", size)) for size in (64, 112, 124, 400)]
-        built = subprocess.run([sys.executable, "-c", script, *disks], cwd=ROOT, capture_output=True, text=True)
-        assert (built.returncode, built.stderr) == (0, "")
-        errors = built.stdout.splitlines()
-        assert len(errors) == len(disks)
-        assert all("could not be written" in error and "nothing was kept" in error for error in errors)
-        assert [list(disk.iterdir()) for disk in disks] == [[]] * len(disks)
 
 
 def test_what_is_built_beside_is_not_taken_for_a_leftover(tmp_path):

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from r3l.envs.webshop.catalogue import Catalogue, build, original_files, read_meta
 from r3l.envs.webshop.goals import NO_LIMIT, price_limit, synthetic_goals
-from r3l.envs.webshop.products import Product, product_of, read_items
+from r3l.envs.webshop.products import Product, product_of
 from r3l.envs.webshop.synthetic import read_wish, sources
 
 from r3l.core.errors import ConfigError, DataError
@@ -113,28 +113,6 @@ def test_a_bad_record_is_named(key, value, message):
     record = {k: v for k, v in (RECORD | {key: value}).items() if v is not ...}
     with pytest.raises(DataError, match=message):
         product_of(record, {}, "items.json, record 0")
-
-
-def test_bad_files_are_named(files, tmp_path):
-    items, attributes, human = files
-    whole = items.read_text()
-    items.write_text(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"items\.json is cut off or damaged after \d+ products.*Download"):
-        list(read_items(items))
-    for text, message in (('{"asin": 1}', "holds no product"), ("[1]", "record 0 is 1"), ("", "damaged after 0")):
-        items.write_text(text)
-        with pytest.raises(DataError, match=message):
-            list(read_items(items))
-    with pytest.raises(DataError, match="--items, --attrs, --human"):
-        list(read_items(tmp_path / "none.json"))
-    items.write_text(whole)
-    attributes.write_text("{")
-    with pytest.raises(DataError, match=r"attrs\.json is cut off or damaged"):
-        list(original_files(items, attributes, human))
-    attributes.write_text("{}")
-    human.write_text(json.dumps({"B0000": [{"instruction": "x"}]}))
-    with pytest.raises(DataError, match=r"human\.json, asin B0000, entry 0: KeyError\('instruction_attributes'\)"):
-        list(original_files(items, attributes, human))
 
 
 def test_no_half_catalogue_is_left_or_opened(tmp_path, files):

@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 from r3l.envs.base.package import Options, read_options
 from r3l.envs.registry import find_environment
@@ -263,28 +262,6 @@ def test_two_worker_processes_share_a_catalogue_without_a_server(task, shop):
     first, results, again = asyncio.run(main())
     assert again == first and [shop.goal(k).instruction in seen.text for k, seen in enumerate(first)] == [True] * 4
     assert len({seen.text.split("Page 1")[1] for seen in results}) == 1
-
-
-@pytest.mark.slow
-def test_ten_thousand_episodes_leave_memory_and_threads_flat(task, shop):
-    engine, rng, process = WebshopEngine(), random.Random(0), psutil.Process()
-    rss, threads, children = [], [], process.children()  # an earlier test may have left its tracker of resources
-    for episode in range(10_000):
-        now = engine.reset(task(episode % shop.meta.goals))
-        for _ in range(15):
-            if now.done:
-                break
-            now = engine.step(random_action(now, rng))
-        if episode % 100 == 0:
-            rss.append(process.memory_info().rss / 2**20)
-            threads.append(process.num_threads())
-    tenths = [slice(k, k + 10) for k in range(0, 100, 10)]
-    most = [max(rss[tenth]) for tenth in tenths]
-    print(
-        f"10000 episodes, RSS MiB of each tenth: {', '.join(f'{size:.1f}' for size in most)}; threads: {threads[::10]}"
-    )
-    # The caches of searches and products fill up during the run; nothing else may grow.
-    assert most[-1] - most[0] < 32 and max(threads[-10:]) <= max(threads[:10]) and process.children() == children
 
 
 def test_misuse_is_named(task, shop):

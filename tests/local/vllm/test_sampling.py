@@ -11,7 +11,7 @@ from start_models import START_MODEL
 
 from r3l.config import resolve
 from r3l.core.errors import EngineError
-from r3l.core.policy import FinishReason, Sampling
+from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.files.digests import write_digests
@@ -57,7 +57,7 @@ def policy(started):
     """vLLM with the weights of the start model."""
     policy, weights = started
     policy.model.load_state_dict(weights)
-    policy.hand_over()
+    policy.sync_weights()
     policy.take_counts()
     policy.renderer.__dict__.pop("_line_ends", None)
     return policy
@@ -147,21 +147,9 @@ def test_the_prefix_cache_serves_later_turns_and_forks_and_begins_empty(policy):
     assert first["encoded"] == again["encoded"] and first["encoded"] < 1.5 * first["appended"]
 
 
-def test_a_line_ends_a_response_where_the_dialog_says_so(nano, policy):
-    local = LocalPolicy(*nano, policy.max_context)
-    breaks = frozenset(range(0, nano[0].config.vocab_size, 3)) | {policy.renderer.end_id}  # as if they held one
-    for one in (policy, local):
-        one.renderer.__dict__["_line_ends"] = breaks
-    lines = [talk(one, Sampling(0.0, 12, stop="line"), dialogs=[1])[0][0] for one in (policy, local)]
-    assert FinishReason.LINE in {x.finish_reason for x in lines[0]}
-    assert [(x.response_ids, x.finish_reason) for x in lines[0]] == [
-        (x.response_ids, x.finish_reason) for x in lines[1]
-    ]
-
-
-def test_a_hand_over_brings_all_of_new_weights(nano, policy):
+def test_a_sync_brings_all_of_new_weights(nano, policy):
     scale(nano[0], 1.01)
-    gap = policy.hand_over()
+    gap = policy.sync_weights()
     assert 0 < gap["handover/mean"] < 1e-5 and gap["handover/max"] < 1e-4
 
 
@@ -170,10 +158,10 @@ def test_a_copy_without_its_tied_vocabulary_projection_is_refused(nano, policy, 
     weights = {name: value for name, value in nano[0].state_dict().items() if name != "lm_head.weight"}
     monkeypatch.setattr(policy, "_weights", lambda: weights)
     with pytest.raises(EngineError, match=r"stale copy of the weights: .* 0\.\d+ nats in the mean .* Do not train"):
-        policy.hand_over()
+        policy.sync_weights()
 
 
-def test_a_hand_over_that_does_nothing_is_refused_after_one_update(monkeypatch, tmp_path):
+def test_a_sync_that_does_nothing_is_refused_after_one_update(monkeypatch, tmp_path):
     """An update at the tier's learning rate is enough to see it, and the preflight needs none."""
     from r3l.local.vllm_sampling import VllmPolicy
 

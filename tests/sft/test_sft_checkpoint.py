@@ -1,16 +1,16 @@
-"""The model that a supervised stage builds."""
+"""The checkpoint that SFT makes."""
 
 import pytest
 import torch
 
+from r3l.sft.checkpoint import SFTModel
 from r3l.sft.recipe import load_config
-from r3l.sft.start_model import StartModel
 
 
 @pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
 def test_a_sharpened_model_has_logits_times_the_factor(compute_dtype):
     config = load_config("alfworld-1.5m-hints").model_copy(update={"compute_dtype": compute_dtype})
-    model = StartModel.load("alfworld-1.5m-hints", config)
+    model = SFTModel.load("alfworld-1.5m-hints", config)
     ids = torch.arange(5, 25)[None]
     before, weights = model.network(ids).logits, model.master_weights.state_dict()
     weights = {name: weight.clone() for name, weight in weights.items()}

@@ -1,4 +1,4 @@
-"""The model that a supervised stage builds: its weights in memory, its folder on disk with the manifest sft.json."""
+"""The checkpoint that SFT makes: its weights in memory, its folder on disk with the manifest sft.json."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANIFEST, WEIGHTS = "sft.json", "model.safetensors"
 
 
 @dataclass(frozen=True)
-class StartModel:
+class SFTModel:
     """A causal LM of transformers in training, with its tokenizer and float32 weights."""
 
     network: Any
@@ -32,14 +32,14 @@ class StartModel:
     master_weights: MasterWeights
 
     @classmethod
-    def load(cls, model: str, config: SFTConfig) -> StartModel:
+    def load(cls, model: str, config: SFTConfig) -> SFTModel:
         """A model that is there: stored, of configs/models, a folder or a hub id."""
         device = device_of(config.device)
         network, tokenizer = load_model(model, device)
         return cls(network, tokenizer, _master_weights(network, config))
 
     @classmethod
-    def new(cls, texts: Iterable[str], config: SFTConfig) -> StartModel:
+    def new(cls, texts: Iterable[str], config: SFTConfig) -> SFTModel:
         """A nano model with random weights, its tokenizer trained on ``texts``."""
         tokenizer = build_tokenizer(texts, config.numbered_names)
         device = device_of(config.device)
@@ -80,7 +80,7 @@ def _of_first_phases(config: dict[str, Any], count: int) -> dict[str, Any]:
     return {**config, "phases": config["phases"][:count], "sharpness": None, "sources": None}
 
 
-def store(out: Path, model: StartModel, manifest: dict[str, Any]) -> None:
+def store(out: Path, model: SFTModel, manifest: dict[str, Any]) -> None:
     """Write weights, tokenizer and ``manifest``, which gets their hash and origin, and the digests of all files."""
     out.mkdir(parents=True, exist_ok=True)
     model.network.save_pretrained(out, state_dict=model.master_weights.state_dict())
