@@ -45,7 +45,7 @@ class Check:
         """What `r3l WORDS --json` prints. Raises RuntimeError with the end of its log."""
         log = self.out / f"{name}.log"
         with log.open("w") as errors:
-            command = [*_command(*words, settings=settings), "--json"]
+            command = _command(*words, "--json", settings=settings)
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"exit code {done.returncode}: {' '.join(log.read_text().split())[-300:]} ({log})")
@@ -66,8 +66,7 @@ class Check:
 
     def training(self, method: str) -> str:
         """A few steps, and what they took."""
-        settings = (*self.settings, f"train.steps={2 if self.cpu else 10}")
-        run_dir = str(self.out / method)
+        settings, run_dir = (*self.settings, f"train.steps={2 if self.cpu else 10}"), str(self.out / method)
         self.report(f"train-{method}", "train", *self.cell, "--method", method, "--run-dir", run_dir, settings=settings)
         rows = [json.loads(line) for line in (self.out / method / "metrics.jsonl").read_text().splitlines()]
         seconds = sum(row["seconds/collect"] + row["seconds/train"] for row in rows) / len(rows)
