@@ -64,17 +64,21 @@ def place_of(run: Run) -> Path:
     return RESULTS / run.directory
 
 
-def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
-    """Train by the run's engine; where there is nothing to train, the local one keeps the start model.
+def train_run(
+    run: Run, where: Path, loggers: Sequence[str] = (), minutes: float | None = None, set_aside: bool = False
+) -> dict[str, Any]:
+    """Train by the run's engine; a method that trains nothing keeps the base checkpoint, by the local engine.
 
-    A directory whose run was made by other code of the user's is renamed first. Raises ConfigError where files of the
-    checkout differ from its commit and ``where`` is kept in git.
+    A directory whose run was made by other code of the user's is renamed first; with ``set_aside`` any directory that
+    holds another configuration. Raises ConfigError where files of the checkout differ from its commit and ``where`` is
+    kept in git.
     """
     from r3l.config import start_model_warning, trains
     from r3l.config.inputs import fetch
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.provenance import check_clean
+    from r3l.runs.run_dir import move_aside
     from r3l.workflow import resources
 
     if run.engine == "server":
@@ -86,6 +90,9 @@ def train_run(run: Run, where: Path, loggers: Sequence[str] = (), minutes: float
     if warning := start_model_warning(run):
         log.warning("%s", warning)
     fetch(run.model)
+    fingerprint = run.fingerprint()  # an unknown task set is an error now, before there is a directory
+    if set_aside:
+        move_aside(where, fingerprint)
     set_aside_changed(where, run)
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
     job = resources.requested_resources(resources.load(), "train", run)

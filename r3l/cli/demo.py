@@ -27,7 +27,7 @@ def demo(
     env: Annotated[str, typer.Option(help="Environment of the live updates.")] = "math",
     stored: StoredRuns = None,
 ) -> None:
-    """Show what R3L does, in a minute: a group that a stored run learnt from, then three live updates.
+    """Show what R3L does, in a minute: a group that a stored run learned from, then three live updates.
 
     Example: `r3l demo`
     """

@@ -1,4 +1,4 @@
-"""How verbs print: one JSON object, or text for people."""
+"""How commands print: one JSON object, or text for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def pairs(values: dict[str, float]) -> str:
-    """``key 0.123`` of each, by commas."""
+    """``key 0.123`` of each, comma-separated."""
     return ", ".join(f"{key} {value:.3f}" for key, value in values.items()) or "nothing trained"
 
 

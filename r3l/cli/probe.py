@@ -7,17 +7,19 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import AsJson, Model, Seed, output
+from r3l.cli.arguments import RESULTS, AsJson, Model, Overrides, Seed, Tier, output, resolve_run
 from r3l.cli.printing import print_shown
 
 
 def probe(
     env: Annotated[str, typer.Argument(help="Environment: a file of configs/envs/.")],
+    tier: Tier = "nano",
     model: Model = None,
+    seed: Seed = 0,
+    overrides: Overrides = None,
     tasks: Annotated[int | None, typer.Option(min=2, help="Number of tasks. Default: all.")] = None,
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
-    seed: Seed = 0,
     out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -26,12 +28,13 @@ def probe(
     Example: `r3l probe alfworld`
 
     Example: `r3l probe webshop --model results/models/candidate --attempts 4 --out candidate.json`
+
+    Example: `r3l probe alfworld --tier smol --model smollm2-135m --tasks 16`
     """
-    from r3l.config import resolve
     from r3l.probe.result import Sample, measure_probe, table_of
     from r3l.report.render import to_terminal
 
-    run = resolve("nano", env, "r3l", seed, model)
-    path = out or Path("results", "probe", f"{env}_{Path(run.model).name}.json")
+    run = resolve_run(tier, env, "r3l", seed, model, overrides)
+    path = out or RESULTS / "probe" / f"{env}_{Path(run.model).name}.json"
     content = measure_probe(run, Sample(task_set, tasks, attempts), path)
     print_shown(content, as_json, to_terminal(table_of(content)))

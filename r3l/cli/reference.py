@@ -1,4 +1,4 @@
-"""The site's page of all commands, by Typer's own generator (docs/site/hooks.py)."""
+"""The page of all commands, by Typer's own generator; made when the site of docs/ is built."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from r3l.cli import app
 
 HEAD = """# The command line
 
-Every command of `r3l`, as `r3l COMMAND --help` shows it. Bad input is one paragraph on stderr and exit code 2. A run
-stopped by a signal or `--minutes` exits with 75; re-run the command to resume.
+Every command of `r3l`, as `r3l COMMAND --help` shows it. Bad input is
+one paragraph on stderr and exit code 2; a run that is stopped exits with 75: re-run to resume.
 
 """
 

@@ -53,23 +53,20 @@ def train(
     from r3l.api.running import place_of, train_run
     from r3l.config import TierConfig, load, variant
     from r3l.runs.loggers import LOGGERS
-    from r3l.runs.run_dir import move_aside
 
     for name in logger or []:
         check_known("logger", name, LOGGERS)
     if engine and engine != load("tiers", tier, TierConfig).engine:
         method = variant(method).changed(engine=engine).name
     run = resolve_run(tier, env, method, seed, model, overrides)
-    where, fingerprint = run_dir or place_of(run), run.fingerprint()
+    where = run_dir or place_of(run)
     if trinity_config is not None:
         refuse_unused(ctx, "--trinity-config, which trains nothing", OF_RUN | {"trinity_config", "write_tasks"})
         _write_trinity_config(run, where, trinity_config, write_tasks)
         print_result({"file": str(trinity_config)}, as_json, str(trinity_config))
         return
     refuse_unused(ctx, "training (without --trinity-config)", OF_RUN | {"logger", "set_aside", "minutes"})
-    if set_aside:
-        move_aside(where, fingerprint)
-    result = train_run(run, where, logger or (), minutes)
+    result = train_run(run, where, logger or (), minutes, set_aside)
     line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
     print_result(result, as_json, f"{line}\nnext: r3l evaluate {where}")
 

@@ -41,7 +41,7 @@ def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> li
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
-    """Where jobs run, in snakemake's words. Raises ConfigError for a profile that there is not."""
+    """Where jobs run, in snakemake's words. Raises ConfigError for an unknown profile."""
     if profile is None:
         return ["--cores", cores]
     profiles = WORKFLOW / "profiles"

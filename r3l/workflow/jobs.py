@@ -86,7 +86,7 @@ class Jobs:
         return [f"results/{place}" for place in dict.fromkeys(places)]
 
     def model(self, wildcards: Any) -> str:
-        """The start model of a run, as `r3l train` reads it."""
+        """The base checkpoint of a run, as `r3l train --model` takes it."""
         return self.run(wildcards).model
 
     def fingerprint(self, wildcards: Any) -> str:
@@ -122,7 +122,7 @@ class Jobs:
         return environment_of(wildcards.env).task_set_hash(f"{wildcards.set}/{wildcards.split}")
 
     def rows(self, table: str) -> str:
-        """The methods of ``table``, by commas."""
+        """The methods of ``table``, comma-separated."""
         return ",".join(self.config.rows(self.tables[table]))
 
     def _request(self, kind: JobKind, wildcards: Any) -> ResourceRequest:

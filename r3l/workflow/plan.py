@@ -47,7 +47,7 @@ class WorkflowConfig(Strict):
     envs: list[str] = Field(min_length=1)
     grid: Literal["core", "full"] = Field("core", description="the core rows of tables that name some, or all rows")
     methods: list[str] | None = Field(None, description="rows in place of those that a table names")
-    model: str | None = Field(None, description="start model of all runs, in place of the tier's")
+    model: str | None = Field(None, description="base checkpoint of all runs, in place of the tier's")
     models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
     seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
@@ -61,7 +61,7 @@ class WorkflowConfig(Strict):
         return [env for env in envs if env in self.envs or has_tier(env, self.tier)]
 
     def models_of(self, table: TableConfig) -> list[str | None]:
-        """The start models of ``table``; None: the tier's or the environment's."""
+        """The base checkpoints of ``table``; None: the tier's or the environment's."""
         if table.kind == "published":
             return [model for model in [self.model, *self.models] if model in table.models]
         if self.model or not self.models:

@@ -14,7 +14,7 @@ from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 
 FILE = CONFIGS / "resources.yaml"
-PLACEHOLDERS = {  # in workflow/profiles/slurm/config.yaml: where to look up what belongs there
+PLACEHOLDERS = {  # in workflow/profiles/slurm/config.yaml: the command that shows the value
     "slurm_account": "sacctmgr show associations user=$USER format=account,partition,qos",
     "slurm_partition": "sinfo --summarize",
     "qos": "sacctmgr show associations user=$USER format=account,partition,qos",

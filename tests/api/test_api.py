@@ -1,6 +1,5 @@
-"""The Python API: the verbs' own functions, imported when they are asked for."""
+"""The Python API: the commands' own functions, imported when they are asked for."""
 
-import asyncio
 import inspect
 import json
 import os
@@ -51,21 +50,14 @@ def test_every_name_is_offered_documented_and_typed():
         _ = r3l.nothing
 
 
-def test_train_does_what_the_verb_does(results, monkeypatch, capsys, tmp_path):
+def test_train_does_what_the_command_does(results, monkeypatch, capsys, tmp_path):
     words = [part for key, value in STEPS.items() for part in ("--set", f"{key}={value}")]
-    where = tmp_path / "by_verb"
+    where = tmp_path / "by_command"
     code, stdout, _ = command(
         monkeypatch, capsys, "train", "--env", "math", "--method", "grpo", *words, "--run-dir", where, "--json"
     )
     ours = json.loads((results / cell("math", "grpo") / "seed0/result.json").read_text())
     assert code == 0 and json.loads(stdout) == ours
-
-
-def test_a_finished_run_is_not_trained_again(results):
-    where = results / cell("math", "grpo") / "seed0"
-    before = (where / "result.json").stat().st_mtime_ns
-    assert r3l.train("math", "grpo", settings=STEPS, run_dir=str(where)) == where
-    assert (where / "result.json").stat().st_mtime_ns == before
 
 
 def test_results_are_rows_of_runs_and_groups(results):
@@ -95,19 +87,6 @@ def test_a_methods_runs_are_those_of_the_first_folder_that_has_it(results, tmp_p
 def test_this_projects_own_runs_can_be_read():
     frame = r3l.load_results(r3l.stored_runs())
     assert set(frame["success"].between(0, 1)) == {True} and {"r3l", "grpo"} <= set(frame["method"])
-
-
-def test_it_works_where_an_event_loop_runs(results, tmp_path):
-    """As in a notebook."""
-
-    async def notebook():
-        where = r3l.train("math", "grpo", settings=STEPS, run_dir=tmp_path / "run")
-        await asyncio.sleep(0)  # the loop goes on
-        return where
-
-    where = asyncio.run(notebook())
-    ours = (results / cell("math", "grpo") / "seed0/result.json").read_bytes()
-    assert (where / "result.json").read_bytes() == ours
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -156,26 +155,6 @@ def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
     assert code == 0 and jobs(text) == {}, text
     _, text = snakemake(folder, *run, 'set=["sampling.temperature=0.5"]')
     assert jobs(text) == {"train": 1, "evaluate": 1, "evaluate_further": 1, "total": 3}
-
-
-@pytest.mark.slow  # eight programs
-def test_the_table_of_transfer_is_made_by_its_target(folder):
-    target = ("results/transfer.csv", "--config", "methods=[zero_shot]")
-    code, text = snakemake(folder, *target, how=("--cores", "2"))
-    assert code == 0, text
-    with (folder / "results/transfer.csv").open() as file:
-        rows = {
-            row["env"]: row for row in csv.DictReader(file) if (row["method"], row["group"]) == ("zero_shot", "all")
-        }
-    written = {name: (int(row["episodes"]), float(row["mean"])) for name, row in rows.items()}
-    evaluations = [read_json(path) for path in (folder / "results").rglob("evaluation.json")]
-    solved = {e["task_set"]["name"]: e["groups"]["all"]["success"] for e in evaluations}
-    assert written == {
-        "dapo": (200, solved["dapo_nano/test"]),
-        "GSM8K (templated)": (200, solved["gsm8k_nano/test"]),
-        "Math500 (templated)": (200, solved["math500_nano/test"]),
-    }
-    assert len(set(solved.values())) == 3 and all(0.1 < success < 0.9 for success in solved.values())
 
 
 @pytest.mark.parametrize(

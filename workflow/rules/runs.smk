@@ -1,4 +1,4 @@
-"""Task sets, start models, training, evaluation, tuning."""
+"""Task sets, base checkpoints, training, evaluation, tuning."""
 
 
 rule task_set:
@@ -16,7 +16,7 @@ rule task_set:
 
 
 rule sft:
-    # Builds a start model; on request only, results/stored/models holds the one in use.
+    # Builds a base checkpoint; only on request: results/stored/models holds the one in use.
     output:
         directory("results/models/{name}"),
     log:
