@@ -160,7 +160,9 @@ def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
     candidates = [(f"{tier}@{changes}", files[-1]), *((tier, file) for file in reversed(files))]
     for at, file in candidates:
         if env in file.rates.get(at, {}):
-            return TunedRate(file.rates[at][env], file.method, source_in(file.sources, f"rates.{at}"))
+            return TunedRate(
+                file.rates[at][env], file.method, source_in(file.sources, f"rates.{at}").replace("ENV", env)
+            )
     return None
 
 

@@ -17,7 +17,7 @@ def places(*arguments, **options):
 def test_every_value_is_explained_by_the_layer_that_sets_it():
     rows = explained("nano", "math", "r3l_no_credit@alpha=5", overrides=["train.steps=3"])
     found = {row.key: (row.value, row.place, row.source) for row in rows}
-    assert found["train.lr"] == (1e-4, "configs/methods/r3l.yaml", "r3l tune: results/stored/tuning/nano/ENV/r3l.json")
+    assert found["train.lr"] == (1e-4, "configs/methods/r3l.yaml", "r3l tune: results/stored/tuning/nano/math/r3l.json")
     assert found["train.steps"][:2] == (3, "--set")
     assert found["method_settings.alpha"][:2] == (5, "r3l_no_credit@alpha=5")
     assert found["method_settings.credit"][:2] == ([], "configs/methods/r3l_no_credit.yaml")

@@ -70,7 +70,6 @@ def test_a_missing_package_is_named_with_the_command(without):
         ["evaluate", "gsm8k", "--model", "math-1.5m"],
         ["data", "check", "--env", "math"],
         ["bench", "env", "math"],
-        ["bench", "grader"],
         ["sft", "math-1.5m", "--out", "model", "--workers", "0"],
         ["probe", "math", "--out", "card.json"],
         ["run", "mathematics", "--env", "math"],

@@ -56,7 +56,7 @@ def test_what_holm_asks_of_the_only_difference_among_many():
 @pytest.mark.parametrize(("seeds", "goal"), [(3, Goal()), (5, Goal(comparisons=44)), (10, Goal(power=0.9))])
 def test_the_smallest_difference_is_found_as_often_as_promised(seeds, goal):
     """Experiments with normal differences, tested as r3l tests them; within four binomial standard errors."""
-    experiments = 4000
+    experiments = 1000
     generator = np.random.default_rng(seeds)
     true = smallest_difference(0.04, seeds, goal)
     drawn = generator.normal(true, 0.04, (experiments, seeds))
@@ -65,7 +65,7 @@ def test_the_smallest_difference_is_found_as_often_as_promised(seeds, goal):
 
 
 def test_the_planned_number_of_seeds_finds_the_wanted_difference_and_one_seed_less_does_not():
-    experiments, deviation, wanted = 4000, 0.06, 0.05
+    experiments, deviation, wanted = 1000, 0.06, 0.05
     seeds = seeds_needed(deviation, wanted)
     assert seeds == 14  # 0.8333 standard deviations
     generator = np.random.default_rng(1)

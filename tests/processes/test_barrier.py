@@ -76,7 +76,7 @@ def test_batches_keep_the_order_of_the_stored_runs(env):
         ids = [task.id for task in environment_of(env).tasks(task_set)]
         where = [*itertools.product(range(12), range(30)), *itertools.product(range(12), range(1, 3), range(30))]
         for address in ((0, "train", step, "retry") for step in (9, 10, 100)):
-            addresses = [(*address, task, *rest) for task in ids[:40] for rest in where[::7]]
+            addresses = [(*address, task, *rest) for task in ids[:12] for rest in where[::31]]
             assert sorted(addresses) == sorted(addresses, key=padded)
         assert sorted(ids) == sorted(ids, key=lambda task: padded((task,)))
 

@@ -134,7 +134,7 @@ class Laboratory:
 
 @cache
 def simulator():
-    from r3l.envs.scienceworld.java import find_java
+    from r3l.envs.scienceworld.jvm import find_java
     from scienceworld import ScienceWorldEnv
 
     class Simulator(ScienceWorldEnv):

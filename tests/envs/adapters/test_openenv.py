@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import socket
 import subprocess
 import sys
@@ -11,19 +10,13 @@ from pathlib import Path
 
 import pytest
 from ports import free_port
-from program import run as program
 
 import r3l
 from r3l.config import environment_of
-from r3l.core import requirements
 from r3l.core.errors import ConfigError, EngineError
 from r3l.files.json_files import read_jsonl
 from r3l.processes.pool import EnvironmentPool
 
-needs_openenv = pytest.mark.skipif(
-    importlib.util.find_spec("openenv") is None,
-    reason="openenv is not installed: make openenv, then .venv-openenv/bin/python -m pytest tests/envs/adapters",
-)
 FIELDS = {"observation": "message", "action": "response"}
 STEPS = {"train.steps": 3, "train.tasks_per_step": 2, "method_settings.group_size": 4, "workers": 0}
 
@@ -66,14 +59,6 @@ def stamps(server, write):
     return write("stamps", "openenv", url=server.url, max_turns=2, **FIELDS)
 
 
-def test_without_the_package_the_command_is_named(write, monkeypatch, capsys):
-    monkeypatch.setattr(requirements, "missing", lambda extra: ["openenv"] if extra == "openenv" else [])
-    write("stamps", "openenv", url="http://localhost:1", **FIELDS)
-    code, _, err = program(monkeypatch, capsys, "train", "--env", "stamps", "--method", "grpo")
-    assert code == 2 and "needs packages of the extra 'openenv', and openenv is not installed" in " ".join(err.split())
-
-
-@needs_openenv
 def test_a_served_game_is_the_game(stamps, begin):
     """Seed 0 gives 21 + 6 - 3 = 24 by numpy's generator, whose draws the game's own test asks for too."""
     from games import Stamps
@@ -93,13 +78,11 @@ def test_a_served_game_is_the_game(stamps, begin):
     assert engine.step(f"\\boxed{{{game.answer}}}").success
 
 
-@needs_openenv
 def test_tasks_name_what_the_server_plays(stamps):
     task = environment_of(stamps).tasks("test")[0]
     assert task.payload == {"number": 40, "server": {"name": "StampsServer", "version": "1.0.0"}}
 
 
-@needs_openenv
 def test_an_episode_goes_on_when_the_server_was_restarted(stamps, server):
     pool = EnvironmentPool(environment_of(stamps), workers=0)
     task = environment_of(stamps).tasks("train")[0]
@@ -118,7 +101,6 @@ def test_an_episode_goes_on_when_the_server_was_restarted(stamps, server):
     assert (before.done, after.done, pool.lost) == (False, True, 1)
 
 
-@needs_openenv
 def test_a_server_with_too_few_sessions_says_so(server, write):
     server.start(sessions=1)
     package = environment_of(write("stamps", "openenv", url=server.url, **FIELDS))
@@ -129,7 +111,6 @@ def test_a_server_with_too_few_sessions_says_so(server, write):
         second.reset(task)
 
 
-@needs_openenv
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -148,7 +129,6 @@ def test_wrong_arguments_are_one_paragraph(server, write, given, words):
     assert str(error.value).startswith("stamps.yaml, key ") and words in str(error.value)
 
 
-@needs_openenv
 @pytest.mark.parametrize("method", ["grpo", "r3l"])
 def test_three_steps_train(stamps, tmp_path, method):
     steps = read_jsonl(r3l.train(stamps, method, settings=STEPS, run_dir=tmp_path / "run") / "metrics.jsonl")

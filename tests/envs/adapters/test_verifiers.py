@@ -1,36 +1,18 @@
 """Environments of verifiers: dialogues by hand, restarts by replay, rewards as the library has them, training."""
 
-import importlib.util
-
 import pytest
 from program import run as program
 
 import r3l
 from r3l.config import environment_of
 from r3l.config.own_code import own_code
-from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.files.json_files import read_jsonl
 
-MISSING = importlib.util.find_spec("verifiers") is None
-needs_verifiers = pytest.mark.skipif(
-    MISSING, reason="verifiers is not installed: make verifiers, then .venv-verifiers/bin/python -m pytest tests/envs"
-)
 STEPS = {"train.steps": 3, "train.tasks_per_step": 2, "method_settings.group_size": 4, "workers": 0}
 SMALL = {"train": [0, 2], "test": [2, 4]}
 
 
-def test_without_the_package_the_command_is_named(write, monkeypatch, capsys):
-    monkeypatch.setattr(requirements, "missing", lambda extra: ["verifiers"] if extra == "verifiers" else [])
-    write("chain", "verifiers", taskset={"id": "chain"})
-    code, _, err = program(monkeypatch, capsys, "train", "--env", "chain", "--method", "grpo")
-    assert code == 2 and err.splitlines() == [
-        "error: environment 'chain' needs packages of the extra 'verifiers', and verifiers is not installed: "
-        "pip install -e '.[verifiers]'"
-    ]
-
-
-@needs_verifiers
 def test_one_reply_is_scored_with_the_weights_of_the_taskset(write, begin):
     engine, opening = begin(write("chain", "verifiers", taskset={"id": "chain"}))
     assert opening == [("user", "Dan has 5 stamps. Dan buys 1. Dan eats 2. How many stamps are left?")]
@@ -42,7 +24,6 @@ def test_one_reply_is_scored_with_the_weights_of_the_taskset(write, begin):
     assert engine.step("x" * 101 + "\\boxed{4}").reward == 2.0 - 1.0
 
 
-@needs_verifiers
 def test_lines_of_a_response_are_one_reply(write, begin):
     name = write("chain", "verifiers", taskset={"id": "chain"}, turns="segments")
     engine, _ = begin(name)
@@ -57,7 +38,6 @@ def test_lines_of_a_response_are_one_reply(write, begin):
     assert full.closing(0.0, False, 1, None) == "The task was not completed. Reward: 0. Steps: 1."
 
 
-@needs_verifiers
 @pytest.mark.parametrize(
     ("opened_by", "opening"),
     [
@@ -79,7 +59,6 @@ def test_what_an_env_says_reaches_the_policy(write, begin, opened_by, opening, s
     assert engine.rewind(1) == now and engine.step("yes") == last
 
 
-@needs_verifiers
 @pytest.mark.parametrize(("replies", "reward"), [(["no"] * 3, -0.25), (["enough"], -0.25), (["yes"], 1.0)])
 def test_limits_and_stops_end_an_episode_that_is_scored(write, begin, replies, reward):
     engine, _ = begin(write("echo", "verifiers", taskset={"id": "echo"}, splits=SMALL))
@@ -87,7 +66,6 @@ def test_limits_and_stops_end_an_episode_that_is_scored(write, begin, replies, r
     assert not any(now.done for now in earlier) and (last.done, last.reward) == (True, reward)
 
 
-@needs_verifiers
 def test_a_trace_is_what_the_library_makes_of_the_same_messages(write, begin):
     import verifiers.v1 as vf
     from r3l.envs.adapters.verifiers_engine import Conversation
@@ -126,7 +104,6 @@ def test_a_trace_is_what_the_library_makes_of_the_same_messages(write, begin):
     assert nodes[0] == nodes[1] and (ours.transcript, ours.num_turns) == (theirs.transcript, theirs.num_turns)
 
 
-@needs_verifiers
 def test_tasks_are_slices_and_their_hash_is_of_content_and_versions(write, tmp_path):
     name = write("chain", "verifiers", taskset={"id": "chain"})
     package = environment_of(name)
@@ -137,7 +114,6 @@ def test_tasks_are_slices_and_their_hash_is_of_content_and_versions(write, tmp_p
     assert set(own_code(name)["envs"]) == {"chain.yaml", "chain.py"}
 
 
-@needs_verifiers
 def test_an_error_of_a_reward_is_counted(write, begin):
     engine, _ = begin(write("chain", "verifiers", taskset={"id": "chain"}))
     now = engine.step("crash")
@@ -159,7 +135,6 @@ class Own(vf.Taskset[Task, vf.TasksetConfig]):
 """
 
 
-@needs_verifiers
 @pytest.mark.parametrize(
     ("name", "task", "data", "words"),
     [
@@ -178,7 +153,6 @@ def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, 
     assert code == 2 and err.startswith(f"error: {name}.yaml, key arguments.taskset") and words in " ".join(err.split())
 
 
-@needs_verifiers
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -202,7 +176,6 @@ def test_wrong_arguments_are_one_paragraph(write, monkeypatch, capsys, arguments
     assert code == 2 and err.startswith("error: wrong.yaml, key arguments.") and words in " ".join(err.split())
 
 
-@needs_verifiers
 def test_a_taskset_that_draws_anew_is_refused(write, begin, tmp_path):
     text = TASKSET.format(task="pass", data="name=str(random.random())")
     (tmp_path / "mine" / "own_random.py").write_text(text)
@@ -215,7 +188,6 @@ def test_a_taskset_that_draws_anew_is_refused(write, begin, tmp_path):
         package.create({}).reset(task)
 
 
-@needs_verifiers
 def test_an_env_with_two_dialogues_in_a_seat_is_an_error(write, begin):
     name = write("chain", "verifiers", taskset={"id": "chain"}, env={"id": "best-of-n", "n": 2})
     engine, _ = begin(name)
@@ -223,7 +195,6 @@ def test_an_env_with_two_dialogues_in_a_seat_is_an_error(write, begin):
         engine.step("\\boxed{4}")
 
 
-@needs_verifiers
 def test_what_ends_before_anything_is_said_ends_the_run(write, begin, tmp_path):
     task = "async def setup(self, trace, runtime): raise RuntimeError('no paper')"
     (tmp_path / "mine" / "own_broken.py").write_text(TASKSET.format(task=task, data=""))
@@ -231,14 +202,12 @@ def test_what_ends_before_anything_is_said_ends_the_run(write, begin, tmp_path):
         begin(write("broken", "verifiers", taskset={"id": "own_broken"}, splits=SMALL))
 
 
-@needs_verifiers
 def test_a_tier_asks_for_what_there_is(write):
     package = environment_of(write("chain", "verifiers", taskset={"id": "chain"}))
     with pytest.raises(ConfigError, match="chain task set 'nano/train' is unknown; it has test, train"):
         package.tasks("nano/train")
 
 
-@needs_verifiers
 @pytest.mark.parametrize(("method", "workers"), [("grpo", 1), ("r3l", 0)])
 def test_three_steps_train(write, tmp_path, method, workers):
     """On sums in lines, of a model that was taught sums; in the step's process and in one of its own."""
