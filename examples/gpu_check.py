@@ -1,7 +1,7 @@
 """Check on a GPU what this project was tested for on CPUs; prints one table, exit code 1 if a check fails.
 
-    python examples/gpu_check.py              # SmolLM2-135M on ALFWorld, about 15 minutes on a card
-    python examples/gpu_check.py --cpu        # the same commands with the nano model on a CPU
+    python examples/gpu_check.py        # SmolLM2-135M on ALFWorld, about 15 minutes on a card
+    python examples/gpu_check.py --cpu  # the same commands with the nano model on a CPU
 
 Each check runs `r3l` as a user does: log-probabilities of sampling and training agree (float32, bfloat16, vLLM), a
 stopped run resumes to the same bytes, R3L and GRPO train a few steps, a step is timed. Output is kept in --out.
@@ -27,7 +27,7 @@ from rich.table import Table
 
 from r3l.bench.measuring import matrix_rate_of
 
-# Small steps of the tier: few turns, houses that need no download, no SFT.
+# Small steps: few turns, houses that need no download, no SFT.
 CARD = ("train.tasks_per_step=4", "env_settings.max_turns=10", "sampling.max_tokens=96", "env_settings.sft=null")
 CARD += ("env_settings.train_task_set=small/train", "env_settings.test_task_set=small/test")
 CPU = ("train.tasks_per_step=1", "method_settings.group_size=4", "env_settings.max_turns=4")
@@ -45,7 +45,7 @@ class Check:
         """What `r3l WORDS --json` prints. Raises RuntimeError with the end of its log."""
         log = self.out / f"{name}.log"
         with log.open("w") as errors:
-            command = [*_command(*words, settings=settings), "--json"]
+            command = _command(*words, "--json", settings=settings)
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"exit code {done.returncode}: {' '.join(log.read_text().split())[-300:]} ({log})")
@@ -66,8 +66,7 @@ class Check:
 
     def training(self, method: str) -> str:
         """A few steps, and what they took."""
-        settings = (*self.settings, f"train.steps={2 if self.cpu else 10}")
-        run_dir = str(self.out / method)
+        settings, run_dir = (*self.settings, f"train.steps={2 if self.cpu else 10}"), str(self.out / method)
         self.report(f"train-{method}", "train", *self.cell, "--method", method, "--run-dir", run_dir, settings=settings)
         rows = [json.loads(line) for line in (self.out / method / "metrics.jsonl").read_text().splitlines()]
         seconds = sum(row["seconds/collect"] + row["seconds/train"] for row in rows) / len(rows)
@@ -106,11 +105,10 @@ class Check:
         """`r3l bench step`: the packed pass beside that of transformers."""
         words = ("bench", "step", *self.cell, "--method", "grpo", "--repeats", "1" if self.cpu else "3")
         report = self.report("step", *words, settings=self.settings)
-        seconds, ratio = report["arms"]["packed"]["seconds/step"], report["seconds_ratio"]
-        return f"{seconds:.3g} s a step; by the pass of transformers {ratio:.2f} times that"
+        return f"{report['seconds']:.3g} s a step; by transformers' pass {report['seconds_ratio']:.2f} times that"
 
     def all(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Each check by its name."""
+        """Checks by their names."""
         yield "card", self.card
         yield "agreement, float32", lambda: self.agreement("compute_dtype=float32")
         if not self.cpu:

@@ -44,12 +44,14 @@ def bench_step(run: Run, repeats: int) -> Report:
             for arm in ARMS if number % 2 else reversed(ARMS):
                 seconds[arm].append(of_arms[arm].step(number))
         device, dtype = session.model.device, session.model.dtype
+        arms = {arm: _medians(of_arm) for arm, of_arm in seconds.items()}
         return {
             "cell": run.cell,
             "device": str(device),
             "dtype": str(dtype),
             "repeats": repeats,
-            "arms": {arm: _medians(of_arm) for arm, of_arm in seconds.items()},
+            "seconds": arms["packed"]["seconds/step"],
+            "arms": arms,
             "seconds_ratio": ratio_of(seconds["transformers"], seconds["packed"]),
             "phases": of_arms["packed"].phases(repeats),
             "flop_per_s": matrix_rate_of(device, dtype),

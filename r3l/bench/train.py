@@ -8,6 +8,7 @@ so tokens are compared like for like; the first step of each arm warms up and is
 from __future__ import annotations
 
 import copy
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,9 +55,15 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
         }
         method = build_method(run)
         ours = _OurStep(session, method, trainer_of(session, method), first_tasks, prompts, length)
-        report["ours"] = _timed(ours, repeats)
-        report["plain"] = _timed(lambda number: _plain(session, prompts, length), repeats)
-        report["trl"] = _trl(session, dialogs, group, length, repeats)
+        measure: dict[str, Callable[[], Arm | str]] = {
+            "ours": lambda: _timed(ours, repeats),
+            "plain": lambda: _timed(lambda number: _plain(session, prompts, length), repeats),
+            "trl": lambda: _trl(session, dialogs, group, length, repeats),
+        }
+        for name, measured in measure.items():  # each is shown as it ends: a later one may run out of memory
+            arm = report[name] = measured()
+            seconds = arm if isinstance(arm, str) else f"{arm['seconds/step']:.3g} s a step"
+            print(f"{name}: {seconds}", file=sys.stderr)
         _rates(report)
         report["machine"] = machine()
     return report

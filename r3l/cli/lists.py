@@ -110,10 +110,10 @@ def _rows(what: What) -> list[dict[str, object]]:
 
 def _print_differences(tier: str, env: str | None, as_json: bool) -> None:
     """For the methods of Table 1."""
-    from r3l.report import differences
+    from r3l.report import options
     from r3l.report.render import to_terminal
     from r3l.workflow import plan
 
     config = configured(tier, envs=listed(env, "--env"))
-    rows = differences.differences(tier, config.envs, config.rows(plan.tables()["table1"]))
-    print_shown({"differences": rows}, as_json, to_terminal(differences.differences_table(rows)))
+    rows = options.differences(tier, config.envs, config.rows(plan.tables()["table1"]))
+    print_shown({"differences": rows}, as_json, to_terminal(options.differences_table(rows)))

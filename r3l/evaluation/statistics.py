@@ -95,45 +95,6 @@ def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
     return float(above + ties / 2)
 
 
-def kendall(ours_M: ArrayLike, theirs_M: ArrayLike) -> float:
-    """Kendall's tau-b of two scores a method (Kendall 1945): 1 for one order, -1 for the reverse, ties shared.
-
-    0 where one side is all ties, for which tau-b is undefined: such scores say nothing about an order. Raises
-    ValueError for fewer than two methods or unequal numbers.
-    """
-    ours, theirs = _finite(ours_M, 1), _finite(theirs_M, 1)
-    if len(ours) != len(theirs) or len(ours) < 2:
-        raise ValueError(f"an order needs two methods that both have, found {len(ours)} and {len(theirs)}")
-    if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
-        return 0.0
-    return float(stats.kendalltau(ours, theirs, variant="b").statistic)
-
-
-def rank_correlation(
-    ours_M_S: Sequence[ArrayLike],
-    theirs_M: ArrayLike,
-    generator: np.random.Generator,
-    resamples: int = 2000,
-    level: float = LEVEL,
-) -> Interval:
-    """Tau-b between our method means and one reference score a method, with a percentile bootstrap over seeds.
-
-    ``ours_M_S``: a row a method, a value a seed; rows may differ in length and are resampled apart, so what common
-    random numbers share among methods widens the interval. It does not exist where a method has one seed only, and
-    under ten seeds it covers less than it claims; ``kind`` says so. Raises ValueError as :func:`kendall` does.
-    """
-    ours = [_finite(values, 1) for values in ours_M_S]
-    tau = kendall([values.mean() for values in ours], theirs_M)
-    counts = [len(values) for values in ours]
-    if min(counts) < 2:
-        return Interval(tau, None, None, min(counts), f"n/a ({counts.count(1)} of {len(ours)} methods have 1 seed)")
-    means_M_R = [v[generator.integers(len(v), size=(resamples, len(v)))].mean(axis=1) for v in ours]
-    taus = [kendall(means, theirs_M) for means in np.stack(means_M_R, axis=1)]
-    low, high = np.quantile(taus, [(1 - level) / 2, (1 + level) / 2])
-    few = ", too few to cover what it claims" if min(counts) < FEW else ""
-    return Interval(tau, float(low), float(high), min(counts), f"bootstrap, {min(counts)} seeds{few}")
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjusted p-values of one family, in the given order."""
     if not p_values:

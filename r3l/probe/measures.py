@@ -125,7 +125,11 @@ def _success(of: OutcomeOf) -> Read:
 
 
 def _followed(of: OutcomeOf) -> Read:
-    return _of(lambda attempt: (outcome := of(attempt)) and outcome.followed, float)
+    def read(attempt: Attempt) -> float | None:
+        outcome = of(attempt)
+        return None if outcome is None or outcome.followed is None else float(outcome.followed)
+
+    return read
 
 
 def _graded(grade: str) -> Read:

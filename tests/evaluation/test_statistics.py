@@ -96,46 +96,6 @@ def test_paired_p_value():
     assert s.paired_p_value([0.1, 0.1]) == 0.0
 
 
-def test_kendall_by_hand():
-    # of the six pairs of four methods five agree and one does not: (5 - 1) / 6
-    assert s.kendall([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(4 / 6)
-    # one tie on our side: 2 concordant, 0 discordant; (2 - 0) / sqrt((3 - 1) (3 - 0))
-    assert s.kendall([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / math.sqrt(6))
-    assert s.kendall([1, 2], [5, 4]) == -1.0
-    assert s.kendall([1, 1, 1], [1, 2, 3]) == 0.0  # undefined: all tied says nothing
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [([1], [1]), ([1, 2], [1, 2, 3])])
-def test_an_order_needs_two_methods_that_both_have(ours, theirs):
-    with pytest.raises(ValueError, match="two methods that both have"):
-        s.kendall(ours, theirs)
-
-
-def test_rank_correlation_is_of_means_with_a_bootstrap_over_seeds():
-    # means 0.2, 0.5, 0.8 in the paper's order; seeds of the first two overlap: a resample may swap them (tau 1/3)
-    correlation = s.rank_correlation([[0.0, 0.4], [0.3, 0.7], [0.8, 0.8]], [1, 2, 3], rng())
-    assert (correlation.mean, correlation.high, correlation.seeds) == (1.0, 1.0, 2)
-    # swapped only if the first draws 0.4 twice and the second 0.3 twice: 1 of 16, more than 2.5 %
-    assert correlation.low == pytest.approx(1 / 3)
-    assert correlation.kind == "bootstrap, 2 seeds, too few to cover what it claims"
-    assert correlation == s.rank_correlation([[0.0, 0.4], [0.3, 0.7], [0.8, 0.8]], [1, 2, 3], rng())
-
-
-def test_rank_correlation_without_seeds_to_resample_has_no_interval():
-    correlation = s.rank_correlation([[0.1, 0.2], [0.3]], [1, 2], rng())
-    assert (correlation.mean, correlation.low, correlation.high) == (1.0, None, None)
-    assert correlation.kind == "n/a (1 of 2 methods have 1 seed)"
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=7))
-def test_kendall_is_symmetric_and_turns_with_the_order(pairs):
-    ours, theirs = zip(*pairs, strict=True)
-    tau = s.kendall(ours, theirs)
-    assert -1 - 1e-9 <= tau <= 1 + 1e-9
-    assert tau == pytest.approx(s.kendall(theirs, ours))
-    assert tau == pytest.approx(-s.kendall([-x for x in ours], theirs))
-
-
 def test_an_interval_is_over_seeds_whatever_their_number():
     scores = np.random.default_rng(0).random((12, 5))
     assert s.interval(scores) == s.t_interval(scores.mean(axis=1))

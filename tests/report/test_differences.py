@@ -4,7 +4,7 @@ import json
 
 from program import run
 
-from r3l.report import differences
+from r3l.report import options
 
 
 def by_option(rows):
@@ -12,7 +12,7 @@ def by_option(rows):
 
 
 def test_the_default_is_the_papers_and_every_row_names_both_values():
-    rows = by_option(differences.differences("paper", ["webshop"], ["grpo", "r3l"]))
+    rows = by_option(options.differences("paper", ["webshop"], ["grpo", "r3l"]))
     kl = rows["grpo", "kl"]
     assert (kl["paper"], kl["released_code"], kl["here"], kl["in force"]) == ("none", "k3", "none", "paper")
     assert kl["audit"].startswith("A-7")
@@ -22,15 +22,15 @@ def test_the_default_is_the_papers_and_every_row_names_both_values():
 
 
 def test_a_profile_and_a_variant_are_seen():
-    released = differences.differences("paper", ["alfworld"], ["grpo@profile=released_code"])
+    released = options.differences("paper", ["alfworld"], ["grpo@profile=released_code"])
     assert {row["in force"] for row in released} == {"released_code"}
-    rows = by_option(differences.differences("paper", ["alfworld"], ["r3l@opmd_tau=0.5"]))
+    rows = by_option(options.differences("paper", ["alfworld"], ["r3l@opmd_tau=0.5"]))
     assert rows["r3l@opmd_tau=0.5", "opmd_tau"]["in force"] == "neither"
-    assert f": 0 are the paper's here, {len(released)} the released ones, 0 neither" in differences.summary(released)
+    assert f": 0 are the paper's here, {len(released)} the released ones, 0 neither" in options.summary(released)
 
 
 def test_a_setting_that_is_the_same_everywhere_is_one_row():
-    rows = differences.differences("nano", ["alfworld", "webshop"], ["grpo"])
+    rows = options.differences("nano", ["alfworld", "webshop"], ["grpo"])
     (kl,) = [row for row in rows if row["option"] == "kl"]
     assert kl["envs"] == ["alfworld", "webshop"]
 

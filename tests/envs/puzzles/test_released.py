@@ -1,4 +1,4 @@
-"""How the releases read responses and answers, worked out from their code; `r3l released puzzles` runs that code."""
+"""How the releases read responses and answers, worked out from their code (tests/released/test_puzzles.py runs it)."""
 
 import time
 
