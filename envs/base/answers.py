@@ -22,22 +22,25 @@ from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, S
 from r3l.core.errors import EngineError
 from r3l.core.option import option
 from r3l.core.task import Task
-from r3l.core.text import Message
+from r3l.core.text import THOUGHT, Message, split_thought
 from r3l.original.prompts import ReleasedPrompts
 
 Rule = Literal["strict", "flexible"]
 RELEASED_LINES = 200  # our choice: more lines than 4,096 tokens hold (the released code knows no lines)
 WRONG = "That answer is not correct. Try again."  # with attempts left
 
+# A heading (#### Result) announces nothing, unless it is the last line.
 _ANNOUNCED = (
-    re.compile(r"####\s*(.+)"),
+    re.compile(r"(?<!#)####(?!#)\s*(?!\d+[.)]\s+[A-Za-z])(?=[-+−~$*({\[.]*\d|\\|.+\s*\Z)(.+)"),
     re.compile(r"(?:final\s+)?answer\s*(?:is|:|=)+\s*(.+)", re.IGNORECASE),
 )
-_NUMBER = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?%?")
-_THINKING = "<think>"
-_END_OF_THINKING = "</think>"
+_NEXT_SENTENCE = re.compile(r"(?<=\S)[.!?]\s+(?=\S)|,\s+(?=(?:because|since|so|which|as|where|if|but|not)\b)")
+_NUMBER = re.compile(r"[-−]?\$?(?:\d+\s+\d+\s*/\s*\d+|(?:\d+(?:,\d{3})*(?:\.\d+)?|(?<![\w)])\.\d+)(?:\s*/\s*\d+)?%?)")
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_BRACE = re.compile(r"(?<!\\)[{}]")  # a backslash before it makes it a character
+_BOXED_ALONE = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?=\S?\s|\S?\$|\S?\Z|\\|[^\s\d$]{0,2}\d)([^\s${}][^\s$]*)")
+_BRACE = re.compile(r"\\.|([{}])", re.DOTALL)  # a backslash before it makes it a character, a line break does not
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_MENTIONED = re.compile(r"[\s`\"'(]</think>[`\"']?[ \t]*[a-z,.;:)]")  # in a sentence, which no end of a thought is
 
 
 class AnswerOptions(Options):
@@ -51,30 +54,39 @@ class AnswerOptions(Options):
 
 
 def extract(response: str, rule: Rule) -> str | None:
-    """The answer that ``response`` gives, without its box; None where the rule finds none."""
-    text = _after_thinking(response, rule)
-    answer = boxed(text)
-    if answer is None and (tagged := list(between(text, "answer", any_case=True))):
-        answer = boxed(text[tagged[-1]]) or text[tagged[-1]]
+    """The answer that ``response`` gives, without its box; None where the rule finds none.
+
+    A response that was cut off inside its thought gives none. Words about the tags of a thought are no thought.
+    """
+    found = split_thought(response)
+    answer = _written_out(found.after or "")
+    if answer is None:
+        answer = _written_out(found.before)
+    if answer is None and THOUGHT not in response and _MENTIONED.search(response):
+        answer = _written_out(response)
     if answer is None and rule == "flexible":
-        answer = _announced(text)
+        answer = _announced(found.after or "")
     return (answer or "").strip() or None
 
 
-def _after_thinking(response: str, rule: Rule) -> str:
-    """The response without its thinking. One that never ended holds no answer, but a lenient reader looks into it."""
-    _, ended, after = response.rpartition(_END_OF_THINKING)
-    if not ended and _THINKING in response and rule == "strict":
-        return ""
-    return after
+def _written_out(text: str) -> str | None:
+    """What stands in the last box, else in the last answer tags, of a text without further thoughts."""
+    text = _THOUGHTS.sub(" ", text)
+    answer = boxed(text)
+    if answer is None and (tagged := list(between(text, "answer", any_case=True))):
+        answer = boxed(text[tagged[-1]]) or text[tagged[-1]]
+    return answer
 
 
 def boxed(text: str) -> str | None:
-    """What stands in the last box with balanced braces; None without one."""
+    """What stands in the last box with balanced braces, else after the last box without any; None without either."""
     closed_at = _pairs(text)
     starts = (box.end() for box in _BOXED.finditer(text) if box.end() in closed_at)
     last = max(starts, default=None)
-    return None if last is None else text[last : closed_at[last]]
+    if last is not None:
+        return text[last : closed_at[last]]
+    alone = _BOXED_ALONE.findall(text)
+    return alone[-1].rstrip(".,;:!?") if alone else None
 
 
 def _pairs(text: str) -> dict[int, int]:
@@ -82,9 +94,9 @@ def _pairs(text: str) -> dict[int, int]:
     opened: list[int] = []
     closed_at: dict[int, int] = {}
     for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
+        if brace[1] == "{":
             opened.append(brace.end())
-        elif opened:
+        elif brace[1] and opened:
             closed_at[opened.pop()] = brace.start()
     return closed_at
 
@@ -92,7 +104,9 @@ def _pairs(text: str) -> dict[int, int]:
 def _announced(text: str) -> str | None:
     for pattern in _ANNOUNCED:
         if answers := pattern.findall(text):
-            return str(answers[-1]).strip().rstrip(".").strip("*$ ")
+            with_number = [answer for answer in answers if any(c.isdigit() or c == "\\" for c in answer)]
+            first, *_ = _NEXT_SENTENCE.split((with_number or answers)[-1].replace("**", "").strip())
+            return first.rstrip(".").strip("*$ ")
     numbers = _NUMBER.findall(text)
     return numbers[-1] if numbers else None
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import resource
 import signal
 import sys
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from types import FrameType
 from typing import Any, Literal
 
+from r3l.envs.math.plain import apart, bases_agree, case_agrees, legible, number, plain, same_word, without_units
+
+ROUNDING = 1e-5  # of a value: 0.333333 is a third, as math-verify has it
 LONGEST = 1_000  # characters of an answer; no gold of any set has more than 210
 Status = Literal["graded", "none", "too_long", "unreadable", "timeout", "crash"]
 By = Literal["text", "number", "symbols", ""]
@@ -35,8 +36,6 @@ class MathGrade:
     by: By = ""
 
 
-_DROPPED = re.compile(r"\\left|\\right|\\!|\\,|\\;|\\ |~|\\displaystyle|\s+")
-_NUMERIC = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|[-+]?\.\d+")
 _BRACKETS = {("(", ")"), ("[", "]"), ("(", "]"), ("[", ")"), ("\\{", "\\}")}
 
 
@@ -51,37 +50,60 @@ def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
         return MathGrade(False, "none")
     if len(answer) > LONGEST:
         return MathGrade(False, "too_long")
-    if _plain(gold) == _plain(answer):
+    if plain(gold) == plain(answer) or same_word(gold, answer):
         return MathGrade(True, by="text")
-    numbers = _number(gold), _number(answer)
+    gold, answer = without_units(gold, answer)
+    numbers = number(gold), number(answer)
     return None if None in numbers else MathGrade(numbers[0] == numbers[1], by="number")
 
 
-def _plain(text: str) -> str:
-    """The text without layout: spaces, dollar signs, sizes of brackets and fractions."""
-    text = text.strip().strip("$").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").rstrip(".")
-    return _DROPPED.sub("", text)
-
-
-def _number(text: str) -> Fraction | None:
-    """The value of a plain decimal or integer, thousands separated by commas or not; None for anything else."""
-    text = text.strip().strip("$").strip()
-    return Fraction(text.replace(",", "")) if _NUMERIC.fullmatch(text) else None
-
-
 def _by_symbols(gold: str, answer: str) -> MathGrade:
-    from math_verify import verify
-
-    if _brackets(gold) and _brackets(answer) and _brackets(gold) != _brackets(answer):
-        return MathGrade(False, by="symbols")  # math-verify takes the interval (1, 2) for the set {1, 2}
-    expected, given = _parsed(gold), _parsed(answer)
+    gold, answer = without_units(gold, answer)
+    agree = bases_agree(gold, answer)
+    if agree is None and apart(gold) != apart(answer):
+        agree = False  # math-verify reads 3 4 as 34
+    if agree is None and _brackets(gold) and _brackets(answer) and _brackets(gold) != _brackets(answer):
+        agree = False  # math-verify takes the interval (1, 2) for the set {1, 2}
+    if agree is not None:
+        return MathGrade(agree, by="symbols")
+    expected, given = _parsed(legible(gold)), _parsed(legible(answer))
     if not given or not expected:
         return MathGrade(False, "unreadable")
-    return MathGrade(bool(verify(list(expected), list(given), timeout_seconds=None)), by="symbols")
+    return MathGrade(_verified(gold, expected, answer, given), by="symbols")
+
+
+def _verified(gold: str, expected: tuple[Any, ...], answer: str, given: tuple[Any, ...]) -> bool:
+    """What math-verify says, without its two excesses: x for X, and any two numbers below its sixth decimal."""
+    from math_verify import verify
+
+    if not verify(list(expected), list(given), timeout_seconds=None) or not case_agrees(gold, answer):
+        return False
+    return "%" in gold + answer or not _far_apart(expected[0], given[0])
+
+
+def _far_apart(one: Any, other: Any) -> bool:
+    """Whether two numbers differ by more than a rounding, or two collections of them somewhere."""
+    from sympy import Eq, Expr, FiniteSet, N, Tuple
+
+    one, other = (side.rhs if isinstance(side, Eq) else side for side in (one, other))
+    if isinstance(one, Expr) and isinstance(other, Expr):
+        if not (one.is_number and other.is_number and one.is_finite and other.is_finite):
+            return False
+        difference, *sizes = (abs(N(value, 30)) for value in (one - other, one, other))
+        return bool(difference > ROUNDING * max(sizes))
+    for kind in (Tuple, FiniteSet):
+        if isinstance(one, kind) and isinstance(other, kind) and len(one.args) == len(other.args):
+            numbers = all(part.is_real for part in (*one.args, *other.args))
+            ordered = (sorted(side.args) if numbers else side.args for side in (one, other))
+            return (numbers or kind is Tuple) and any(map(_far_apart, *ordered))
+    return False
 
 
 def _brackets(text: str) -> tuple[str, str] | None:
-    bare = _plain(text)
+    """Those around all of a set, tuple or interval; None for anything else, such as a union of intervals."""
+    bare = plain(text)
+    if "\\cup" in bare:
+        return None
     return next((pair for pair in _BRACKETS if bare.startswith(pair[0]) and bare.endswith(pair[1])), None)
 
 

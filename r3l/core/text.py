@@ -12,6 +12,7 @@ from typing import Any
 PROMPTS = Path(__file__).parent / "prompts"  # of the method; environments keep theirs beside their code
 DEEPEST = 64  # lists and objects within one another in a JSON value; our choice (a reflection has one)
 REPLACEMENT = "\ufffd"
+THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -27,6 +28,39 @@ class Message:
 def template(name: str) -> Template:
     """The text ``r3l/core/prompts/<name>.txt`` with ``$name`` placeholders."""
     return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response around its thought: ``thought`` is None without one, ``after`` None where the thought never ended.
+
+    What follows the thought is the response proper. Without a thought that is all of it.
+    """
+
+    before: str
+    thought: str | None
+    after: str | None
+
+
+def split_thought(text: str) -> Response:
+    """Where the first thought of a response is. Its opening tag is missing where the chat template wrote that one."""
+    before, opened, inside = text.partition(THOUGHT)
+    if END_OF_THOUGHT in before:
+        before, opened, inside = "", THOUGHT, text
+    if not opened:
+        return Response("", None, text)
+    thought, ended, after = inside.partition(END_OF_THOUGHT)
+    return Response(before, thought, after if ended else None)
+
+
+def after_thought(text: str) -> str:
+    """What a response says after its thought; nothing where it was cut off inside."""
+    return split_thought(text).after or ""
+
+
+def with_opening(text: str) -> str:
+    """A response with the opening tag of its thought where the chat template wrote that one."""
+    return THOUGHT + text if END_OF_THOUGHT in text and THOUGHT not in text else text
 
 
 def well_formed(text: str) -> tuple[str, int]:

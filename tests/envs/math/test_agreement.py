@@ -1,4 +1,4 @@
-"""The variants of the agreement table: ours accepts what a reader accepts, but for one known case."""
+"""The variants of the agreement table: ours accepts what a reader accepts."""
 
 import csv
 
@@ -7,7 +7,7 @@ from grader_agreement import OUT, VARIANTS, ours
 
 def test_ours_on_the_variants_by_hand():
     differs = [(pair.gold, pair.answer) for pair in VARIANTS if ours(pair.gold, pair.answer) != pair.right]
-    assert differs == [("18", "18 dollars")]
+    assert not differs
 
 
 def test_the_stored_table():

@@ -15,7 +15,17 @@ from r3l.envs.math.grading import GRACE, Grader
         (r"\boxed{1} or rather \boxed{2}", "2", "2"),
         (r"<think>\boxed{1}</think> none", None, None),
         (r"<think>1</think><answer>x = 2</answer>", "x = 2", "x = 2"),
-        (r"<think>\boxed{1} so far", None, "1"),  # cut off while thinking
+        (r"<think>\boxed{1} so far", None, None),  # cut off while thinking
+        (r"I get \boxed{1}.</think>", None, None),  # the chat template opened the thought
+        ("I get \\boxed{1}.</think>\n\nThe answer is \\boxed{2}.", "2", "2"),
+        (r"<think>1</think> so <think>\boxed{2}</think> \boxed{3}", "3", "3"),
+        (r"\boxed{24} (the tag </think> is not used)", "24", "24"),
+        (r"\boxed{24} (no <think> was needed)", "24", "24"),
+        (r"$\boxed 7$", "7", "7"),
+        (r"so \boxed 1,200.", "1,200", "1,200"),
+        (r"\boxed \frac{1}{2}", r"\frac{1}{2}", r"\frac{1}{2}"),
+        (r"put it in \boxed and stop", None, None),
+        (r"\boxed{\begin{pmatrix}3\\{4}\end{pmatrix}}", *[r"\begin{pmatrix}3\\{4}\end{pmatrix}"] * 2),
         (r"<answer>\boxed{2}</answer>", "2", "2"),
         ("The final answer is 5.", None, "5"),
         ("so\n#### 1,234", None, "1,234"),
@@ -27,6 +37,29 @@ from r3l.envs.math.grading import GRACE, Grader
 )
 def test_extraction(response, strict, flexible):
     assert (extract(response, "strict"), extract(response, "flexible")) == (strict, flexible)
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("Altogether he paid 2,450, and was glad.", "2,450"),
+        ("So 5, 6, 7, in this order", "7"),
+        ("So p = .25", ".25"),
+        ("That leaves 1 3/4 cups", "1 3/4"),
+        ("The change is \u22127.", "\u22127"),
+        ("The answer is 24. Shall I explain?", "24"),
+        ("The answer is **3.5**. Done!", "3.5"),
+        ("The answer is 24 eggs, because 9 + 15 = 24", "24 eggs"),
+        ("The answer is 24. Now the answer is clear.", "24"),
+        ("#### Working\n8*3=24\n#### Result\nThe answer is 24", "24"),
+        ("#### 1. Setup\n3 boxes\n#### 2. Result\nThe answer is 24", "24"),
+        ("#### Final answer\n24", "24"),
+        ("so #### -5", "-5"),
+        ("#### yes", "yes"),
+    ],
+)
+def test_answers_that_were_said(response, answer):
+    assert extract(response, "flexible") == answer and extract(response, "strict") is None
 
 
 def test_the_last_box_with_balanced_braces():
@@ -51,6 +84,89 @@ def test_the_last_box_with_balanced_braces():
 def test_grading(gold, answer, correct, by):
     graded = grade(gold, answer)
     assert (graded.correct, graded.by, graded.status) == (correct, by, "graded")
+
+
+RIGHT = {
+    "numbers apart": [
+        ("7/4", "1 3/4"),
+        ("-7/4", "-1 3/4"),
+        (r"\frac{7}{4}", r"1\frac{3}{4}"),
+        ("(3/2,3)", "(1 1/2, 3)"),
+    ],
+    "thousands": [("1000", r"1\,000"), ("1234567", "1 234 567"), ("1000", "1{,}000"), (r"10,\!080", "10080")],
+    "signs": [("-7", "\u22127"), ("0.5", ".5"), ("1200", "1,200,"), (r"\frac{\pi}{2}", "π/2")],
+    "unions": [
+        (r"(1,2)\cup[4,5)", r"[4,5)\cup(1,2)"),
+        (r"(1,2)\cup[4,5)", "[4,5) ∪ (1,2)"),
+        (r"(-\infty,0)\cup\{1\}", r"\{1\}\cup(-\infty,0)"),
+    ],
+    "bases": [
+        ("4210_5", "4210_{5}"),
+        ("4210_{5}", "4210"),
+        ("2516_8", r"2516_{\text{eight}}"),
+        ("1A7_{16}", "1a7_16"),
+        ("110_2", "110 base 2"),
+        ("30", "30_{10}"),
+    ],
+    "units": [
+        ("18", "18 dollars"),
+        ("18", "18 eggs"),
+        ("18", "18 people"),
+        ("18", r"\$18 per day"),
+        ("18", "18eggs"),
+        ("1200", "1,200 people"),
+        ("3/4", "3/4 cup"),
+        ("18 dollars", "18"),
+        ("18", "18 km/h"),
+        (r"5.4 \text{ cents}", "5.4 cents"),
+    ],
+    "case": [(r"\text{Even}", "even"), ("Evelyn", "evelyn"), (r"\text{(C)}", "c"), ("x=5", "X=5")],
+    "rounding": [("1/3", "0.333333"), ("50", r"50\%"), ("0.05", "5%")],
+}
+WRONG = {
+    "numbers apart": [
+        ("34", "3 4"),
+        ("56", "5 6"),
+        ("456", r"4\,5\,6"),
+        ("89", "8~9"),
+        ("11/2", "1 1/2"),
+        ("8", "8 1/3"),
+    ],
+    "unions": [(r"(1,2)\cup[4,5)", r"[4,5]\cup(1,2)"), (r"(1,2)\cup[4,5)", r"(1,2)\cup(4,5)")],
+    "bases": [
+        ("4210_5", "4210_6"),
+        ("52_8", "52_9"),
+        ("15", "15_6"),
+        ("1A7_{16}", "1B7_{16}"),
+        ("4210_{5}", "421_{5}"),
+    ],
+    "units": [
+        ("18", "18 thousand"),
+        ("2", "2 dozen"),
+        ("3", "3 fifths"),
+        ("18", "18 or 19"),
+        ("18", "18 and a half"),
+        ("18", "18 dollars and fifty cents"),
+        ("18", "18x"),
+        ("18", "18 abc"),
+        ("18", "18 pi"),
+        ("18", "19 dollars"),
+    ],
+    "case": [("2X", "2x"), ("x", "X"), ("3R^2", "3r^2"), ("x+Y", "X+y"), (r"\Pi", r"\pi"), ("N", "n")],
+    "rounding": [
+        ("3/4^30", "5/4^30"),
+        ("10^{-20}", "10^{-21}"),
+        ("0", "10^{-9}"),
+        ("x=10^{-20}", "x=10^{-21}"),
+        (r"\{10^{-20},1\}", r"\{10^{-21},1\}"),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_what_a_reader_knows_and_math_verify_does_not(kind):
+    assert [pair for pair in RIGHT[kind] if not grade(*pair).correct] == []
+    assert [pair for pair in WRONG.get(kind, []) if grade(*pair).correct] == []
 
 
 def test_what_cannot_be_read_is_wrong_and_counted():
