@@ -21,7 +21,7 @@ from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
 from r3l.core.policy import Completion, FinishReason
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
-from r3l.core.text import Message, template
+from r3l.core.text import Message, after_thought, template
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.reflection import reflection_text, released_log, render_log
 from r3l.retry import Restart, Retry, RetrySettings, hint, retry
@@ -100,7 +100,7 @@ def _by_environment(ctx: RolloutContext, episode: Episode) -> str | None:
 
 def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCritique | InvalidFeedback:
     """Compact critiques are JSON whose suggestion is the guidance; where it cannot be parsed, its text is."""
-    text = completion.text.strip()
+    text = after_thought(completion.text).strip()
     if completion.finish_reason is not FinishReason.END or not text:
         ended = completion.finish_reason is FinishReason.END
         ctx.counters[f"critique/invalid/{'empty' if ended else completion.finish_reason}"] += 1

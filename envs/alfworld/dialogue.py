@@ -20,9 +20,9 @@ from r3l.envs.base.tagged import (
     ResponseFormat,
     TaggedDialogue,
     action_in,
-    between,
     each_tag_once,
     one_pair,
+    pairs,
     repeats,
 )
 
@@ -168,7 +168,8 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         if error is StopReason.INADMISSIBLE:
             text, *_ = self.words.texts("first_rollout", "action", used="observation")
             return text.fill({"action": action})
-        thoughts, actions = (len(list(between(response, tag))) for tag in ("think", "action"))
+        thoughts, acts = pairs(response)
+        actions = len(acts)
         for count, name in ((thoughts, "len(think_matches)"), (actions, "len(action_matches)")):
             if count > 1:
                 (text,) = self.words.texts("parse_response", name, used="return")

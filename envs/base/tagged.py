@@ -1,7 +1,8 @@
 """Responses with one thought and one action in tags, and the dialogues made of them: what agentic environments share.
 
 A reader gives the action of a response, without the blanks around it, or None where there is none. The released code
-has two (``one_pair`` on ALFWorld, ``first_pair`` elsewhere), to which an empty action is an action (audit B-42).
+has two (``one_pair`` on ALFWorld, ``first_pair`` elsewhere), to which an empty action is an action (audit B-42). What a
+thought names is not read, and a chat template may have opened the thought: then its end stands alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from r3l.core.environment import Observation, Stop, StopReason, Style
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
 from r3l.core.task import Task
-from r3l.core.text import Message
+from r3l.core.text import THOUGHT, Message, split_thought, with_opening
 from r3l.original.prompts import ReleasedPrompts
 
 REPEATS = 3  # identical actions in a row that end an episode (audit 3.1)
@@ -57,17 +58,30 @@ def _tag(name: str, any_case: bool) -> re.Pattern[str]:
 
 def each_tag_once(response: str) -> str | None:
     """Of a response with exactly one thought and one action, in any order, and no tag beside theirs."""
-    return one_pair(response) if all(response.count(tag) == 1 for tag in _TAGS) else None
+    found = split_thought(response)
+    beside = f"{found.before}\n{found.after}"
+    alone = [beside.count(tag) for tag in _TAGS] == [0, 0, 1, 1]
+    return one_pair(response) if found.after is not None and found.thought is not None and alone else None
 
 
 def one_pair(response: str) -> str | None:
     """Of a response with exactly one thought and one action, in any order; a lone tag beside them does not count."""
-    thoughts, actions = list(between(response, "think")), list(between(response, "action"))
-    return response[actions[0]].strip() if len(thoughts) == len(actions) == 1 else None
+    thoughts, actions = pairs(response)
+    return actions[0].strip() if thoughts == len(actions) == 1 else None
+
+
+def pairs(response: str) -> tuple[int, list[str]]:
+    """How many thoughts a response has, and the actions outside the first: what a thought names is not done."""
+    response = with_opening(response)
+    thoughts = list(between(response, "think"))
+    thought = thoughts[0] if thoughts else slice(0, 0)
+    outside = response[: thought.start], response[thought.stop :]
+    return len(thoughts), [text[where] for text in outside for where in between(text, "action")]
 
 
 def first_pair(response: str) -> str | None:
     """The first action after the end of a thought, whatever else there is."""
+    response = with_opening(response)
     thought = next(between(response, "think"), None)
     action = None if thought is None else first_between(response[thought.stop :], "action")
     return None if action is None else action.strip()
@@ -132,7 +146,12 @@ class TaggedDialogue:
         self.response_format = response_format
 
     def read(self, response: str) -> str | None:
-        """The action of a response, None where it has none."""
+        """The action of a response, None where it has none.
+
+        No chat template opens a thought in the compact style: its models were taught to write both tags.
+        """
+        if self.style == "compact" and THOUGHT not in response:
+            return None
         return self.readers[self.response_format](response)
 
     def names(self, action: str) -> list[str]:

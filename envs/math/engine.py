@@ -20,6 +20,7 @@ from r3l.envs.math.grader import compare_plainly
 from r3l.envs.math.grading import Grader
 
 from r3l.core.task import Task
+from r3l.core.text import with_opening
 
 
 @cache
@@ -59,7 +60,7 @@ def answer_in(response: str) -> str | None:
 
     None without either, and without thinking in its tags. Nothing between answer tags is an answer.
     """
-    text = response.strip()
+    text = with_opening(response.strip())
     if first_between(text, "think") is None:
         return None
     answer = first_between(text, "answer", any_case=True)

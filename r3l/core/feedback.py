@@ -8,14 +8,14 @@ three words and, unless the outcome is ``success``, there is a suggestion and a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
 from r3l.core.environment import Outcome
 from r3l.core.option import OptionModel, option
-from r3l.core.text import well_formed_json
+from r3l.core.text import END_OF_THOUGHT, THOUGHT, after_thought, well_formed_json
 
 ReflectionSchema = Literal["strict", "released"]
 REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
@@ -126,20 +126,49 @@ class ReflectionRules:
 
 
 STRICT = ReflectionRules()
+NO_JSON = InvalidFeedback("no_json")
+BAD_JSON = InvalidFeedback("bad_json")
+MOST_BRACES = 1_000  # places where an object is looked for; ours: no reflection has as many
 
 
 def parse_reflection(text: str, turns: int, rules: ReflectionRules = STRICT) -> ParsedReflection | InvalidFeedback:
     """Read a reflection of a trajectory of ``turns`` responses. Never raises on any string.
 
-    The JSON is what stands between the first "{" and the last "}" (released code).
+    The JSON is what stands between the first "{" and the last "}" (released code). Under our schema a thought before it
+    does not count, and where braces of prose stand beside the object, the last one that is a valid reflection does.
     """
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
-        return InvalidFeedback("no_json")
+    ours = rules.schema == "strict"
+    response = after_thought(text) if ours and not text.lstrip().startswith("{") else text
+    start, end = response.find("{"), response.rfind("}")
+    whole = _read_document(response[start : end + 1], turns, rules) if 0 <= start < end else NO_JSON
+    if ours and whole in (NO_JSON, BAD_JSON):
+        quoting = (found for found in _objects(text) if THOUGHT in found or END_OF_THOUGHT in found)
+        read = [_read_document(found, turns, rules) for found in (*quoting, *_objects(response))]
+        return next((parsed for parsed in reversed(read) if isinstance(parsed, ParsedReflection)), whole)
+    return whole
+
+
+def _objects(text: str) -> Iterator[str]:
+    """The outermost JSON objects in a text, from left to right."""
+    decoder, at = json.JSONDecoder(), 0
+    for _ in range(MOST_BRACES):
+        at = text.find("{", at)
+        if at < 0:
+            return
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            yield text[at:end]
+        at = end
+
+
+def _read_document(text: str, turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
     try:
-        document, replaced = well_formed_json(json.loads(text[start : end + 1]))
+        document, replaced = well_formed_json(json.loads(text))
     except (ValueError, RecursionError):
-        return InvalidFeedback("bad_json")
+        return BAD_JSON
     parsed = _judged(document, turns, rules)
     if not replaced or isinstance(parsed, InvalidFeedback):
         return parsed

@@ -15,7 +15,7 @@ from r3l.core.feedback import FeedbackSource
 from r3l.core.policy import Completion, JudgePrompts, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
-from r3l.core.text import Message
+from r3l.core.text import Message, after_thought
 from r3l.endpoint.options import EndpointOptions, Settable
 from r3l.endpoint.policy import MessagePolicy
 from r3l.files.masking import KEY
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # a run without a judge needs no client
     from r3l.endpoint.client import Endpoint
 
 ADDRESS = "R3L_JUDGE"  # environment variable: where a server is does not belong to a run's configuration
-_END_OF_THOUGHT = "</think>"
 
 
 class EndpointJudge:
@@ -45,7 +44,7 @@ class EndpointJudge:
                 dialog.add(message)
         async with self._slots:
             completion = await dialog.respond(self._sampling, address)
-        return replace(completion, text=completion.text.rpartition(_END_OF_THOUGHT)[2].strip())
+        return replace(completion, text=after_thought(completion.text).strip())
 
     def counts(self) -> dict[str, float]:
         """The endpoint's counts under ``judge/`` (r3l.runs.metrics)."""

@@ -33,6 +33,38 @@ def test_a_valid_reflection():
     assert not parsed.perfect and not parsed.coerced
 
 
+VALID, OTHER = json.dumps(GOOD), json.dumps(GOOD | {"improvement_suggestion": "a draft"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<think>It wants {{keys}} and a number.</think>{VALID}",
+        f"It wants {{keys}} and a number.</think>{VALID}",  # the chat template opened the thought
+        f"<think>{OTHER}</think>\n```json\n{VALID}\n```",
+        f"<think>{OTHER[:60]}...</think>{VALID}",
+        f"The rooms were {{hall, attic}}.\n{VALID}",
+        f"{VALID}\nDone :-}}",
+        f"A first try: {OTHER}\nBetter: {VALID}",
+        f'{{"a": 1}} is no reflection. {VALID} {{}}',
+    ],
+)
+def test_braces_in_a_thought_or_in_prose_lose_no_reflection(text):
+    parsed = parse_reflection(text, 5)
+    assert isinstance(parsed, ParsedReflection) and parsed.document == GOOD
+
+
+@pytest.mark.parametrize("cause", ["<think> was never closed", "no </think>", "<think>a</think><action>b</action>"])
+def test_a_reflection_may_quote_tags(cause):
+    for before in ("", "Here it is: "):
+        assert parse_reflection(before + json.dumps(GOOD | {"root_cause_analysis": cause}), 5).root_cause == cause
+
+
+@pytest.mark.parametrize("text", [f"<think>{VALID}", f"<think>{VALID}</think>", f"So {VALID}</think>No."])
+def test_a_thought_is_no_reflection(text):
+    assert parse_reflection(text, 5) == InvalidFeedback("no_json")
+
+
 def test_a_critique_is_written_as_a_reflection_in_the_order_that_start_models_were_taught():
     text = reflection_text(Critique(Outcome.FAILURE, "s", "c", "go to desk 1", 2))
     assert text == json.dumps(GOOD) and parse_reflection(text, 3).document == GOOD

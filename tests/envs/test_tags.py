@@ -2,10 +2,11 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from r3l.envs.base.answers import boxed
-from r3l.envs.base.tagged import action_in, between, first_between, first_pair, one_pair
+from r3l.envs.base.tagged import TaggedDialogue, action_in, between, each_tag_once, first_between, first_pair, one_pair
 from r3l.envs.webshop.engine import read_action
 
 TAGS = ("<think>", "</think>", "<action>", "</action>", "<Answer>", "</answer>")
@@ -28,13 +29,57 @@ def test_what_stands_between_tags(text):
 @many
 @given(TAGGED)
 def test_pairs_of_a_thought_and_an_action(text):
-    actions = re.findall(r"<action>(.*?)</action>", text, re.DOTALL)
-    alone = len(actions) == len(re.findall(r"<think>.*?</think>", text, re.DOTALL)) == 1
-    assert one_pair(text) == (actions[0].strip() if alone else None)
-    first = re.search(r"<think>.*?</think>.*?<action>(.*?)</action>", text, re.DOTALL)
-    assert first_pair(text) == (first[1].strip() if first else None)
     named = re.search(r"<action>\s*(.*?)\s*</action>", text, re.DOTALL)
     assert action_in(text) == (named[1] if named else "")
+    opened = "<think>" + text if "</think>" in text and "<think>" not in text else text
+    thoughts = list(re.finditer(r"<think>.*?</think>", opened, re.DOTALL))
+    outside = [opened[: thoughts[0].start()], opened[thoughts[0].end() :]] if thoughts else [opened]
+    actions = [action for part in outside for action in re.findall(r"<action>(.*?)</action>", part, re.DOTALL)]
+    assert one_pair(text) == (actions[0].strip() if len(thoughts) == len(actions) == 1 else None)
+    first = re.search(r"<think>.*?</think>.*?<action>(.*?)</action>", opened, re.DOTALL)
+    assert first_pair(text) == (first[1].strip() if first else None)
+
+
+READERS = (each_tag_once, one_pair, first_pair)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "<think>It is closed.</think><action>open drawer 2</action>",
+        "It is closed.</think><action>open drawer 2</action>",  # the chat template opened the thought
+        "</think>\n\n<action>open drawer 2</action>",
+        "I write <action>look</action>, or not.</think>\n<action> open drawer 2 </action>\n",
+        "<think>First <action>, then </action>.</think><action>open drawer 2</action>",
+        "<think>One <action> is asked for.</think> So: <action>open drawer 2</action>",
+        "\n<think>\nIt is closed.\n</think>\n\n<action>open drawer 2</action>",
+    ],
+)
+def test_what_follows_a_thought_is_the_response(response):
+    assert [read(response) for read in READERS] == ["open drawer 2"] * 3
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "<think>I take <action>open drawer 2</action> and",
+        "<think><action>open drawer 2</action></think>",
+        "<action>open drawer 2</action></think>",
+        "<action>open drawer 2</action>",
+        "It is closed.</think>open drawer 2",
+        "It is closed.</think><action>open drawer 2",
+    ],
+)
+def test_a_thought_holds_no_action_and_a_response_needs_a_thought(response):
+    assert [read(response) for read in READERS] == [None] * 3
+
+
+def test_models_of_the_compact_style_write_both_tags():
+    class Drawers(TaggedDialogue):
+        label, readers = "drawers", {"strict": each_tag_once}
+
+    response = "It is closed.</think><action>open drawer 2</action>"
+    assert Drawers("full", 1).read(response) == "open drawer 2" and Drawers("compact", 1).read(response) is None
 
 
 @many
@@ -50,7 +95,8 @@ def test_the_last_box_whose_braces_balance(text):
     def content(start):
         depth = 1
         for end in range(start, len(text)):
-            if text[end - 1] != "\\":
+            backslashes = len(text[:end]) - len(text[:end].rstrip("\\"))
+            if backslashes % 2 == 0:  # two of them are a line break
                 depth += {"{": 1, "}": -1}.get(text[end], 0)
             if depth == 0:
                 return text[start:end]
