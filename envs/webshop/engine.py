@@ -78,7 +78,7 @@ class WebshopEngine:
     def step(self, action: str) -> Observation:
         """Apply ``search[keywords]`` or ``click[target]``; anything else, or what is not there, changes nothing."""
         session = self._current()
-        name, argument = read_action(action)
+        name, argument = self._read(action)
         released = self.options.refused == "released"
         if released and not self._passes(name.strip(), argument.strip()):
             return self._refuse()
@@ -99,6 +99,14 @@ class WebshopEngine:
     def close(self) -> None:
         """Forget the session; the catalogue stays open for the process's other engines."""
         self._session = None
+
+    def _read(self, action: str) -> tuple[str, str]:
+        """The name and argument of an action. A listed click is what it says, brackets and line breaks included."""
+        if action.startswith("click[") and action.endswith("]"):
+            for argument in (action[len("click[") : -1], action[len("click[") : -1].lower()):
+                if argument in self._page.targets:
+                    return "click", argument
+        return read_action(action)
 
     def _passes(self, name: str, argument: str) -> bool:
         """Whether the released code sends an action on (audit B-21); both without blanks around them."""

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from r3l.envs.webshop.products import Product
+from r3l.envs.webshop.products import MISSING, Product, expect, texts_of
 
-from r3l.core.errors import DataError
 from r3l.core.seeds import seed_of
 
 SHUFFLE_SEED = 233  # the original's; its order of goals follows from it
@@ -56,16 +55,13 @@ class Goal:
 def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], where: str) -> Iterator[Goal]:
     """The goals that people wrote for ``product``; those without attributes are skipped, as in the original."""
     for number, entry in enumerate(instructions):
-        try:
-            if not entry["instruction_attributes"]:
-                continue
-            wish, attributes = entry["instruction"].strip("."), tuple(entry["instruction_attributes"])
-            options = tuple(entry["instruction_options"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DataError(
-                f"{where}, asin {product.asin}, entry {number}: {error!r}; an entry needs instruction (text), "
-                "instruction_attributes and instruction_options (lists)"
-            ) from error
+        at = f"{where}, asin {product.asin}, entry {number}"
+        wanted = expect(entry, dict, at, "the entry").get("instruction_attributes", MISSING)
+        if wanted is not MISSING and not wanted:
+            continue
+        attributes = texts_of(wanted, at, "instruction_attributes")
+        options = texts_of(entry.get("instruction_options", MISSING), at, "instruction_options")
+        wish = expect(entry.get("instruction", MISSING), str, at, "instruction").strip(".")
         yield _goal(product, number, wish, attributes, options)
 
 
@@ -74,19 +70,16 @@ def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str)
     wish = attributes.get("instruction")
     if wish is None:
         return
-    wanted = attributes.get("instruction_attributes")
-    if not isinstance(wish, str) or not isinstance(wanted, list):
-        raise DataError(
-            f"{where}, asin {product.asin}: an entry with instruction (text) needs instruction_attributes (a list), "
-            f"found {wish!r} and {wanted!r}"
-        )
+    at = f"{where}, asin {product.asin}"
+    wish = expect(wish, str, at, "instruction")
+    wanted = texts_of(attributes.get("instruction_attributes", MISSING), at, "instruction_attributes")
     named = sorted(product.options)
     for combination in itertools.product(*(values for _, values in named)):
         options = tuple((name, value) for (name, _), value in zip(named, combination, strict=True))
         listed = ", and ".join(f"{name}: {value}" for name, value in options)
         text = f"{wish} with {listed}" if listed else wish
         # One limit for all combinations, as in the original.
-        yield _goal(product, 0, text, tuple(wanted), options)
+        yield _goal(product, 0, text, wanted, options)
 
 
 def in_order(goals: list[Goal]) -> list[Goal]:

@@ -8,6 +8,7 @@ other key is ignored, as in the original.
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,10 @@ from r3l.core.seeds import seed_of
 DEFAULT_PRICE = 100.0  # the original's price of a product that has none
 NO_ATTRIBUTES = ("DUMMY_ATTR",)  # the original's attributes of a product that has none
 _LONGEST_ASIN = 10
+_TEXTS = ("name", "full_description", "category", "query", "product_category")
+_KINDS = {str: "a text", list: "a list", dict: "an object"}
+_SHOWN = 80  # characters of a wrong value in an error
+MISSING = object()  # stands for the value of a key that is not there
 Options = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -98,27 +103,40 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
 
 def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
     """What the shop keeps of ``record``; ``where`` (file and position) is for errors."""
-    try:
-        asin = str(record["asin"])
-        pricing = _pricing(record.get("pricing") or "", f"{where} ({asin})")
-        bullets = record["small_description"]
-        return Product(
-            asin=asin,
-            name=record["name"],
-            description=record["full_description"],
-            bullets=tuple(bullets if isinstance(bullets, list) else [bullets]),
-            price=_price(asin, pricing),
-            price_label=" to ".join(f"${price}" for price in pricing),
-            category=record["category"],
-            query=record["query"].lower().strip(),
-            product_category=record["product_category"],
-            attributes=tuple(attributes.get("attributes", NO_ATTRIBUTES)),
-            options=_options(record["customization_options"]),
-        )
-    except KeyError as error:
-        raise DataError(f"{where}: key {error} is missing; docs/environments.md lists the keys") from error
-    except (AttributeError, TypeError) as error:
-        raise DataError(f"{where}: a value has the wrong type ({error}); see docs/environments.md") from error
+    asin = str(record.get("asin"))
+    where = f"{where} ({asin})"
+    pricing = _pricing(expect(record.get("pricing") or "", str, where, "pricing"), where)
+    texts = {key: expect(record.get(key, MISSING), str, where, key) for key in _TEXTS}
+    bullets = record.get("small_description", MISSING)
+    bullets = bullets if isinstance(bullets, list) else [expect(bullets, str, where, "small_description")]
+    return Product(
+        asin=asin,
+        name=texts["name"],
+        description=texts["full_description"],
+        bullets=texts_of(bullets, where, "small_description"),
+        price=_price(asin, pricing),
+        price_label=" to ".join(f"${price}" for price in pricing),
+        category=texts["category"],
+        query=texts["query"].lower().strip(),
+        product_category=texts["product_category"],
+        attributes=texts_of(attributes.get("attributes", list(NO_ATTRIBUTES)), f"{asin} of --attrs", "attributes"),
+        options=_options(record.get("customization_options", MISSING), where),
+    )
+
+
+def expect(value: Any, kind: type, where: str, key: str) -> Any:
+    """``value`` where it is of the kind that the original's files have under ``key``. Raises DataError otherwise."""
+    if value is MISSING:
+        raise DataError(f"{where}: key {key!r} is missing; docs/environments.md lists the keys")
+    if not isinstance(value, kind):
+        shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}..."
+        raise DataError(f"{where}: {key} is {shown}, which is not {_KINDS[kind]}; see docs/environments.md")
+    return value
+
+
+def texts_of(value: Any, where: str, key: str) -> tuple[str, ...]:
+    """A list of texts. Raises DataError for anything else."""
+    return tuple(expect(text, str, where, f"an entry of {key}") for text in expect(value, list, where, key))
 
 
 def is_listed(record: Mapping[str, Any], seen: set[str]) -> bool:
@@ -139,6 +157,8 @@ def _pricing(text: str, where: str) -> list[float]:
         prices = [float(re.sub(r"[^\d.]", "", part)) for part in text.split("$")[1:]]
     except ValueError as error:
         raise DataError(f"{where}: pricing {text!r} is not of the form '$12.99' or '$12.99$45.00'") from error
+    if any(math.isinf(price) for price in prices):
+        raise DataError(f"{where}: pricing {text[:_SHOWN]!r}... is larger than any number")
     if not prices:
         raise DataError(f"{where}: pricing {text!r} holds no dollar amount; leave it empty where there is no price")
     return prices[:2]
@@ -151,14 +171,16 @@ def _price(asin: str, pricing: list[float]) -> float:
     return random.Random(seed_of("webshop", "price", asin)).uniform(*pricing)
 
 
-def _options(customization: Mapping[str, Any] | str | None) -> Options:
+def _options(customization: Any, where: str) -> Options:
     """Lower-case option names and values; an option without a list is left out."""
-    if not customization:
-        return ()
-    if isinstance(customization, str):
-        raise TypeError(f"customization_options is {customization!r}")
+    key = "customization_options"
     values: dict[str, tuple[str, ...]] = {}
-    for name, contents in customization.items():
+    for name, contents in expect(customization or {}, dict, where, key).items():
         if contents is not None:
-            values[name.lower()] = tuple(c["value"].strip().replace("/", " | ").lower() for c in contents)
+            at = f"{where}, {key} {name!r}"
+            entries = [
+                expect(entry, dict, at, "an entry") for entry in expect(contents, list, where, f"{key} {name!r}")
+            ]
+            texts = [expect(entry.get("value", MISSING), str, at, "value") for entry in entries]
+            values[name.lower()] = tuple(text.strip().replace("/", " | ").lower() for text in texts)
     return tuple(values.items())

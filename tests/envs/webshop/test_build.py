@@ -51,13 +51,20 @@ def test_the_command_builds_and_reports(monkeypatch, capsys, files, tmp_path):
         (0, lambda path: path.unlink(), "cannot be read"),
         (0, lambda path: path.write_text(path.read_text()[:20_000]), "is cut off or damaged after"),
         (0, lambda path: path.write_text("{}"), "holds no product"),
-        (0, lambda path: path.write_text('[{"asin": "B1"}]'), "record 0: key 'small_description' is missing"),
+        (0, lambda path: path.write_text('[{"asin": "B1"}]'), "record 0 (B1): key 'name' is missing"),
         (0, lambda path: path.write_bytes(b"\xff\xfe[]"), "is cut off or damaged after 0 products"),
         (1, lambda path: path.write_text(path.read_text()[:1000]), "is cut off or damaged"),
         (1, lambda path: path.write_text('{"B0000": []}'), "asin B0000 has [], not a dict; see docs/environments.md"),
         (2, lambda path: path.write_text("[]"), "is a JSON list; expected an object keyed by asin"),
         (2, lambda path: path.write_text('{"B0000": 5}'), "asin B0000 has 5, not a list; see docs/environments.md"),
-        (2, lambda path: path.write_text('{"B0000": [{}]}'), "an entry needs instruction (text)"),
+        (2, lambda path: path.write_text('{"B0000": [{}]}'), "entry 0: key 'instruction_attributes' is missing"),
+        (
+            2,
+            lambda path: path.write_text('{"B0000": [5]}'),
+            "asin B0000, entry 0: the entry is 5, which is not an object",
+        ),
+        (0, lambda path: path.write_text('[{"asin": "B1", "full_description": null}]'), "record 0 (B1)"),
+        (1, lambda path: path.write_text('{"B0000": {"attributes": [3]}}'), "an entry of attributes is 3"),
     ],
 )
 def test_bad_files_are_named_and_nothing_is_left(monkeypatch, capsys, files, tmp_path, which, spoil, message):
@@ -74,7 +81,7 @@ def test_an_instruction_without_attributes_is_named(monkeypatch, capsys, files, 
     files[1].write_text(json.dumps({asin: {"attributes": ["red"], "instruction": "find me a pot"}}))
     arguments = command(files, tmp_path / "shop")
     code, _, err = run(monkeypatch, capsys, *arguments[:6], *arguments[8:])  # without --human
-    assert code == 2 and f"attrs.json, asin {asin}: an entry with instruction (text) needs instruction_attr" in err
+    assert code == 2 and f"attrs.json, asin {asin}: key 'instruction_attributes' is missing" in err
 
 
 def test_a_goal_outside_the_catalogue_is_a_clear_error_of_a_run(monkeypatch, capsys, files, tmp_path):

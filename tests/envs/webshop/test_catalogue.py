@@ -103,10 +103,20 @@ def test_wishes_can_be_read_back(shop):
     [
         ("pricing", "12.99", r"record 0 \(B000000001\): pricing '12.99' holds no dollar amount"),
         ("pricing", "$12.9.9", r"pricing '\$12.9.9' is not of the form"),
-        ("query", None, "a value has the wrong type"),
+        ("pricing", 12.99, r"record 0 \(B000000001\): pricing is 12.99, which is not a text"),
+        ("pricing", "$" + "9" * 400, "is larger than any number"),
+        ("query", None, "query is None, which is not a text"),
         ("name", ..., "key 'name' is missing"),
-        ("customization_options", {"Size": [{"image": None}]}, "key 'value' is missing"),
-        ("customization_options", "Size", "a value has the wrong type .*docs/environments.md"),
+        ("name", 7, "name is 7, which is not a text"),
+        ("full_description", None, "full_description is None, which is not a text"),
+        ("small_description", ["one", None], "an entry of small_description is None"),
+        ("category", ["a", "b"], "category is .*, which is not a text"),
+        ("product_category", {"a": "y" * 200}, r"product_category is \{'a': 'y{30}y*\.\.\., which is not a text"),
+        ("customization_options", {"Size": [{"image": None}]}, "'Size': key 'value' is missing"),
+        ("customization_options", {"Size": [{"value": 5}]}, "'Size': value is 5, which is not a text"),
+        ("customization_options", {"Size": ["xl"]}, "'Size': an entry is 'xl', which is not an object"),
+        ("customization_options", {"Size": "xl"}, "customization_options 'Size' is 'xl', which is not a list"),
+        ("customization_options", "Size", "customization_options is 'Size', which is not an object"),
     ],
 )
 def test_a_bad_record_is_named(key, value, message):
