@@ -18,6 +18,7 @@ from typing import Any
 
 from r3l.core.errors import DataError
 from r3l.core.seeds import seed_of
+from r3l.core.text import well_formed
 
 DEFAULT_PRICE = 100.0  # the original's price of a product that has none
 NO_ATTRIBUTES = ("DUMMY_ATTR",)  # the original's attributes of a product that has none
@@ -103,7 +104,7 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
 
 def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
     """What the shop keeps of ``record``; ``where`` (file and position) is for errors."""
-    asin = str(record.get("asin"))
+    asin = expect(record.get("asin", MISSING), str, where, "asin")
     where = f"{where} ({asin})"
     pricing = _pricing(expect(record.get("pricing") or "", str, where, "pricing"), where)
     texts = {key: expect(record.get(key, MISSING), str, where, key) for key in _TEXTS}
@@ -128,6 +129,8 @@ def expect(value: Any, kind: type, where: str, key: str) -> Any:
     """``value`` where it is of the kind that the original's files have under ``key``. Raises DataError otherwise."""
     if value is MISSING:
         raise DataError(f"{where}: key {key!r} is missing; docs/environments.md lists the keys")
+    if kind is str and isinstance(value, str) and well_formed(value)[1]:
+        raise DataError(f"{where}: {key} is {ascii(value[:_SHOWN])}, which holds a lone surrogate and is no Unicode")
     if not isinstance(value, kind):
         shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}..."
         raise DataError(f"{where}: {key} is {shown}, which is not {_KINDS[kind]}; see docs/environments.md")
@@ -177,6 +180,7 @@ def _options(customization: Any, where: str) -> Options:
     values: dict[str, tuple[str, ...]] = {}
     for name, contents in expect(customization or {}, dict, where, key).items():
         if contents is not None:
+            expect(name, str, where, f"a name in {key}")
             at = f"{where}, {key} {name!r}"
             entries = [
                 expect(entry, dict, at, "an entry") for entry in expect(contents, list, where, f"{key} {name!r}")
