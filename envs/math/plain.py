@@ -14,10 +14,22 @@ _SIGNS = str.maketrans({"−": "-", "﹣": "-", "－": "-", "∪": "\\cup ", "×
 _THOUSANDS = re.compile(rf"(?<![\w.,/])([1-9]\d{{0,2}})((?:{_SPACE}+\d{{3}})+)(?![\d/]|{_SPACE}*/|{_SPACE}+\d)")
 _MIXED = re.compile(rf"(?<![\w.,/])(\d+){_SPACE}+(\d+){_SPACE}*/{_SPACE}*(\d+)(?!\w)")
 _BASES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen")
-_DIGITS = r"(?<![\w.])\(?([0-9A-Fa-f]*\d[0-9A-Fa-f]*)\)?"
-_BASE = rf"(1?\d|20|{'|'.join(_BASES)})"
-_WORDED_BASE = re.compile(rf"{_DIGITS}\s*\(?\s*(?:\\text\{{)?\s*(?:in )?base[ -]*\}}?\s*{_BASE}\b\s*[)}}]?")
-_BASED = re.compile(rf"{_DIGITS}\s*_\s*(?:\{{\s*)?(?:\\(?:text|mathrm|mbox)\s*\{{\s*)?(?:base )?{_BASE}\b[\s}}]*")
+_ONE_BASE = rf"(1?\d|20|{'|'.join(_BASES)})"
+_DIGITS = r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*"
+_ANY_BASE = "|".join(
+    form.replace("BASE", rf"\s*(?:in )?(?:base[ -]*)?{_ONE_BASE}\s*")
+    for form in (
+        r"_BASE\b",
+        r"_\s*\{BASE\}",
+        r"_\s*\{\s*\\(?:text|mathrm|mbox)\s*\{BASE\}\s*\}",
+        r"_\s*\\text\s*\{BASE\}",
+    )
+)
+_WORDED = "|".join(
+    form.replace("BASE", rf"\s*(?:in )?base[ -]*{_ONE_BASE}\s*")
+    for form in (r"BASE\b", r"\(BASE\)", r"\\text\s*\{BASE\}")
+)
+_BASED = re.compile(rf"(?<![\w.])(?:\(({_DIGITS})\)|({_DIGITS}))\s*(?:{_ANY_BASE}|{_WORDED})")
 _DROPPED = re.compile(rf"\\left\b|\\right\b|\\displaystyle\b|(?<!\\){_SPACE}")
 _APART = re.compile(rf"(?<=\d){_SPACE}+(?=[\d.])")
 _IN_BRACES = re.compile(r"(?:(?<=\\\\)|(?<=[&=,(]))\{([-+]?[\w.]+)\}")  # where they hold nothing together
@@ -29,9 +41,12 @@ def legible(text: str) -> str:
     text = text.translate(_SIGNS).replace("{,}", ",").replace("\\!", "").strip().rstrip(".,;").strip()
     text = _THOUSANDS.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), text)
     text = _MIXED.sub(_improper, text)
-    for written in (_WORDED_BASE, _BASED):
-        text = written.sub(lambda m: f"{m[1].upper()}_{{{_base(m[2])}}}", text)
-    return text
+    return _BASED.sub(_with_base, text)
+
+
+def _with_base(number: re.Match[str]) -> str:
+    digits, base = filter(None, number.groups())
+    return f"{digits.upper()}_{{{_base(base)}}}"
 
 
 def _improper(mixed: re.Match[str]) -> str:
@@ -95,7 +110,8 @@ def without_units(gold: str, answer: str) -> tuple[str, str]:
 
 def _split(text: str) -> tuple[str, str]:
     """A number and its unit in plain words; all of ``text`` and no unit where it is not of that form."""
-    match = _QUANTITY.fullmatch(_TEXT.sub(r" \1", text.translate(_SIGNS)).strip().rstrip(".,;!* "))
+    words = re.sub(_SPACE, " ", _TEXT.sub(r" \1", text.translate(_SIGNS)))
+    match = _QUANTITY.fullmatch(words.strip().rstrip(".,;!* "))
     if match is None:
         return text, ""
     unit = match[2].strip()
