@@ -84,45 +84,31 @@ def test_a_step_minimises_the_weighted_mean_cross_entropy(nano):
 
 
 def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_path):
-    recipe(phase(0, 1e-3), phase(16, 5e-4))
-    whole = build("tiny", tmp_path / "whole", workers=1)
+    """And is not taken up by another recipe; a model is sharpened once, after its last phase."""
+    both = phase(0, 1e-3), phase(16, 5e-4)
+    recipe(*both)
+    whole = build("tiny", tmp_path / "whole", workers=0)
     recipe_of_both = recipes.load_config("tiny")
     recipe(phase(0, 1e-3))  # the first phase alone is what a cut off build leaves
     build("tiny", tmp_path / "cut", workers=0)
+    recipe(phase(0, 2e-3), phase(16, 5e-4))
+    with pytest.raises(DataError, match="of another configuration"):
+        build("tiny", tmp_path / "cut", workers=0)
     path = tmp_path / "cut" / "sft.json"
     left = json.loads(path.read_text())
     path.write_text(json.dumps({**left, "config": recipe_of_both.model_dump(mode="json")}))
     write_digests(path.parent)
-    recipe(phase(0, 1e-3), phase(16, 5e-4))
-    resumed = build("tiny", tmp_path / "cut", workers=0)
-    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
-    assert all(torch.equal(a[name], b[name]) for name in a)
-    assert whole["weights_sha256"] == resumed["weights_sha256"] and len(resumed["examples"]) == 2
-    with pytest.raises(DataError, match="already holds a model"):
-        build("tiny", tmp_path / "cut", workers=0)
-
-
-def test_a_model_is_sharpened_once_after_its_last_phase(recipe, tmp_path):
-    both = phase(0, 1e-3), phase(16, 5e-4)
     recipe(*both)
-    build("tiny", tmp_path / "plain", workers=0)
+    resumed = build("tiny", tmp_path / "cut", workers=0)
     recipe(*both, sharpness=2)
     build("tiny", tmp_path / "sharp", workers=0)
-    plain, sharp = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "sharp"))
-    assert torch.equal(sharp.pop("model.norm.weight"), 2 * plain.pop("model.norm.weight"))
-    assert all(torch.equal(sharp[name], plain[name]) for name in plain)
-
-
-def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
-    recipe(phase(0, 1e-3))
-    build("tiny", tmp_path / "old", workers=0)
-    recipe(phase(0, 2e-3), phase(16, 5e-4))
-    with pytest.raises(DataError, match="of another configuration"):
-        build("tiny", tmp_path / "old", workers=0)
-    recipe(phase(0, 1e-3), phase(16, 5e-4))
-    (tmp_path / "old" / "model.safetensors").write_bytes(b"")
-    with pytest.raises(DataError, match="not the one that"):
-        build("tiny", tmp_path / "old", workers=0)
+    a, b, sharp = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut", "sharp"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert torch.equal(sharp.pop("model.norm.weight"), 2 * a.pop("model.norm.weight"))
+    assert all(torch.equal(sharp[name], a[name]) for name in a)
+    assert whole["weights_sha256"] == resumed["weights_sha256"] and len(resumed["examples"]) == 2
+    with pytest.raises(DataError, match="already holds a model"):
+        build("tiny", tmp_path / "sharp", workers=0)
 
 
 @pytest.fixture(scope="module")
