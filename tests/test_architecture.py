@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from r3l.files.paths import ROOT
@@ -29,6 +30,7 @@ def modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in paths.items()}
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """The modules of r3l that a file imports, in functions too."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
