@@ -16,7 +16,7 @@ from r3l.core.text import Message
 from r3l.endpoint import client
 from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnfinishedAnswer, UnusableAnswer
 from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, only_model
-from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
+from r3l.endpoint.options import EndpointOptions, ServerError
 
 DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]
 ADDRESS = (0, "benchmark", "q", 0)
@@ -217,20 +217,6 @@ def test_a_key_that_no_header_can_carry_is_refused_unread(monkeypatch, key):
     with pytest.raises(ConfigError, match="the key in OPENAI_API_KEY has spaces, line breaks") as refused:
         ask("http://localhost:1")
     assert "cret" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",  # vLLM
-        "the request exceeds the available context size. try increasing the context size",  # llama.cpp
-    ],
-)
-def test_a_dialog_without_room_is_an_error_of_its_own(words):
-    with serving(lambda request, before: (400, {"error": {"message": words}})) as (url, seen):
-        with pytest.raises(DialogTooLongError):
-            ask(url)
-        assert len(seen) == 1
 
 
 def answered(**changes):
