@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -26,17 +26,18 @@ from r3l.core.errors import ConfigError
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
-from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnusableAnswer
-from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError
+from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnfinishedAnswer, UnusableAnswer
+from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
 from r3l.files.masking import KEY, masked
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 20  # of one request; their pauses of up to 8 s add up to two minutes, in which a server can restart
-LATE_ATTEMPTS = 3  # a deadline passed at the third attempt or later is final: each takes that long
+LATE_ATTEMPTS = 3  # the third deadline passed is final (each takes that long), and the third filtered or unknown answer
 LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one
 CONNECT = 10.0  # seconds
 QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to say
 _IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
+_TERMINAL = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours
 _NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)  # in a 400 of vLLM, llama.cpp, OpenAI
 _KINDS: dict[str, type[Answer]] = {"/chat/completions": ChatAnswer, "/completions": TokenAnswer, "/models": ModelList}
 _FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)  # no such server, most likely
@@ -47,22 +48,24 @@ class Endpoint:
     """A connection to the server; an asynchronous context.
 
     ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated (or given up);
-    ``missing/REASON``, responses that are null; ``replaced``, characters that were not Unicode.
+    ``uncounted``, answers without their number of tokens; ``replaced``, characters that were not Unicode.
+    ``wait``: seconds between two attempts where the server asks for no pause (a wait of tenacity); None: up to 8.
     """
 
-    def __init__(self, options: EndpointOptions) -> None:
+    def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
         self.options, self.counts = options, Counter[str]()
         key = os.environ.get(KEY, "")
         if not _IN_HEADER.fullmatch(key):
             raise ConfigError(f"the key in {KEY} has spaces, line breaks or characters that no header can carry")
         try:
-            self._client = openai.AsyncOpenAI(
+            self._client = _Client(
                 base_url=options.base,
                 api_key=key or "none",  # the client wants one; servers without keys ignore it
                 max_retries=ATTEMPTS - 1,
                 http_client=_Connection(options, self.counts),
                 timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline covers the whole request
             )
+            self._client.wait = wait
         except httpx2.InvalidURL as error:
             raise ConfigError(f"the server {options.shown!r} is not a valid address: {error}") from error
 
@@ -107,9 +110,19 @@ class Endpoint:
         assert isinstance(answer, kind)
         if answer.replaced:
             self.counts["replaced"] += answer.replaced
-        if answer.missing:
-            self.counts[f"missing/{answer.missing}"] += 1
+        if content is not None and answer.counted is None:
+            self.counts["uncounted"] += 1
         return answer
+
+
+class _Client(openai.AsyncOpenAI):
+    wait: Callable[[Any], float] | None = None
+
+    def _calculate_retry_timeout(self, remaining_retries: int, options: Any, response_headers: Any = None) -> float:
+        asked = self._parse_retry_after_header(response_headers)
+        if self.wait is not None and not (asked and asked > 0):
+            return self.wait(None)
+        return super()._calculate_retry_timeout(remaining_retries, options, response_headers)
 
 
 class _Connection(httpx2.AsyncClient):
@@ -126,14 +139,23 @@ class _Connection(httpx2.AsyncClient):
         """The answer, read to its end and checked."""
         self._counts["requests"] += 1
         path = request.url.path.removeprefix(urlsplit(self._options.base).path)
+        attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
         try:
             async with asyncio.timeout(self._options.deadline):
                 response = await super().send(request, **options | {"stream": True})
                 content = await _read(response)
             answer = _KINDS[path].read(content) if response.is_success else None
+            if answer is not None:
+                answer.check_whole()
+        except UnfinishedAnswer as error:
+            self._has_answered = True
+            self._count(error.reason)
+            if error.lasting and attempt >= LATE_ATTEMPTS:
+                raise _failure(self._options, path, error) from None
+            raise
         except TimeoutError as error:
             self._count("TimeoutError")
-            if int(request.headers.get("x-stainless-retry-count", 0)) + 1 >= LATE_ATTEMPTS:
+            if attempt >= LATE_ATTEMPTS:
                 raise _failure(self._options, path, error) from None
             raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
         except (httpx2.TransportError, UnusableAnswer) as error:
@@ -177,7 +199,7 @@ async def _read(response: httpx2.Response) -> bytes:
 
 def _refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
     where, status = options.shown + path, response.status_code
-    reason = " ".join(_safe(options, response.text).split())[:300]
+    reason = _safe(options, response.text)[:300]
     if status in (400, 413, 422) and _NO_ROOM.search(reason):
         return DialogTooLongError(f"{where} answered {status}: {reason}")
     advice = {401: f"Put the server's key into {KEY}", 403: f"Is the key in {KEY} the right one?"}
@@ -198,14 +220,22 @@ def _failure(options: EndpointOptions, path: str, error: BaseException) -> Serve
             f"{where} did not answer with a completion ({error}; it begins {_safe(options, error.text)[:80]!r}). Is "
             f"{settable.url} the address of an OpenAI-compatible server? {KEPT}"
         )
+    if isinstance(error, UnfinishedAnswer):
+        return UnfinishedError(
+            f"{where} gave no whole answer, asked again and again ({_safe(options, str(error))[:300]}). A response "
+            f"that may be broken off is not scored: check the server. {KEPT}",
+            error.reason if error.lasting else None,
+        )
     reason = f"{type(error).__name__}: {_safe(options, str(error))}"
     return ServerError(f"{where} cannot be reached ({reason}). Start the server, or correct {settable.url}. {KEPT}")
 
 
 def _safe(options: EndpointOptions, text: str) -> str:
-    """``text`` without key and password: servers may repeat what was sent."""
+    """``text`` on one line without key and password, which servers may repeat, and without what moves a terminal."""
     user, _, password = urlsplit(options.url).netloc.rpartition("@")[0].partition(":")
-    return masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
+    text = masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
+    plain = "".join(sign if sign.isprintable() else " " for sign in _TERMINAL.sub(" ", text))
+    return " ".join(plain.split())
 
 
 def _request(sampling: Sampling, address: Address) -> dict[str, Any]:

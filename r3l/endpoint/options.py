@@ -22,6 +22,14 @@ class DialogTooLongError(ServerError):
     """The server has no room for this dialog and a response."""
 
 
+class UnfinishedError(ServerError):
+    """The server breaks off its answers. ``lasting``: why, where the same request is always answered so (a filter)."""
+
+    def __init__(self, message: str, lasting: str | None) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+
+
 class Settable(NamedTuple):
     """The names of the settings that an error message tells the user to change."""
 

@@ -175,7 +175,11 @@ def test_what_is_ones_own_has_tables_figures_and_a_place_in_the_report(tmp_path,
     r3l("report")
     page = (tmp_path / "results/report.html").read_text()
     titles = re.findall(r"<figcaption><h3>(.*?)</h3>", page[page.index('id="tables"') : page.index('id="figures"')])
-    assert "Other runs" in titles and page.count("<td>Guess a number</td>") > 6 and "<td>Countdown</td>" in page
+    assert (
+        any(title.startswith("Other runs") for title in titles)
+        and page.count("<td>Guess a number</td>") > 6
+        and "<td>Countdown</td>" in page
+    )
 
 
 def test_an_environment_that_there_is_not_is_refused(tmp_path, refused):

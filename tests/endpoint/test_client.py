@@ -14,7 +14,7 @@ from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
 from r3l.core.text import Message
 from r3l.endpoint import client
-from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer
+from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnfinishedAnswer, UnusableAnswer
 from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, only_model
 from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
 
@@ -65,32 +65,85 @@ def test_further_fields_and_those_left_out():
     assert not {"seed", "max_tokens"} & set(seen[0])
 
 
+def choice(content, reason="stop", **more):
+    return {"message": {"content": content}, "finish_reason": reason} | more
+
+
 def test_what_servers_add_or_leave_out():
     message = {"content": "4", "reasoning_content": "two and two"}
     answers = [
         (200, {"choices": [{"message": message, "finish_reason": "length"}]}),
         (200, {"choices": [{"message": {"content": "4", "reasoning": "2, 2"}, "finish_reason": "stop"}]}),
-        (200, {"choices": [{"message": {"content": None}, "finish_reason": "tool_calls"}], "usage": None}),
+        (200, {"choices": [choice("4")], "usage": None}),
+        (200, {"choices": [choice("4")], "usage": {"prompt_tokens": None, "completion_tokens": None}}),
+        (200, {"choices": [choice("4")], "usage": {"prompt_tokens": 7, "completion_tokens": None}}),
+        (200, {"choices": [choice("5", index=1), choice("4", index=0), choice("6", index=2)]}),
+        (200, {"choices": [choice("4", index=3)]}),
     ]
+    counts = {}
     with serving(lambda request, before: answers[before]) as (url, _):
         assert said(ask(url)) == ("<think>two and two</think>4", FinishReason.LENGTH, None)
         assert said(ask(url)) == ("<think>2, 2</think>4", FinishReason.END, None)
-        assert said(ask(url)) == ("", FinishReason.END, None)
+        assert said(ask(url, counts)) == ("4", FinishReason.END, None) and counts == {"requests": 1, "uncounted": 1}
+        assert said(ask(url)) == ("4", FinishReason.END, None)
+        assert said(ask(url)) == ("4", FinishReason.END, Usage(7, 0))
+        assert said(ask(url)) == ("4", FinishReason.END, None)
+        assert said(ask(url)) == ("4", FinishReason.END, None)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason", "counted"),
-    [
-        (None, "tool_calls", {"missing/tool_calls": 1}),
-        (None, "my own words", {"missing/other": 1}),
-        ("", "stop", {}),  # the model ended at once
-    ],
-)
-def test_a_null_response_is_counted_as_missing(content, reason, counted):
-    counts, answer = {}, {"choices": [{"message": {"content": content}, "finish_reason": reason}]}
-    with serving(lambda request, before: (200, answer)) as (url, _):
-        assert ask(url, counts).text == ""
-    assert counts == {"requests": 1} | counted
+@pytest.mark.parametrize(("content", "reason"), [(None, "length"), ("", "length"), ("", "stop"), (None, "stop")])
+def test_a_thought_that_was_cut_off_is_not_closed(content, reason):
+    message = {"content": content, "reasoning_content": "two and"}
+    ended = FinishReason.LENGTH if reason == "length" else FinishReason.END
+    with serving(
+        lambda request, before: (200, {"choices": [choice("") | {"message": message, "finish_reason": reason}]})
+    ) as (url, _):
+        assert said(ask(url)) == ("<think>two and", ended, None)
+
+
+ENDS = ["stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence", "COMPLETE"]
+LENGTHS = ["length", "max_tokens", "MAX_TOKENS", "model_length", "LENGTH", "max_output_tokens"]
+
+
+@pytest.mark.parametrize("reason", [*ENDS, *LENGTHS])
+def test_known_ends_in_the_words_of_many_servers(reason):
+    with serving(lambda request, before: completion("4", reason)) as (url, _):
+        assert ask(url).finish_reason is (FinishReason.END if reason in ENDS else FinishReason.LENGTH)
+
+
+UNFINISHED = {  # choice, name in the counts, whether it may be an accident
+    "abort": (choice("Let me see, 2", "abort"), "abort", True),
+    "cancelled": (choice("Let", "cancelled"), "cancelled", True),
+    "an error in the choice": (choice("", "error", error={"code": 502, "message": "upstream gone"}), "error", True),
+    "an error beside a text": (choice("Let me", error={"code": 503, "message": "overloaded"}), "error", True),
+    "null with an error": (choice("Let me", None, error="overloaded"), "error", True),
+    "null": (choice("Let me", None), "null", False),
+    "a filter": (choice("Let", "content_filter"), "content_filter", False),
+    "a filter in other words": (choice("Let", "SAFETY"), "safety", False),
+    "no text": (choice(None), "stop", False),
+    "words of its own": (choice("Let", "my \x1b[31mown\nwords"), "other", False),
+    "a tool": (choice(None, "tool_calls"), "tool_calls", False),
+    "a tool and STOP": (choice("Let", "STOP") | {"message": {"content": "Let", "tool_calls": [{}]}}, "stop", False),
+}
+
+
+@pytest.mark.parametrize("unfinished", UNFINISHED)
+def test_a_broken_off_answer_is_asked_for_again_then_an_error(unfinished):
+    broken, reason, accident = UNFINISHED[unfinished]
+    counts = {}
+    with serving(lambda request, before: completion("4") if before else (200, {"choices": [broken]})) as (url, _):
+        assert ask(url, counts).text == "4" and counts == {"requests": 2, f"repeated/{reason}": 1}
+    with serving(lambda request, before: (200, {"choices": [broken]})) as (url, seen):
+        with pytest.raises(ServerError, match=r"gave no whole answer.*\(finish_reason .* is not scored") as refused:
+            ask(url)
+        assert len(seen) == (ATTEMPTS if accident else LATE_ATTEMPTS) and str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", None])
+def test_broken_off_tokens_too(reason):
+    content = {"choices": [{"token_ids": [1, 2], "finish_reason": reason}]}
+    with pytest.raises(UnfinishedAnswer):
+        TokenAnswer.read(json.dumps(content).encode()).check_whole()
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
@@ -199,6 +252,7 @@ STRANGE = {
     "null for everything": (200, "null"),
     "a number of 5,000 digits": (200, "4" * 5000),
     "a negative count": answered(usage={"completion_tokens": -1}),
+    "a count of 400 digits": (200, '{"choices": [], "usage": {"completion_tokens": ' + "4" * 400 + "}}"),
     "not compressed as it says": (200, "{}", {"Content-Encoding": "gzip"}),
     "an unknown character set": (200, "not JSON", {"Content-Type": "text/plain; charset=x-\xe9"}),
 }

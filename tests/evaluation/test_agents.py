@@ -121,6 +121,7 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
     with serving(scripted) as (url, seen):
         address = url.replace("//", "//user:word@")
         result = program(*arguments, "--server", address, "--request", "top_p=0.9", "--request", "seed=7")
+        assert "agent" in result, result
         assert result["agent"]["request"] == {"top_p": 0.9, "seed": 7} and result["agent"]["endpoint"] == url + "/v1"
         assert seen[0]["authorization"].startswith("Basic ") and seen[0]["top_p"] == 0.9
         refused = program(*arguments, "--server", url)
