@@ -198,6 +198,7 @@ class _Connection(httpx2.AsyncClient):
         super().__init__(limits=httpx2.Limits(max_connections=None))
         self._options, self._counts = options, counts
         self._has_answered = False  # so it is such a server, and a strange answer may be an accident
+        self._is_there = False  # whatever it answers
         self._warned = float("-inf")
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -225,11 +226,13 @@ class _Connection(httpx2.AsyncClient):
             raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
         except (httpx2.TransportError, UnusableAnswer) as error:
             self._count(type(error).__name__)
-            if not self._has_answered and isinstance(
-                error, httpx2.ConnectError | httpx2.ConnectTimeout | UnusableAnswer
-            ):
+            # Before any answer there is most likely no such server: once is enough to know that nobody listens, or that
+            # it speaks otherwise; a connection that breaks may be an accident, a few times.
+            unlikely = isinstance(error, _FINAL_AT_FIRST) or attempt >= LATE_ATTEMPTS
+            if unlikely and not (self._has_answered or (self._is_there and not isinstance(error, UnusableAnswer))):
                 raise _failure(self._options, path, error) from None
             raise
+        self._is_there = True
         if answer is not None:
             self._has_answered = True
         elif response.status_code in (408, 409, 429) or response.status_code >= 500:  # what openai's client repeats
