@@ -21,9 +21,9 @@ from r3l.local.policy import LocalPolicy
 
 # As Qwen3's: of earlier answers only what follows "]" is shown.
 FORGETFUL = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{{ m.content.split(']')[-1] if m.role == 'assistant' else m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for m in messages %}<|{{ m.role }}|>\n"
+    "{{ m.content.split(']')[-1] if m.role == 'assistant' else m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
 
 

@@ -32,7 +32,7 @@ def no_folder(run_dir):
 @pytest.mark.parametrize("harm", [shutil.rmtree, full_disk, no_folder])
 def test_a_directory_lost_in_the_middle_of_a_run_is_one_paragraph(tmp_path, harm):
     run_dir = tmp_path / "seed0"
-    one_paragraph = pytest.raises(RunDirectoryError, match="seed0 was deleted or can no longer be written .* goes on")
+    one_paragraph = pytest.raises(RunDirectoryError, match="seed0 was deleted or can no longer be written .* resumes")
     with one_paragraph as lost, locked(run_dir):
         harm(run_dir)
         append_jsonl(run_dir / "metrics.jsonl", {"step": 1})
