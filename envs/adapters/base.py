@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import field_validator
 from r3l.envs.base.answers import compact_closing
-from r3l.envs.base.one_file import DrawnTaskSets
 from r3l.envs.base.package import EnvironmentPackage, Options, read_options
 from r3l.envs.base.tagged import TaggedDialogue
+from r3l.envs.base.task_sets import DrawnTaskSets
 
 from r3l.core.environment import Critique, Dialogue, Observation, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.errors import ConfigError

@@ -107,7 +107,7 @@ def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
     stands for all, which share these two texts (reading all 3,553 would take seconds).
     """
     names = sorted(set(task_sets))
-    digests = {}
+    digests: dict[str, str] = {}
     if any("/" in name for name in names):
         digests |= {text: _digest_of_packaged(text) for text in ("alfred.pddl", "alfred.twl2")}
     return digests | {f"{split}, first game": _digest_of_first(split) for split in names if "/" not in split}

@@ -125,7 +125,8 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
     def definition(self, name: str) -> DefinitionT:
         """Read the definition of a task set. Raises ConfigError where it is unknown or malformed."""
         others = ", ".join(f"{other}/{s}" if s else other for other, splits in self.others.items() for s in splits)
-        return read_definition(self.definition_type, self.env, name, others or "none")
+        found: DefinitionT = read_definition(self.definition_type, self.env, name, others or "none")
+        return found
 
     def splits(self, name: str) -> Collection[str]:
         return self.others[name] if name in self.others else self.definition(name).splits

@@ -46,7 +46,8 @@ class Definition(task_sets.Definition):
 
 def definition(name: str) -> Definition:
     """The definition of a synthetic task set. Raises ConfigError where there is none."""
-    return read_definition(Definition, "webshop", name, "official and r3l, of the original catalogue")
+    found: Definition = read_definition(Definition, "webshop", name, "official and r3l, of the original catalogue")
+    return found
 
 
 def locate(catalogue: str) -> Path:

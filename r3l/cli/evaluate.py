@@ -12,7 +12,7 @@ import typer
 
 from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, output, refuse_unused, resolve_run
 from r3l.cli.compare import offline_command
-from r3l.cli.printing import pairs, print_result
+from r3l.cli.printing import print_result
 from r3l.core.errors import ConfigError, check_known
 
 if TYPE_CHECKING:
@@ -150,16 +150,16 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
 def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
     from r3l.api.running import evaluate_run
     from r3l.evaluation import stored_runs
+    from r3l.evaluation.circumstances import summary
     from r3l.runs.manifest import run_of
     from r3l.runs.places import EVALUATION, evaluation_folder
 
     run = run_of(run_dir)
     evaluation = evaluate_run(run_dir, task_set, agent)
     where = evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set)
-    scores = {group: values["success"] for group, values in evaluation["groups"].items()}
-    line = f"{evaluation['cell']} seed {evaluation['seed']}: success {pairs(scores)}; in {where}"
+    line = f"{summary(evaluation, run.env_settings.max_turns)}\nin {where}"
     if where == run_dir and agent is None and not as_json:
-        line += f"\n{_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"
+        line += f"; {_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"
     print_result(evaluation, as_json, line)
 
 

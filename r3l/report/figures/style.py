@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from r3l.config import variant
 from r3l.core.errors import ConfigError
@@ -283,7 +283,8 @@ def _png(figure: Figure, path: Path) -> None:
     figure.savefig(drawn, format="png", metadata={"Software": None})
     picture = Image.open(drawn).convert("RGB")
     fixed = [ImageColor.getrgb(look(method).colour) for method in (*METHODS, *ABLATIONS)]
-    seen = sorted(picture.getcolors(picture.width * picture.height), key=lambda pair: (-pair[0], pair[1]))
+    counted = cast(list[tuple[int, tuple[int, int, int]]], picture.getcolors(picture.width * picture.height))
+    seen = sorted(counted, key=lambda pair: (-pair[0], pair[1]))
     chosen = [*fixed, *(colour for _, colour in seen)][:256]
     palette = Image.new("P", (1, 1))
     palette.putpalette([part for colour in chosen for part in colour])

@@ -1,0 +1,61 @@
+"""What a score is worth: episodes, interval, task set, turn limit, how the episodes ended, and a warning where it says
+more about the setting than about the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from r3l.core.environment import StopReason
+from r3l.evaluation.statistics import wilson_bounds
+
+ENDINGS = {
+    StopReason.SUCCESS: "solved",
+    StopReason.DONE: "ended by the environment, unsolved",
+    StopReason.MAX_TURNS: "turn limit",
+    StopReason.FORMAT: "no action could be read",
+    StopReason.INADMISSIBLE: "impossible action",
+    StopReason.REPETITION: "repeated an action",
+    StopReason.TRUNCATED: "response cut off",
+    StopReason.CONTEXT: "context full",
+}
+# Endings that the setting may have caused, and what to change; our choice: a tenth of the episodes is worth a word.
+SUSPECT = {
+    StopReason.CONTEXT: "the dialog outgrew sampling.max_context: raise it (--set sampling.max_context=8192)",
+    StopReason.TRUNCATED: "responses are cut off: raise --set sampling.max_tokens",
+    StopReason.FORMAT: "responses do not have the form that the prompt asks for: read some (r3l report RUN_DIR), "
+    "and try --set prompts=full",
+}
+SHARE = 0.1
+
+
+def summary(evaluation: Mapping[str, Any], max_turns: int) -> str:
+    """Lines for a person about the content of an evaluation.json; the last ones are warnings, where there are any."""
+    groups, counts, tasks = evaluation["groups"], evaluation["stops"], evaluation["task_set"]
+    episodes, rate = evaluation["episodes"], groups["all"]["success"]
+    low, high = wilson_bounds(rate, episodes)
+    parts = ", ".join(f"{name} {values['success']:.3f}" for name, values in groups.items() if name != "all")
+    turns = f"at most {max_turns} turn{'s' if max_turns > 1 else ''}"
+    lines = [
+        f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} (95 % interval {low:.3f} to {high:.3f})"
+        + (f"; {parts}" if parts else ""),
+        f"{episodes} episodes on task set {tasks['name']} ({tasks['tasks']} tasks), {turns}, temperature "
+        f"{evaluation['temperature']:g}; how they ended: {endings(counts)}",
+        *warnings(counts, episodes),
+    ]
+    return "\n".join(lines)
+
+
+def endings(counts: Mapping[str, int]) -> str:
+    """``solved 112, turn limit 48``, most frequent first."""
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{ENDINGS[StopReason(reason)]} {count}" for reason, count in ordered)
+
+
+def warnings(counts: Mapping[str, int], episodes: int) -> list[str]:
+    """A line for each suspect ending that more than a tenth of the episodes have."""
+    return [
+        f"warning: {counts[reason]} of {episodes} episodes ended by '{ENDINGS[reason]}': {fix}"
+        for reason, fix in SUSPECT.items()
+        if counts.get(reason, 0) > SHARE * episodes
+    ]
