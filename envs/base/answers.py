@@ -31,13 +31,13 @@ WRONG = "That answer is not correct. Try again."  # with attempts left
 
 # A heading (#### Result) announces nothing, unless it is the last line.
 _ANNOUNCED = (
-    re.compile(r"(?<!#)####(?!#)\s*(?!\d+[.)]\s+[A-Za-z])(?=[-+−~$*({\[.]*\d|\\|.+\s*\Z)(.+)"),
+    re.compile(r"(?<!#)####(?!#)\s*+(?!\d+[.)]\s+[A-Za-z])(?=[-+−~$*({\[.]*\d|\\|.+\Z)(.+)"),
     re.compile(r"(?:final\s+)?answer\s*(?:is|:|=)+\s*(.+)", re.IGNORECASE),
 )
 _NEXT_SENTENCE = re.compile(r"(?<=\S)[.!?]\s+(?=\S)|,\s+(?=(?:because|since|so|which|as|where|if|but|not)\b)")
 _NUMBER = re.compile(r"[-−]?\$?(?:\d+\s+\d+\s*/\s*\d+|(?:\d+(?:,\d{3})*(?:\.\d+)?|(?<![\w)])\.\d+)(?:\s*/\s*\d+)?%?)")
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_BOXED_ALONE = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?=\S?\s|\S?\$|\S?\Z|\\|[^\s\d$]{0,2}\d)([^\s${}][^\s$]*)")
+_BOXED_ALONE = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+(?=\S?\s|\S?\$|\S?\Z|\\|[^\s\d$]{0,2}\d)([^\s${}][^\s$]*)")
 _BRACE = re.compile(r"\\.|([{}])", re.DOTALL)  # a backslash before it makes it a character, a line break does not
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _MENTIONED = re.compile(r"[\s`\"'(]</think>[`\"']?[ \t]*[a-z,.;:)]")  # in a sentence, which no end of a thought is
@@ -102,6 +102,7 @@ def _pairs(text: str) -> dict[int, int]:
 
 
 def _announced(text: str) -> str | None:
+    text = text.rstrip()
     for pattern in _ANNOUNCED:
         if answers := pattern.findall(text):
             with_number = [answer for answer in answers if any(c.isdigit() or c == "\\" for c in answer)]
