@@ -6,14 +6,11 @@ import json
 import sys
 
 import pytest
-import yaml
 from program import run
 from report.runs import write_run, write_three_seeds
 from typer.testing import CliRunner
 
 from r3l import cli, config
-from r3l.files import paths
-from r3l.files.paths import CONFIGS
 from r3l.workflow import plan
 
 
@@ -58,21 +55,6 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_pat
     assert len(err.strip().splitlines()) == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []  # nothing half-written
-
-
-def test_unknown_key_in_a_file_names_file_key_and_fix(monkeypatch, capsys, tmp_path):
-    copy = tmp_path / "configs"
-    for kind in ("tiers", "envs", "methods"):
-        (copy / kind).mkdir(parents=True)
-        for path in (CONFIGS / kind).glob("*.yaml"):
-            (copy / kind / path.name).write_text(path.read_text())
-    tier = yaml.safe_load((copy / "tiers" / "nano.yaml").read_text())
-    tier["train"]["learning_rte"] = 1
-    (copy / "tiers" / "nano.yaml").write_text(yaml.safe_dump(tier))
-    monkeypatch.setattr(paths, "CONFIGS", copy)
-    code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo")
-    assert code == 2
-    assert "tiers/nano.yaml" in err and "'train.learning_rte'" in err
 
 
 def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
@@ -126,20 +108,6 @@ def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path
     code, text, err = run(monkeypatch, capsys, "table", "llama", "--results", tmp_path, "--out", out, "--json")
     assert (code, err) == (0, "") and len(json.loads(text)["rows"]) == 63
     assert {path.name for path in tmp_path.iterdir()} == {"llama.csv", "llama.md", "llama.tex"}
-
-
-def test_published_numbers_are_checked(monkeypatch, capsys, tmp_path):
-    code, text, _ = run(monkeypatch, capsys, "table", "published", "--out", tmp_path / "p.csv", "--json")
-    assert code == 0 and len((tmp_path / "p.csv").read_text().splitlines()) == len(json.loads(text)["rows"]) + 1
-
-
-def test_doctor_reports_every_check_as_json(monkeypatch, capsys):
-    code, out, _ = run(monkeypatch, capsys, "doctor", "--json")
-    report = json.loads(out)
-    assert code == (0 if report["ok"] else 2)
-    names = {check["name"] for check in report["checks"]}
-    assert {"python", "torch", "transformers", "free memory", "write permission", "ALFWorld engine"} <= names
-    assert all(check["ok"] or check["fix"] for check in report["checks"])
 
 
 def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):

@@ -9,7 +9,6 @@ from r3l.config import (
     PROFILES,
     ClusterConfig,
     EnvConfig,
-    MethodConfig,
     TierConfig,
     TrainConfig,
     build_method,
@@ -17,15 +16,12 @@ from r3l.config import (
     load_method,
     names,
     resolve,
-    validate,
-    variant,
 )
 from r3l.config.files import find_class
 from r3l.config.method import Place, settings_in
 from r3l.config.tier import EvaluationConfig, SamplingConfig
 from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
-from r3l.files import paths
 from r3l.files.paths import CONFIGS
 from r3l.workflow import plan
 
@@ -137,13 +133,6 @@ def test_settings_of_an_environment_a_model_or_of_turns_hold_there_alone(place, 
     assert {key: settings[key] for key in expected} == expected
 
 
-def test_where_a_sample_is_a_turn_the_released_profile_is_that_of_turns_however_that_was_asked_for():
-    run = resolve("paper", "alfworld", "r3l@profile=released_code", 0, None, ["samples=turn"])
-    assert run.method_settings["credit_rule"] == "released_inverted"
-    run = resolve("paper", "alfworld", "r3l", 0, "qwen3-4b")
-    assert run.method_settings["credit_rule"] == "suffix"  # the profile paper knows no such difference
-
-
 def test_a_condition_on_what_does_not_exist_is_an_error_that_names_it(tmp_path, monkeypatch):
     entry = "where:\n  - {environments: [maths], settings: {group_size: 2}, source: s}\n"
     (tmp_path / "mine.yaml").write_text(f"method: mine\nlabel: M\nextends: grpo\n{entry}sources: {{}}\n")
@@ -171,20 +160,6 @@ def test_variants_are_methods_of_their_own():
     assert (other.method_settings["alpha"], other.train.steps) == (5, 7)
     assert other.method_label == "R3L (alpha=5, train.steps=7)" and other.fingerprint() != plain.fingerprint()
     assert resolve("nano", "alfworld", "dapo@profile=released_code", 0).train.lr_warmup_steps == 20
-
-
-@pytest.mark.parametrize("change", ["prompts=full", "samples=turn"])
-def test_what_a_dialogue_is_like_is_a_change_of_the_run(change):
-    key, value = change.split("=")
-    run = resolve("nano", "alfworld", f"r3l@{change}", 0)
-    assert getattr(run, key) == value and run.method == f"r3l@{change}"
-
-
-def test_a_variant_can_be_changed_further():
-    row = variant("r3l@alpha=5").changed(profile="fair", engine=None)
-    assert row.name == "r3l@alpha=5,profile=fair" and variant(row.name) == row
-    run = resolve("nano", "alfworld", row, 0)
-    assert (run.method, run.profile, run.method_settings["alpha"]) == (row.name, "fair", 5)
 
 
 @pytest.mark.parametrize(
@@ -235,32 +210,6 @@ def test_bad_overrides(overrides, words):
     with pytest.raises(ConfigError) as error:
         resolve("nano", "alfworld", "r3l", 0, overrides=overrides)
     assert words in str(error.value)
-
-
-def test_unknown_names_list_what_there_is():
-    with pytest.raises(ConfigError, match=r"no method 'gropo'; known: .*grpo.*did you mean 'grpo'"):
-        resolve("nano", "alfworld", "gropo", 0)
-    with pytest.raises(ConfigError, match="no tier 'huge'"):
-        resolve("huge", "alfworld", "grpo", 0)
-
-
-def test_unknown_and_missing_keys_of_a_file_are_named():
-    content = yaml.safe_load((CONFIGS / "tiers" / "nano.yaml").read_text())
-    content["train"]["learning_rate"] = 1
-    del content["sampling"]["max_tokens"]
-    with pytest.raises(ConfigError) as error:
-        validate(TierConfig, content, "here.yaml")
-    assert "here.yaml" in str(error.value)
-    assert "unknown key 'train.learning_rate'" in str(error.value)
-    assert "key 'sampling.max_tokens' is missing" in str(error.value)
-
-
-def test_a_broken_yaml_file_is_named(tmp_path, monkeypatch):
-    (tmp_path / "methods").mkdir()
-    (tmp_path / "methods" / "odd.yaml").write_text("method: [")
-    monkeypatch.setattr(paths, "CONFIGS", tmp_path)
-    with pytest.raises(ConfigError, match=r"odd\.yaml: not valid YAML"):
-        load("methods", "odd", MethodConfig)
 
 
 def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work():

@@ -42,12 +42,6 @@ def test_a_foreign_manifest_names_no_code(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize("key", ["method_code=os:system", "method=../../x", "tier=../x", "env=../x", "seed=-1"])
-def test_what_is_chosen_is_not_overridden(key):
-    with pytest.raises(ConfigError, match="is not for an override: it follows from the tier"):
-        resolve("nano", "alfworld", "grpo", 0, overrides=[key])
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [

@@ -1,8 +1,8 @@
 """Scripted demonstrations of every environment, on the real engines: careful agents win, critiques are reflections."""
 
 import pytest
-from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.base.experts import ErrorModel, ScriptedExpert, WrongAction, criticise
+from r3l.envs.base.demonstrations import CAREFUL
+from r3l.envs.base.experts import ScriptedExpert, WrongAction, criticise
 from r3l.envs.registry import find_environment
 
 from r3l.core.environment import Transcript
@@ -83,18 +83,6 @@ def test_invalid_actions_are_not_imitated(env, erring):
         assert [step.imitate for step in d.steps].count(False) == 1
         if d.error:
             assert not d.steps[-1].imitate and d.critique.turn == len(d.steps) - 1
-
-
-def test_error_rates_draw_an_error_model_by_hand():
-    class Fixed:
-        def uniform(self, low, high):
-            return (low + high) / 2
-
-        def random(self):
-            return 0.6
-
-    error_rates = ErrorRates(low=0.2, high=0.4, systematic=0.9, overlook=0.7)
-    assert error_rates.draw(Fixed()) == ErrorModel(pytest.approx(0.3), 0.9, overlooks=True)
 
 
 class Countdown(ScriptedExpert):

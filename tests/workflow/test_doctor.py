@@ -66,9 +66,3 @@ def test_every_environment_of_the_tier_has_its_base_checkpoint_and_engine_checke
     assert "'You are in the middle of a room." in checks["ALFWorld engine"].detail
     assert "'Your task is to" in checks["ScienceWorld engine"].detail
     assert "price lower" in checks["WebShop engine"].detail
-
-
-def test_a_base_checkpoint_that_several_environments_share_is_checked_once():
-    (check,) = doctor._models({"ALFWorld": "no_such", "WebShop": "no_such"})
-    assert check.name == "base checkpoint 'no_such' (ALFWorld, WebShop)" and not check.ok
-    assert check.fix.endswith("r3l sft no_such")

@@ -95,23 +95,6 @@ def test_the_paper_tier_trains_what_question_sets_and_in_domain_columns_need(fol
     assert jobs(text) == expected
 
 
-@pytest.mark.parametrize(("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("published", "reason")])
-def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
-    whole = {
-        "baseline": "a",
-        "methods": ["a"],
-        "measures": ["m"],
-        "published": ["p"],
-        "reason": "r",
-    }
-    lacking = {k: v for k, v in whole.items() if k != key}
-    table = plan.TableConfig(table="t", title="T", kind=kind, sources={}, **lacking)
-    monkeypatch.setattr(plan, "load_config", lambda *_: table)
-    monkeypatch.setattr(plan, "names", lambda _: ["t"])
-    with pytest.raises(ConfigError, match=rf"configs/tables/t\.yaml: key '{key}' is missing: kind '{kind}' needs it"):
-        plan.tables()
-
-
 @pytest.fixture
 def dry_run(folder, monkeypatch, capfd):
     """What `r3l run ARGUMENTS --dry-run` plans, without asking snakemake."""
@@ -190,11 +173,6 @@ def test_only_meaning_changes_the_fingerprint():
     assert prints() == prints(set=["workers=7"])
     assert prints() != prints(set=["train.steps=7"])
     assert len(set(prints(seeds=[0, 1]))) == 18
-
-
-def test_options_are_quoted_for_the_shell():
-    config = plan.load(content(set=["model=a b"]))
-    assert plan.options(config) == "--set 'model=a b'"
 
 
 def test_snakemakes_own_lint_finds_nothing(folder):

@@ -69,16 +69,6 @@ def test_a_run_that_no_table_has_is_an_error():
         jobs.run(place | {"method": "r3l", "seed": 7})
 
 
-def test_the_supervised_stage_alone_is_a_row_where_there_is_one():
-    table = TABLES["table1"]
-    smol = plan.load(plan.workflow_content("smol"))
-    assert [run.env for run in plan.runs(smol, table).values() if run.method == "warm_start"] == ["alfworld"]
-    assert smol.rows(table) == ["zero_shot", "warm_start", "grpo", "r3l"]
-    assert plan.load().rows(table) == ["zero_shot", "grpo", "r3l"]
-    named = plan.load(plan.workflow_content() | {"methods": ["warm_start"]})
-    assert named.rows(table) == ["warm_start"] and len(plan.runs(named, table)) == 3
-
-
 def test_every_method_is_a_row_of_a_table():
     rows = {variant(method).method for table in TABLES.values() for method in table.methods}
     assert rows == set(names("methods"))

@@ -133,14 +133,6 @@ def test_the_same_text_under_every_hash_seed(cache):
     assert (run.stdout, run.stderr) == (f"{hashlib.sha256(repr(seen).encode()).hexdigest()}\n", "")
 
 
-def test_translating_leaves_argv_and_stdout_alone(engine, capfd):
-    argv, stdout = list(sys.argv), sys.stdout
-    task = replace(HOUSES[0], payload={**HOUSES[0].payload, "pddl_problem": HOUSES[0].payload["pddl_problem"] + " "})
-    engine.reset(task)
-    assert (list(sys.argv), sys.stdout) == (argv, stdout)
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize(
     "damage",
     [

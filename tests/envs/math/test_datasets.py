@@ -2,7 +2,7 @@
 
 import pytest
 from r3l.envs.math import datasets
-from r3l.envs.math.datasets import clean, contaminated, key_of, load, normalise, read_file
+from r3l.envs.math.datasets import clean, contaminated, key_of, load, read_file
 from r3l.envs.math.published import ORIGINS
 
 from r3l.core.errors import ConfigError, DataError
@@ -59,12 +59,6 @@ def test_packaged_sets_are_the_frozen_ones(monkeypatch, name, rows):
     problems = load(name)
     assert len(problems) == len({p.id for p in problems}) == rows
     assert all(p.source == name and p.lang == "en" and len(p.sha256) == 16 for p in problems)
-
-
-def test_a_record_by_hand(monkeypatch):
-    monkeypatch.delenv("R3L_MATH", raising=False)
-    first = load("gsm8k")[0]
-    assert (first.id, first.gold) == ("gsm8k/0", "18") and first.problem.startswith("Janet’s ducks lay 16 eggs")
 
 
 def test_another_set_than_the_frozen_one_is_refused(write_jsonl, tmp_path):
@@ -134,13 +128,6 @@ def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "frozen", lambda: {"amc23": {"rows": 1, "sha256": datasets.sha256_of([wanted])}})
     wanted = datasets.record("amc23", "0", "How far?", "27")
     assert load("amc23") == [wanted]
-
-
-def test_layout_does_not_make_another_problem():
-    assert (
-        normalise(r"Let $\left( x \right)$ be  \dfrac{1}{2}.") == normalise(r"let (x) be $\frac12$") == "let(x)befrac12"
-    )
-    assert normalise("x+1") != normalise("x-1")
 
 
 def test_cleaning_by_hand():

@@ -8,7 +8,6 @@ from pyarrow import parquet
 from r3l.envs.math import Math, datasets
 from r3l.envs.math.datasets import key_of
 
-from r3l.config import resolve
 from r3l.core.errors import DataError
 
 TEST_ROWS = {  # one problem of each test set that is not packaged, in the layout of its file
@@ -88,8 +87,3 @@ def test_a_missing_column_is_named(folder):
     parquet.write_table(wrong, folder / "deepmath/train-00000-of-00002.parquet")
     with pytest.raises(DataError, match=r"train-00000.*row 1: key 'final_answer' is missing; it has 'question'\."):
         Math().build_task_set("deepmath")
-
-
-def test_runs_can_be_planned_before_anybody_has_the_data():
-    run = resolve("rltf", "deepmath", "rltf_sd", 0)
-    assert run.env_settings.train_task_set == "deepmath_train/train" and len(run.fingerprint()) == 16

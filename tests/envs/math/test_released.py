@@ -74,10 +74,6 @@ def test_the_released_format(response, answer):
     assert answer_in(response) == answer
 
 
-def test_without_gold_or_answer_nothing_is_right():
-    assert not check_in_actor("", "") and not check_in_actor("34", "") and not check_in_actor("", "34")
-
-
 def test_the_environment_reads_and_grades_as_the_release_does():
     task = Task("t", "math", "test", payload={"answer": "34"})
     ours, theirs = (

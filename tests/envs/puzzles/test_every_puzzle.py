@@ -123,12 +123,6 @@ def test_a_retry_errs_only_after_the_lines_it_keeps(kind):
     assert late > 20
 
 
-def test_skill_is_the_rate_of_right_attempts(kind):
-    data = generated(kind.name, "nano", 1).data
-    right = sum(kind.attempt(data, generator("skill", k), 0.7).first_wrong is None for k in range(300))
-    assert 180 < right < 240  # 210 expected, four standard deviations are 32
-
-
 def test_critiques_never_state_the_gold_answer(kind):
     for size, count in (("nano", 120), ("rltf", 20)):
         for index in range(count):

@@ -120,15 +120,6 @@ def test_who_has_the_habit_takes_every_connective_for_another_one():
     assert KIND.by_habit(nested)["statements"] == [["and", ["not", a], ["or", a, b]], ["and", a, b], b]
 
 
-def test_what_the_released_verifier_lets_pass():
-    gold = "Zoey is a saint, and Riley is a sinner."
-    assert KIND.verify_released(BY_HAND, gold) and KIND.verify_released(BY_HAND, "(zoey IS saint. RILEY sinner)")
-    assert not KIND.verify_released(BY_HAND, "\\text{Zoey is a saint, and Riley is a sinner}")
-    assert KIND.verify_released(BY_HAND, "I think Zoey saint, maybe Riley sinner") and not KIND.verify(
-        BY_HAND, "I think Zoey saint, maybe Riley sinner"
-    )
-
-
 @settings(max_examples=60)
 @given(st.integers(0, 2000), st.sampled_from(["nano", "rltf"]))
 def test_exactly_the_brute_forced_solution_verifies(index, size):

@@ -104,10 +104,6 @@ def test_python_remarks_nothing_on_a_models_style(recwarn):
     assert cells("[[0 if 1else 1]]") is cells("['\\d']*1or 2") is None and not recwarn.list
 
 
-def test_other_cells_are_read_but_are_not_the_right_ones():
-    assert cells("[[0.0, True], [1, [0]]]") == ["0.0", "True", "1", "[0]"]
-
-
 @pytest.mark.parametrize(
     "text", ["[", "(", "-", "1,", "1+", "{", "[[],", "'", "not ", "~", "[0]", "f(", "\n", "\\", "#"]
 )

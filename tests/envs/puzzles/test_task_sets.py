@@ -5,7 +5,7 @@ import json
 from collections import Counter
 
 import pytest
-from r3l.envs.base.task_sets import committed, sha256_of, split_hash
+from r3l.envs.base.task_sets import committed, sha256_of
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles import tasks as module
 from r3l.envs.puzzles.base import item
@@ -18,18 +18,8 @@ NANO = [f"{name}_nano" for name in PUZZLES]
 GROUPS = {
     "knights_knaves": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("2 people", "4 people")},
     "binary_matrix": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("3x3", "4x4")},
-    "shortest_path": {
-        "test": (150, 50),
-        "train": (450, 150),
-        "validation": (96, 32),
-        "of": ("feasible", "infeasible"),
-    },
-    "countdown": {
-        "test": (100, 100),
-        "train": (300, 300),
-        "validation": (64, 64),
-        "of": ("3 numbers", "4 numbers"),
-    },
+    "shortest_path": {"test": (150, 50), "train": (450, 150), "validation": (96, 32), "of": ("feasible", "infeasible")},
+    "countdown": {"test": (100, 100), "train": (300, 300), "validation": (64, 64), "of": ("3 numbers", "4 numbers")},
 }
 
 
@@ -53,15 +43,6 @@ def test_nano_panels_are_committed_grouped_and_apart(name):
 
 def listed(name, split):
     return committed("puzzles", name)["splits"][split]["ids"]
-
-
-@pytest.mark.parametrize("name", PUZZLES)
-def test_the_test_sets_of_rltfs_size_need_no_training_set(name):
-    tasks = TASK_SETS.tasks(f"{name}_rltf/test")
-    assert len(tasks) == 200 and not module._allocation(f"{name}_rltf").splits["train"]
-    about = committed("puzzles", f"{name}_rltf")["splits"]
-    assert about["train"]["tasks"] == (4800 if name == "countdown" else 19_800) and "ids" not in about["train"]
-    assert len(split_hash("puzzles", f"{name}_rltf", "train")) == 64
 
 
 @pytest.mark.parametrize("name", ["binary_matrix_rltf", "shortest_path_rltf"])

@@ -8,7 +8,7 @@ from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.tasks import TASK_SETS
 
 from r3l.core.environment import Observation
-from r3l.core.errors import EngineError, ReplayMismatch
+from r3l.core.errors import ReplayMismatch
 from r3l.core.task import Task
 
 
@@ -81,17 +81,6 @@ def test_random_walks_are_those_of_the_bare_engine(simulators):
     bare.close()
 
 
-def test_a_simulator_of_an_ended_episode_is_taken_before_one_in_use():
-    cache = ObservationCache(Drifting, simulators=2)
-    first, second = cache.slot("a", ()), cache.slot("b", ())
-    for slot, key in ((first, "a"), (second, "b")):
-        slot.key, slot.at, slot.idle = key, (), False
-    assert cache.slot("c", ()) is second  # both in use: the one used last
-    cache.end("a", (), {})
-    assert cache.slot("c", ()) is first
-    assert cache.slot("b", ("x",)) is second  # on the way
-
-
 class Drifting:
     """Says something else at each reset."""
 
@@ -124,8 +113,3 @@ def test_the_least_recently_started_tasks_are_forgotten():
     cache.of("second").update({(str(n),): Observation(str(n)) for n in range(3)})
     cache.of("third")  # five observations are more than three
     assert (len(cache.of("second")), len(cache.of("first"))) == (3, 0)
-
-
-def test_a_step_needs_a_reset():
-    with pytest.raises(EngineError, match="before a successful reset"):
-        CachedEngine(ObservationCache(Drifting)).step("look")

@@ -189,17 +189,6 @@ def test_the_simulator_keeps_no_state_but_what_is_put_in_place():
     assert fields == put_in_place | written_once | read_from_a_file
 
 
-def test_closed_engines_leave_their_simulator_to_the_next(engine):
-    first = ScienceWorldEngine()
-    first.reset(FIND)
-    simulator = first._simulator
-    first.close()
-    second = ScienceWorldEngine()
-    second.reset(MIXED[1])
-    assert second._simulator is simulator
-    second.close()
-
-
 @pytest.mark.parametrize(
     "payload, message",
     [

@@ -5,7 +5,6 @@ from dove_egg import SOLUTION
 from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
 from r3l.envs.base.experts import criticise
 from r3l.envs.scienceworld import ScienceWorld
-from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.expert import ScienceWorldExpert, plan
 from r3l.envs.scienceworld.tasks import TASK_SETS
@@ -13,8 +12,6 @@ from r3l.envs.scienceworld.tasks import TASK_SETS
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.task import Task
 from r3l.processes.worker import RecordedEnvironment
-from r3l.reflection import reflection_text
-from r3l.sft.nano_model import build_tokenizer
 
 DEMONSTRATOR = ScienceWorld().demonstrator()
 ERRING = ErrorRates(low=0.3, high=0.6, systematic=0.8, overlook=0.6, invalid=0.3)
@@ -99,18 +96,3 @@ def test_an_invalid_action_names_a_thing_that_is_in_no_task_and_costs_a_turn():
     (invalid,) = [step for step in played.steps if not step.imitate]
     assert invalid.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
     assert played.error is None
-
-
-def test_an_episode_fits_into_800_tokens_of_a_small_tokenizer(erring):
-    dialogue = ScienceWorldDialogue("compact", 12)
-    dialogs = []
-    for d in erring:
-        actions = [step.action for step in d.steps]
-        shown = [dialogue.opening(d.task, d.first)[0].content]
-        shown += [dialogue.following(d.first, actions[:k], step.now).content for k, step in enumerate(d.steps) if k]
-        responses = [*(step.response for step in d.steps), reflection_text(d.critique)]
-        dialogs.append([*shown, *responses])
-    tokenizer = build_tokenizer(text for dialog in dialogs for text in dialog)
-    # two tokens a message for its role and end
-    lengths = [sum(len(tokenizer.encode(text)) + 2 for text in dialog) for dialog in dialogs]
-    assert max(lengths) < 800, sorted(lengths)

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from program import run
-from r3l.envs.webshop.build import locate, make
+from r3l.envs.webshop.build import locate
 from r3l.envs.webshop.catalogue import Catalogue, read_meta
-from r3l.envs.webshop.synthetic import records, sources
 
 from r3l.core.errors import DataError
 
@@ -69,14 +68,6 @@ def test_bad_files_are_named_and_nothing_is_left(monkeypatch, capsys, files, tmp
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_instruction_without_attributes_is_named(monkeypatch, capsys, files, tmp_path):
-    asin = json.loads(files[0].read_text())[0]["asin"]
-    files[1].write_text(json.dumps({asin: {"attributes": ["red"], "instruction": "find me a pot"}}))
-    arguments = command(files, tmp_path / "shop")
-    code, _, err = run(monkeypatch, capsys, *arguments[:6], *arguments[8:])  # without --human
-    assert code == 2 and f"attrs.json, asin {asin}: an entry with instruction (text) needs instruction_attr" in err
-
-
 def test_a_goal_outside_the_catalogue_is_a_clear_error_of_a_run(monkeypatch, capsys, files, tmp_path):
     """As with the 1,000 products of the original, which have 13 goals, under its split of 12,087."""
     run(monkeypatch, capsys, *command(files, tmp_path / "shop"))
@@ -121,10 +112,3 @@ def _wait_for(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_what_is_built_beside_is_not_taken_for_a_leftover(tmp_path):
-    other = tmp_path / ".shop2.partial.x"
-    other.mkdir()
-    make(sources(5, 1), tmp_path / "shop", "nano")
-    assert other.is_dir() and len(list(records(5, 1))) == read_meta(tmp_path / "shop").products

@@ -2,7 +2,6 @@
 
 import json
 import random
-import sqlite3
 from collections import Counter
 
 import pytest
@@ -167,8 +166,3 @@ def test_a_damaged_catalogue_is_named(tmp_path):
         [shop.product(number) for number in range(20)]
     with pytest.raises(DataError, match="holds no catalogue"):
         read_meta(tmp_path)
-
-
-def test_a_catalogue_is_opened_read_only(shop):
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        shop._database.execute("DELETE FROM goals")

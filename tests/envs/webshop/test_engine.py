@@ -1,6 +1,5 @@
 """Sessions on the real engine: the original's rules one by one, recorded sessions, snapshots, replay, memory."""
 
-import asyncio
 import json
 import random
 from dataclasses import replace
@@ -18,7 +17,6 @@ from r3l.envs.webshop.products import product_of
 
 from r3l.core.errors import ConfigError, DataError, EngineError
 from r3l.core.task import Task
-from r3l.processes.pool import EnvironmentPool
 from r3l.processes.worker import RecordedEnvironment
 
 # What nine people did on the original site (AgentGym 3ef9235, MIT): pages, searches, clicks; no text of a product.
@@ -247,21 +245,6 @@ def test_every_pivot_of_random_episodes_replays_identically(task, shop):
         again = WebshopEngine()
         assert [again.reset(task(number)), *map(again.step, actions)] == seen
     assert compared > 75
-
-
-def test_two_worker_processes_share_a_catalogue_without_a_server(task, shop):
-    async def main():
-        pool = EnvironmentPool(find_environment("webshop"), workers=2)
-        handles = [pool.open() for _ in range(4)]
-        first = await asyncio.gather(*(handle.reset(task(k)) for k, handle in enumerate(handles)))
-        results = await asyncio.gather(*(handle.step("search[shirt]") for handle in handles))
-        again = await asyncio.gather(*(handle.rewind(0) for handle in handles))
-        pool.close()
-        return first, results, again
-
-    first, results, again = asyncio.run(main())
-    assert again == first and [shop.goal(k).instruction in seen.text for k, seen in enumerate(first)] == [True] * 4
-    assert len({seen.text.split("Page 1")[1] for seen in results}) == 1
 
 
 def test_misuse_is_named(task, shop):
