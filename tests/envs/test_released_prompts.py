@@ -49,29 +49,6 @@ def test_what_ends_an_alfworld_episode_is_said_as_there(clone, error, response, 
     assert dialogue("alfworld").closing(0.0, False, 3, StopReason(error), response) == feedback
 
 
-@pytest.mark.parametrize(
-    ("reward", "turns", "feedback"),
-    [
-        (1, 8, "won 1.0 in 8 of 9"),
-        (1, 9, "won 1.0 at last, 9 of 9"),
-        (0.25, 8, "lost 0.25 in 8 of 9"),
-        (0, 9, "lost 0.0 at last, 9 of 9"),
-    ],
-)
-@pytest.mark.parametrize("env", ["alfworld", "scienceworld", "webshop"])
-def test_closing(clone, env, reward, turns, feedback):
-    assert dialogue(env).closing(reward, reward == 1, turns, None) == feedback
-
-
-def test_scienceworld(clone):
-    talk = dialogue("scienceworld")
-    system, user = talk.opening(None, Observation("Melt ice.\nA lab.\nA door."))
-    assert (system.content, user.content) == ("You are in scienceworld.", "Lab: Task: Melt ice.\nA lab.\nA door.!")
-    assert talk.following(LOOK, ["look"], NOW).content == "Lab: At b 1.!"
-    assert talk.closing(0.0, False, 3, StopReason.REPETITION, say("wait")) == "again wait"
-    assert talk.closing(0.0, False, 3, StopReason.FORMAT, "wait") == "no tags"
-
-
 def test_webshop(clone):
     page = Observation("Page 1", (SEARCH_ACTION, "click[buy now]"))
     shown = "Shop: Page 1\nMay: {'has_search_bar': True, 'clickables': ['buy now']}"
@@ -154,8 +131,3 @@ def test_critique_grpo_criticises_and_refines_in_the_words_of_the_release(clone)
     assert role == "user" and critique.startswith("Criticise RULES You") and critique.endswith("END no tags of 0.0.\n")
     guided = next(messages for kind, messages in asked if kind == "retry")
     assert guided[0] == ("system", "You are in alfworld.\n\n# Critique\nTags!")
-
-
-def test_puzzles_have_no_released_prompts():
-    with pytest.raises(ConfigError, match="puzzles prompt style 'released' is unknown; it is one of full, compact"):
-        find_environment("puzzles").dialogue("released", 1)

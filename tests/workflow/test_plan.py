@@ -38,13 +38,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_default_targets_train_table_1(folder):
-    code, text = snakemake(folder)
-    assert code == 0, text
-    # three environments x three methods
-    assert jobs(text) == {"task_set": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 2, "all": 1, "total": 25}
-
-
 def test_tables_figures_the_report_and_base_checkpoints_are_targets(folder):
     targets = ("table1.csv", "report.html", "retry_improvement.md", "llama.tex", "figures/pivot.pdf")
     targets += (f"models/{START_MODEL}",)  # only on request
@@ -64,6 +57,7 @@ def test_tables_figures_the_report_and_base_checkpoints_are_targets(folder):
     }
 
 
+@pytest.mark.slow
 def test_snakemakes_own_report_lists_results_by_category(folder):
     """Finished files are enough for it, so they are made by hand. The assets of its page come with the package."""
     done = ["task_sets/nano/alfworld.json", "table1.csv", "figures/learning_curves.png", "report.html"]
@@ -83,16 +77,6 @@ def test_snakemakes_own_report_lists_results_by_category(folder):
     for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "learning_curves", "all of it on one page"):
         assert expected in page
     assert '"method": "zero_shot"' in page  # labels of a run
-
-
-def test_the_paper_tier_trains_what_question_sets_and_in_domain_columns_need(folder):
-    grid = ("--configfile", ROOT / "configs/workflow_paper.yaml", "--config")
-    one = ("models=[qwen2.5-1.5b]", "seeds=[0]", "grid=core", "envs=[dapo]")
-    code, text = snakemake(folder, "results/table1.csv", "results/in_domain.csv", *grid, *one)
-    assert code == 0, text
-    # three methods on DAPO, each scored on five question sets; three on GSM8K and on MATH
-    expected = {"task_set": 3, "train": 9, "evaluate": 9, "evaluate_further": 15, "table": 2, "total": 38}
-    assert jobs(text) == expected
 
 
 @pytest.fixture
@@ -132,7 +116,7 @@ def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
     code, text = snakemake(folder, *run, how=("--cores", "2"))
     assert code == 0, text
     assert [read_json(folder / target)["episodes"] for target in targets] == [200, 200]
-    for file in ("README.md", "CHANGELOG.md", "r3l/report/tables/from_config.py"):
+    for file in ("README.md", "CHANGELOG.md", "r3l/report/labels.py"):
         os.utime(ROOT / file)
     code, text = snakemake(folder, *run)
     assert code == 0 and jobs(text) == {}, text
@@ -175,6 +159,7 @@ def test_only_meaning_changes_the_fingerprint():
     assert len(set(prints(seeds=[0, 1]))) == 18
 
 
+@pytest.mark.slow
 def test_snakemakes_own_lint_finds_nothing(folder):
     code, text = snakemake(folder, how=("--lint",))
     assert code == 0 and "in a good condition" in text, text

@@ -37,10 +37,11 @@ def test_a_target_trains_every_row_in_every_column(name, tier):
     assert len(set(further)) == len(further) == sum(map(len, sets))
     if tier in ("paper", "rltf"):
         trained = [cost for cost in gpu_hours.costs(runs.values()) if cost.steps]
-        assert all(cost.gpu_hours > 0 for cost in trained) and bool(trained) == bool(runs)
+        trains = any(not run.method.startswith("zero_shot") for run in runs.values())
+        assert all(cost.gpu_hours > 0 for cost in trained) and bool(trained) == trains
 
 
-@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.published and table.methods])
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.published and table.kind == "scores"])
 def test_every_published_column_is_one_of_ours(name):
     table, config = TABLES[name], configured("rltf" if name == "table_rltf" else "paper", TABLES[name])
     envs = config.columns(table)

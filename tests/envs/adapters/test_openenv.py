@@ -78,11 +78,6 @@ def test_a_served_game_is_the_game(stamps, begin):
     assert engine.step(f"\\boxed{{{game.answer}}}").success
 
 
-def test_tasks_name_what_the_server_plays(stamps):
-    task = environment_of(stamps).tasks("test")[0]
-    assert task.payload == {"number": 40, "server": {"name": "StampsServer", "version": "1.0.0"}}
-
-
 def test_an_episode_goes_on_when_the_server_was_restarted(stamps, server):
     pool = EnvironmentPool(environment_of(stamps), workers=0)
     task = environment_of(stamps).tasks("train")[0]

@@ -6,7 +6,7 @@ from program import run as program
 import r3l
 from r3l.config import environment_of
 from r3l.config.own_code import own_code
-from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.errors import DataError
 from r3l.files.json_files import read_jsonl
 
 STEPS = {"train.steps": 3, "train.tasks_per_step": 2, "method_settings.group_size": 4, "workers": 0}
@@ -186,26 +186,6 @@ def test_a_taskset_that_draws_anew_is_refused(write, begin, tmp_path):
     verifiers._load.cache_clear()  # as another process has it
     with pytest.raises(DataError, match="the taskset is not deterministic"):
         package.create({}).reset(task)
-
-
-def test_an_env_with_two_dialogues_in_a_seat_is_an_error(write, begin):
-    name = write("chain", "verifiers", taskset={"id": "chain"}, env={"id": "best-of-n", "n": 2})
-    engine, _ = begin(name)
-    with pytest.raises(EngineError, match="several dialogues with its seat 'agent'"):
-        engine.step("\\boxed{4}")
-
-
-def test_what_ends_before_anything_is_said_ends_the_run(write, begin, tmp_path):
-    task = "async def setup(self, trace, runtime): raise RuntimeError('no paper')"
-    (tmp_path / "mine" / "own_broken.py").write_text(TASKSET.format(task=task, data=""))
-    with pytest.raises(EngineError, match="ended before anything was said: .*no paper"):
-        begin(write("broken", "verifiers", taskset={"id": "own_broken"}, splits=SMALL))
-
-
-def test_a_tier_asks_for_what_there_is(write):
-    package = environment_of(write("chain", "verifiers", taskset={"id": "chain"}))
-    with pytest.raises(ConfigError, match="chain task set 'nano/train' is unknown; it has test, train"):
-        package.tasks("nano/train")
 
 
 @pytest.mark.parametrize(("method", "workers"), [("grpo", 1), ("r3l", 0)])

@@ -4,7 +4,6 @@ import re
 
 import pytest
 from r3l.envs.alfworld import ENVIRONMENT
-from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES
 from r3l.envs.alfworld.houses import generate
@@ -12,7 +11,6 @@ from r3l.envs.alfworld.rooms import House
 from r3l.envs.base.demonstrations import ErrorRates
 from r3l.envs.base.experts import first_action
 
-from r3l.core.environment import StopReason, Transcript
 from r3l.processes.worker import RecordedEnvironment
 
 ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.6, invalid=0.3)
@@ -62,12 +60,3 @@ def test_an_invalid_action_is_inadmissible_and_ends_the_episode(erring):
     for d in ended:
         assert not d.success
         assert d.steps[-1].action not in d.steps[-1].now.admissible
-
-
-@pytest.mark.parametrize("response", ["", " ", "\n\n"])
-def test_a_response_without_words_is_criticised_like_any_other(response):
-    """It has no action, so it stands in the transcript itself."""
-    task = generate(House("pick_and_place_simple", 3, 7, 8))
-    first = f"In a room, you see a desk 1. Your task is to: {task.payload['goal_text']}."
-    transcript = Transcript(task, first, ((response, ""),), False, StopReason.FORMAT)
-    assert AlfworldDialogue("compact").critique(transcript).turn == 0

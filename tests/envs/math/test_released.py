@@ -8,7 +8,6 @@ from r3l.envs.math.datasets import load
 from r3l.envs.math.engine import answer_in, check, check_in_actor, response_grader
 from r3l.envs.math.grader import grade
 
-from r3l.config import resolve
 from r3l.core.task import Task
 
 
@@ -88,17 +87,3 @@ def test_the_environment_reads_and_grades_as_the_release_does():
         ("<answer>34</answer>", True, False),
     ):
         assert (ours(task, response).correct, theirs(task, response).correct) == (strict, released), response
-
-
-@pytest.mark.parametrize(
-    ("tier", "env", "options"),
-    [
-        ("nano", "math", {"grader": "released"}),  # nano models write no tags
-        *(("paper", env, {"extraction": "released", "grader": "released"}) for env in ("gsm8k", "math500", "dapo")),
-    ],
-)
-def test_the_profile_sets_it(tier, env, options):
-    paper, released = (
-        resolve(tier, env, f"r3l@profile={profile}", 0).env_settings.options for profile in ("paper", "released_code")
-    )
-    assert released == paper | options and not options.keys() & paper.keys()

@@ -1,14 +1,11 @@
 """TaskSets: made to order, of different contents, committed, and loud when they differ."""
 
-import itertools
-import json
 from collections import Counter
 
 import pytest
 from r3l.envs.base.task_sets import committed, sha256_of
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles import tasks as module
-from r3l.envs.puzzles.base import item
 from r3l.envs.puzzles.engine import PUZZLES
 from r3l.envs.puzzles.tasks import TASK_SETS, Allocation, Definition
 
@@ -61,15 +58,6 @@ def test_training_sets_of_rltfs_size_are_those_committed(name):
     assert len(TASK_SETS.tasks(f"{name}_rltf/train")) == (4800 if name == "countdown" else 19_800)
 
 
-@pytest.mark.slow
-def test_without_leaving_out_repeats_half_the_test_matrices_would_be_trained_on():
-    """As in RLTF's set, where 12,048 of 20,000 differ and 97 of the last 200 are in train."""
-    matrices = [item("binary_matrix", 0, k, min_n=3, max_n=5, p_zero=0.25)["metadata"]["matrix"] for k in range(20_000)]
-    texts = [json.dumps(matrix) for matrix in matrices]
-    train = set(texts[:19_800])
-    assert len(set(texts)) == 11_968 and sum(text in train for text in texts[19_800:]) == 92
-
-
 def test_a_task_with_a_wrong_answer_is_not_valid():
     task = TASK_SETS.regenerate("shortest_path_nano", "test")[0]
     TASK_SETS.validate(task)
@@ -96,12 +84,3 @@ def test_a_wrong_difficulty_is_an_error(key, value, message):
     wrong = {"seed": 0, "style": "compact", "min_n": 3, "max_n": 4, "p_zero": 0.25} | {key: value}
     with pytest.raises(ConfigError, match=rf"puzzles_binary_matrix_nano.yaml: difficulty: (?s:.*){message}"):
         allocation(difficulty=wrong).split("test")
-
-
-def test_the_first_split_takes_first_and_all_takes_whatever_comes():
-    task_set = allocation(splits={"test": {"3x3": 2}, "train": {"all": 5}})
-    task_set.split("train")
-    order = sorted(itertools.chain(*task_set.splits.values()), key=lambda task: task.id)
-    small = [task for task in order if task.group == "3x3"]
-    assert task_set.splits["test"] == small[:2] and len(task_set.splits["train"]) == 5
-    assert {task.split for task in task_set.splits["train"]} == {"train"} and task_set.spare == []

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from r3l.envs.scienceworld import ScienceWorldOptions
-from r3l.envs.scienceworld import engine as engines
 from r3l.envs.scienceworld.cache import CachedEngine, DiskCache, ObservationCache, open_disk_cache
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.tasks import TASK_SETS
 
 from r3l.core.environment import Observation
-from r3l.core.errors import EngineError, ReplayMismatch
+from r3l.core.errors import ReplayMismatch
 
 
 @pytest.fixture
@@ -85,9 +84,9 @@ def overwritten(path, begin, length):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("begin", [0, 100, 4096, 8192])
+@pytest.mark.parametrize("begin", [0, 4096])
 def test_a_broken_file_is_set_aside_and_made_anew(tmp_path, begin, caplog):
-    """Its header, its schema, the root of its table, the pages below."""
+    """Its header, the root of its table."""
     path = tmp_path / "cache.sqlite"
     first = DiskCache(path)
     first.add("task", KNOWN)
@@ -151,15 +150,3 @@ def test_settings_of_the_engine_have_a_store_each(tmp_path, monkeypatch):
     fresh(ScienceWorldOptions())
     fresh(ScienceWorldOptions(reward="max_delta_released"))
     assert len(list((tmp_path / "scienceworld").glob("*.sqlite"))) == 2
-
-
-def test_a_store_that_cannot_be_used_says_what_to_do(tmp_path, monkeypatch):
-    (tmp_path / "cache.sqlite").mkdir()
-    with pytest.raises(EngineError, match=r"cache.sqlite cannot be used .* delete it, or set R3L_CACHE"):
-        DiskCache(tmp_path / "cache.sqlite")
-    (tmp_path / "cache.sqlite").rmdir()
-    (tmp_path / "cache.sqlite").touch()
-    monkeypatch.setattr(engines, "_caches", {})
-    monkeypatch.setattr(engines, "open_disk_cache", lambda options: DiskCache(tmp_path / "cache.sqlite" / "below"))
-    with pytest.raises(EngineError, match="R3L_CACHE"):
-        engines.create(ScienceWorldOptions())

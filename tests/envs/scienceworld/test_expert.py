@@ -88,11 +88,3 @@ def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(err
                 assert action.removeprefix("focus on ").removeprefix("pick up ") in shown
                 checked += 1
     assert checked >= 2
-
-
-def test_an_invalid_action_names_a_thing_that_is_in_no_task_and_costs_a_turn():
-    error_rates = {"low": 0.2, "high": 0.4, "systematic": 0.5, "overlook": 0.5, "invalid": 1.0}
-    (played,) = ScienceWorld().demonstrations(range(1), 1, 12, error_rates)
-    (invalid,) = [step for step in played.steps if not step.imitate]
-    assert invalid.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
-    assert played.error is None

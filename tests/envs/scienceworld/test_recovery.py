@@ -63,10 +63,9 @@ def gone(process):
     return not alive
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_killed_java_costs_each_episode_in_it_one_counted_replay(undisturbed, workers):
-    pool = EnvironmentPool(find_environment("scienceworld"), workers)
-    assert played(pool, lambda: java_of(workers and pool._workers[0].process.pid).kill()) == undisturbed
+def test_a_killed_java_costs_each_episode_in_it_one_counted_replay(undisturbed):
+    pool = EnvironmentPool(find_environment("scienceworld"), 1)
+    assert played(pool, lambda: java_of(pool._workers[0].process.pid).kill()) == undisturbed
     assert pool.lost == 2
 
 
@@ -103,33 +102,18 @@ def test_a_java_that_dies_at_every_try_is_a_clear_error():
             asyncio.run(main())
 
 
-MOMENTS = ("before its port is known", "after")
-
-
 @pytest.fixture
 def dying_java(monkeypatch, tmp_path):
-    """Makes Java die at its first so many starts, at one of two moments; gives where the starts are noted."""
+    """Makes Java die at its first so many starts; gives where the starts are noted."""
     real, launch, starts = find_java(), jvm._launch, tmp_path / "starts"
 
-    def dies(times, moment):
+    def dies(times):
         script = tmp_path / "java"
         script.write_text(
             f'#!/bin/sh\necho >> {starts}\n[ $(wc -l < {starts}) -le {times} ] && kill -9 $$\nexec {real.path} "$@"\n'
         )
         script.chmod(0o755)
-
-        def launched(path):
-            if moment == "before its port is known":
-                return launch(str(script))
-            parameters, process = launch(path)
-            with starts.open("a") as file:
-                file.write("\n")
-            if len(starts.read_text()) <= times:
-                process.kill()
-                process.wait()
-            return parameters, process
-
-        monkeypatch.setattr(jvm, "_launch", launched)
+        monkeypatch.setattr(jvm, "_launch", lambda path: launch(str(script)))
         monkeypatch.setattr(jvm, "_jvm", None)
         return starts
 
@@ -138,16 +122,14 @@ def dying_java(monkeypatch, tmp_path):
         jvm._jvm.close()
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_java_that_is_killed_while_it_starts_is_started_again(dying_java, moment, caplog):
-    starts = dying_java(1, moment)
+def test_a_java_that_is_killed_while_it_starts_is_started_again(dying_java, caplog):
+    starts = dying_java(1)
     assert jvm.shared_jvm().alive
     assert len(starts.read_text()) == 2 and "(attempt 1 of 3)" in caplog.text
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_java_that_dies_at_every_start_is_one_paragraph(dying_java, moment):
-    starts = dying_java(99, moment)
+def test_a_java_that_dies_at_every_start_is_one_paragraph(dying_java):
+    starts = dying_java(99)
     with pytest.raises(EngineError, match="did not start the ScienceWorld simulator, 3 times in a row") as refused:
         ScienceWorldEngine()
     assert len(starts.read_text()) == 3 and "\n" not in str(refused.value)

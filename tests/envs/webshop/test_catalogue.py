@@ -69,15 +69,6 @@ def test_goals_made_from_records():
     assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(listed, {}, "attrs")) == []
 
 
-def test_records_that_the_original_drops(files, tmp_path):
-    listed = json.loads(files[0].read_text())
-    extra = [RECORD | {"asin": "nan"}, RECORD | {"asin": "B" * 11}, listed[0] | {"name": "again"}]
-    files[0].write_text(json.dumps([*listed[:5], *extra, *listed[5:]]))
-    products = [source.product for source in original_files(*files)]
-    assert len(products) == 60 and all(p.name != "again" for p in products)
-    assert len(list(original_files(*files, limit=5))) == 5
-
-
 def test_the_same_source_gives_the_same_bytes_and_another_gives_another_hash(tmp_path):
     one, two = (build(sources(30, 1), tmp_path / name, "nano", 4) for name in ("one", "two"))
     assert one == two

@@ -111,14 +111,6 @@ def test_on_the_first_page_the_release_takes_the_search_button_for_an_action(tas
     assert (empty.text, empty.reward) == (first.text, -0.1)
 
 
-def test_hidden_search_commands(engine, shop):
-    # 6 of the 30 kinds are beauty products, and there are 3 of each kind.
-    assert "(Total results: 18)" in play(engine, "search[<c> beauty]").text
-    assert "(Total results: 3)" in play(engine, "search[<q> shirts]").text
-    assert "(Total results: 50)" in play(engine, "search[<r>]").text
-    assert play(engine, "search[<r>]") == play(engine, "search[<r>]")
-
-
 def test_options_live_as_long_as_in_the_original(engine, shop):
     asin = shop.product(shop.listed("query", "shirts")[0]).asin.lower()
     play(engine, "search[<q> shirts]", f"click[{asin}]")

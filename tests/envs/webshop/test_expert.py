@@ -14,7 +14,7 @@ ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.3)
 
 @pytest.fixture(scope="module")
 def erring():
-    return list(DEMONSTRATOR.demonstrations(range(50), 2, ERRING, 10))
+    return list(DEMONSTRATOR.demonstrations(range(25), 2, ERRING, 10))
 
 
 def test_an_expert_follows_the_pages(task):

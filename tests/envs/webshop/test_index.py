@@ -88,15 +88,6 @@ def test_the_order_is_the_oracles(tmp_path_factory, texts, query):
     assert ties == sorted(ties)
 
 
-def test_chunks_do_not_change_the_index(tmp_path, monkeypatch):
-    whole = written(LUCENE["documents"], tmp_path / "whole")
-    monkeypatch.setattr("r3l.envs.webshop.index._CHUNK", 500)
-    parts = written(LUCENE["documents"], tmp_path / "parts")
-    assert not list((tmp_path / "parts").glob("chunk*"))
-    for query, _ in LUCENE["queries"]:
-        assert parts.scored(query, 50) == whole.scored(query, 50)
-
-
 def test_a_cut_off_file_is_named(tmp_path):
     written({"A": "red shirt"}, tmp_path)
     docs = tmp_path / "docs.npy"
