@@ -92,18 +92,6 @@ def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_p
     assert "(and 1 more such pairs)" in said and "name the runs" in said
 
 
-def test_offline_a_comparison_takes_all_seeds_that_both_have(tmp_path, r3l):
-    for seed in range(5):
-        write_run(tmp_path / "mine", "raft", seed, [1, 1], [0, 0])
-        write_run(tmp_path / "kept", "grpo", seed, [1, 0], [0, 0])
-    write_run(tmp_path / "kept", "grpo", 5, [1, 0], [0, 0])
-    of = ("compare", "raft", "--env", "alfworld", "--offline", "--stored", tmp_path / "kept")
-    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine")["rows"]
-    assert (row["pairs"], row["difference_mean"]) == (5, 0.25)
-    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine", "--seed", "1,3")["rows"]
-    assert row["pairs"] == 2
-
-
 def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_ones_own(tmp_path, r3l):
     for seed in range(2):
         write_run(tmp_path / f"mine{seed}", "raft", seed, [1, 1], [0, 0])

@@ -46,9 +46,6 @@ def test_a_foreign_manifest_names_no_code(tmp_path):
     ("source", "words"),
     [
         ("class Shortest(:\n", "SyntaxError: invalid syntax (broken.py, line 1)"),
-        ("from broken import Other\n", "ImportError: cannot import name 'Other' from partially initialized module"),
-        ("x = 1 / 0\n", "broken.py, line 1)"),
-        ("import no_such_package\n", "No module named 'no_such_package'"),
         ("Shortest = 3\n", "module 'broken' has no class 'Shortest'"),
     ],
 )

@@ -6,13 +6,11 @@ import logging
 from program import run
 from report.runs import rewrite, write_run
 
-from r3l.config import EnvConfig, load, names, resolve, start_model_warning
+from r3l.config import resolve, start_model_warning
 from r3l.files.json_files import read_json
 from r3l.report import records, tables
 from r3l.report.html import page
 from r3l.workflow import plan
-
-NANO = [env for env in names("envs") if "nano" in load("envs", env, EnvConfig).tiers]
 
 
 def test_a_model_of_another_environment_is_named(tmp_path):

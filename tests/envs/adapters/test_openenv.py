@@ -111,8 +111,6 @@ def test_a_server_with_too_few_sessions_says_so(server, write):
     [
         ({"url": "http://localhost:1"}, "arguments.url is 'http://localhost:1': no OpenEnv server answers there"),
         ({"observation": "text"}, "arguments.observation is 'text': no field of the server's observations, which have"),
-        ({"action": "message"}, "arguments.action is 'message': no field of the server's actions, which have"),
-        ({"action": "metadata"}, "arguments.action is 'metadata': the server's actions also need response"),
     ],
 )
 def test_wrong_arguments_are_one_paragraph(server, write, given, words):

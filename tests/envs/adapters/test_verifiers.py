@@ -139,11 +139,8 @@ class Own(vf.Taskset[Task, vf.TasksetConfig]):
     ("name", "task", "data", "words"),
     [
         ("box", "NEEDS_CONTAINER = True", "", "its tasks run in a container"),
-        ("image", "pass", "image='python:3'", "its tasks run in a container"),
         ("files", "@vf.reward\n    async def tidy(self, runtime): return 1.0", "", "tidy asks for a runtime"),
-        ("tools", "toolsets = classmethod(lambda cls, config: ['search'])", "", "it gives tools"),
         ("spy", "@vf.intercept\n    async def hide(self, request: vf.Request): pass", "", "it rewrites messages"),
-        ("early", "@vf.stop\n    async def end(self, request: vf.Request): return False", "", "a @vf.stop looks at"),
     ],
 )
 def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, name, task, data, words):
@@ -165,8 +162,6 @@ def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, 
             {"taskset": {"id": "echo"}},
             "key arguments.splits is {'test': [40, 60], 'train': [0, 40]}: the taskset has 4",
         ),
-        ({"taskset": {"id": "echo"}, "env": {"speaker": {"max_total_tokens": 9}}, "splits": SMALL}, "limits tokens"),
-        ({"taskset": {"id": "chain"}, "env": {"id": "user-sim"}}, "it has the seats assistant, user"),
         ({}, "arguments.taskset is"),
     ],
 )

@@ -48,12 +48,6 @@ def test_compact_prompts_can_end_with_the_places_to_go_to():
     assert listing.opening(TASK, FIRST) == COMPACT.opening(TASK, FIRST)  # the first text names them
 
 
-def test_text_of_a_game_is_never_read_as_a_template():
-    odd = Observation("Costs $5 ${x}. Your task is to: buy $y.", ("pay $5",))
-    assert "Costs $5 ${x}." in FULL.opening(TASK, odd)[1].content
-    assert "Your task is to: buy $y." in FULL.following(odd, ["pay $5"], odd).content
-
-
 @pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
 @pytest.mark.parametrize(
     "response, error",
@@ -61,19 +55,14 @@ def test_text_of_a_game_is_never_read_as_a_template():
         (tagged("look"), None),
         (tagged("  look\n"), None),
         ("<action>look</action> then <think>a\nb</think>", None),  # the order is free
-        ("<think></think><action>look</action>", None),
         ("<action>look</action>", "format"),
-        ("<think>x</think>", "format"),
         ("", "format"),
         (tagged("look") + "<action>look</action>", "format"),
-        (tagged("look") + "<think>again</think>", "format"),
         (tagged("look") + "<action>", "format"),
         ("</think>x<think><action>look</action>", "format"),
-        ("<think>x</think></action>look<action>", "format"),
         (tagged("Look"), "inadmissible"),
         (tagged(""), "inadmissible"),
         (tagged("take mug 2 from desk 1"), "inadmissible"),
-        (tagged("take mug 1  from desk 1"), "inadmissible"),
     ],
 )
 def test_reading_responses(dialogue, response, error):

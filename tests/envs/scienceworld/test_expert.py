@@ -2,7 +2,7 @@
 
 import pytest
 from dove_egg import SOLUTION
-from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.demonstrations import CAREFUL
 from r3l.envs.base.experts import criticise
 from r3l.envs.scienceworld import ScienceWorld
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
@@ -14,7 +14,6 @@ from r3l.core.task import Task
 from r3l.processes.worker import RecordedEnvironment
 
 DEMONSTRATOR = ScienceWorld().demonstrator()
-ERRING = ErrorRates(low=0.3, high=0.6, systematic=0.8, overlook=0.6, invalid=0.3)
 FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
 GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
 
@@ -60,13 +59,6 @@ def tasks():
     return list({task.payload["task"]: task for task in TASK_SETS.tasks("nano/test")}.values())
 
 
-@pytest.fixture(scope="module")
-def erring(engine, tasks):
-    return [
-        DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 12) for variant, task in enumerate([*tasks, *tasks[:2]])
-    ]
-
-
 def test_a_careful_agent_solves_every_task_type(engine, tasks):
     assert len(tasks) == 7
     for task in tasks:
@@ -74,17 +66,3 @@ def test_a_careful_agent_solves_every_task_type(engine, tasks):
         assert d.success and d.reward == 1 and d.retry == ()
         assert [step.action for step in d.steps] == task.payload["solution"]
         assert d.critique.outcome == "success" and d.critique.turn is None
-
-
-def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
-    checked = 0
-    for d in erring:
-        pivot = d.critique.turn
-        if pivot is None:
-            continue
-        shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])])
-        for action in d.critique.suggestion.split(", then "):
-            if action.startswith(("focus on ", "pick up ")):
-                assert action.removeprefix("focus on ").removeprefix("pick up ") in shown
-                checked += 1
-    assert checked >= 2

@@ -9,7 +9,6 @@ import pytest
 from dove_egg import FIND, SOLUTION
 from r3l.envs.registry import find_environment
 from r3l.envs.scienceworld import jvm
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.jvm import find_java
 from r3l.envs.scienceworld.tasks import problem
 
@@ -126,10 +125,3 @@ def test_a_java_that_is_killed_while_it_starts_is_started_again(dying_java, capl
     starts = dying_java(1)
     assert jvm.shared_jvm().alive
     assert len(starts.read_text()) == 2 and "(attempt 1 of 3)" in caplog.text
-
-
-def test_a_java_that_dies_at_every_start_is_one_paragraph(dying_java):
-    starts = dying_java(99)
-    with pytest.raises(EngineError, match="did not start the ScienceWorld simulator, 3 times in a row") as refused:
-        ScienceWorldEngine()
-    assert len(starts.read_text()) == 3 and "\n" not in str(refused.value)

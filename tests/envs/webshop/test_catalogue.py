@@ -92,11 +92,8 @@ def test_wishes_can_be_read_back(shop):
     ("key", "value", "message"),
     [
         ("pricing", "12.99", r"record 0 \(B000000001\): pricing '12.99' holds no dollar amount"),
-        ("pricing", "$12.9.9", r"pricing '\$12.9.9' is not of the form"),
-        ("query", None, "a value has the wrong type"),
         ("name", ..., "key 'name' is missing"),
         ("customization_options", {"Size": [{"image": None}]}, "key 'value' is missing"),
-        ("customization_options", "Size", "a value has the wrong type .*docs/environments.md"),
     ],
 )
 def test_a_bad_record_is_named(key, value, message):
