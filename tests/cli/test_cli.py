@@ -8,7 +8,6 @@ import sys
 import pytest
 from program import run
 from report.runs import write_run, write_three_seeds
-from typer.testing import CliRunner
 
 from r3l import cli, config
 from r3l.workflow import plan
@@ -55,17 +54,6 @@ def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["r3l", "train"])
     with pytest.raises(RuntimeError, match="a defect of ours"):
         cli.main()
-
-
-GROUPS = [(f"{group.name} ", group.typer_instance) for group in cli.app.registered_groups]
-COMMANDS = [f"{group}{command.name}" for group, app in [("", cli.app), *GROUPS] for command in app.registered_commands]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(command):
-    result = CliRunner().invoke(cli.app, [*command.split(), "--help"], env={"COLUMNS": "160"})
-    assert result.exit_code == 0
-    assert f"Example: r3l {command}" in " ".join(result.stdout.split())
 
 
 def test_lists_as_json(monkeypatch, capsys):
