@@ -10,7 +10,6 @@ from program import run
 from report.runs import write_run, write_three_seeds
 
 from r3l import cli, config
-from r3l.workflow import plan
 
 
 @pytest.mark.parametrize(
@@ -101,17 +100,6 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     code, _, err = run(monkeypatch, capsys, "sft", "math-1.5m", "--out", tmp_path)
     assert code == 2 and "already holds a model" in err
-
-
-def test_a_method_is_compared_with_all_of_table_1(monkeypatch, capsys, tmp_path):
-    write_three_seeds(tmp_path)
-    places = ("--results", tmp_path, "--stored", tmp_path)
-    command = ("compare", "r3l", "--against", "all", "--env", "alfworld", *places, "--offline", "--json")
-    code, text, err = run(monkeypatch, capsys, *command)
-    assert (code, err) == (0, "")
-    opponents = [row["against"] for row in json.loads(text)["rows"]]
-    trained = [m for m in plan.tables()["table1"].methods if m not in ("r3l", "warm_start")]  # nano has no such stage
-    assert opponents == trained and len(opponents) == 14
 
 
 def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys, tmp_path):
