@@ -1,9 +1,12 @@
 """`r3l new` writes files that work, and overwrites none."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
-from program import Program, run
+from program import run
 
 from r3l.files.paths import ROOT
 
@@ -36,10 +39,10 @@ def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(
         f"export {FILES[kind]}='{folder}'",
         "python -m pytest 'my files/test_second_best.py'",
     ]
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    written = Program("pytest", "-q", folder / "test_second_best.py", "-p", "no:cacheprovider", folder=elsewhere)
-    code, stdout, stderr = written.wait()
-    assert code == 0 and " passed" in stdout, stdout + stderr
+    command = [sys.executable, "-m", "pytest", "-q", folder / "test_second_best.py", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):

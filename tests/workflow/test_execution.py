@@ -12,7 +12,7 @@ from start_models import cell
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 
-SMALL = ("train.steps=6", "train.tasks_per_step=2", "method_settings.group_size=4", "threads=1", "workers=1")
+SMALL = ("train.steps=12", "train.tasks_per_step=2", "method_settings.group_size=4", "threads=1", "workers=1")
 GRPO = f"results/{cell('math', 'grpo')}"
 LOG = GRPO.replace("results/", "results/logs/train/") + "/seed0.log"
 
@@ -45,7 +45,7 @@ def test_ctrl_c_stops_all_of_it_and_the_same_command_ends_with_a_table(tmp_path)
     assert "rule train" not in stderr  # that is in the log
     log = tmp_path / stderr.split("its log: ")[1].splitlines()[0]
     assert "rule train" in log.read_text()
-    assert "grpo seed 0: 6/6" in (tmp_path / LOG).read_text()
+    assert "grpo seed 0: 12/12" in (tmp_path / LOG).read_text()
     held = "of another configuration" if (STORED / cell("math", "grpo") / "seed0").is_dir() else "not stored"
     assert "  results/table1.csv" in stdout and f"stored runs: 1 {held}" in stdout and "Next:" in stdout
 
