@@ -3,7 +3,10 @@
 import asyncio
 import gzip
 import json
+import socket
+import threading
 import time
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 
 import pytest
@@ -16,7 +19,7 @@ from r3l.core.text import Message
 from r3l.endpoint import client
 from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnfinishedAnswer, UnusableAnswer
 from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, only_model
-from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
+from r3l.endpoint.options import EndpointOptions, ServerError
 
 DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]
 ADDRESS = (0, "benchmark", "q", 0)
@@ -219,20 +222,6 @@ def test_a_key_that_no_header_can_carry_is_refused_unread(monkeypatch, key):
     assert "cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",  # vLLM
-        "the request exceeds the available context size. try increasing the context size",  # llama.cpp
-    ],
-)
-def test_a_dialog_without_room_is_an_error_of_its_own(words):
-    with serving(lambda request, before: (400, {"error": {"message": words}})) as (url, seen):
-        with pytest.raises(DialogTooLongError):
-            ask(url)
-        assert len(seen) == 1
-
-
 def answered(**changes):
     status, body = completion("4")
     return status, body | changes
@@ -323,6 +312,61 @@ def test_a_server_that_never_answered_is_refused_at_once():
     with pytest.raises(ServerError, match=r"cannot be reached \(ConnectError.*Start the server, or correct --server"):
         ask(url, counts)
     assert counts["requests"] == 1
+
+
+@contextmanager
+def speaking(words):
+    """The address of a socket that answers every connection with ``words``, and how many there were."""
+    server, count = socket.create_server(("127.0.0.1", 0)), []
+
+    def serve():
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                count.append(1)
+                with connection, suppress(OSError):
+                    connection.sendall(words)
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}", count
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02", b"HTTP/1.1 200 OK\r\nContent-"]
+)
+def test_what_listens_there_and_is_no_server_is_refused_within_seconds(words):
+    with speaking(words) as (url, count):
+        with pytest.raises(ServerError, match="cannot be reached") as refused:
+            ask(url)
+        assert len(count) <= LATE_ATTEMPTS and str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "http://nowhere.invalid", "https://127.0.0.1:9/v1"])
+def test_where_nobody_listens_one_attempt_is_enough(address):
+    counts = {}
+    with pytest.raises(ServerError, match="cannot be reached .*Start the server, or correct --server"):
+        ask(address, counts)
+    assert counts["requests"] == 1
+
+
+def test_a_body_that_does_not_end_takes_no_memory(monkeypatch):
+    monkeypatch.setattr(client, "LARGEST_BODY", 100_000)
+    head = "HTTP/1.1 {} OK\r\nContent-Type: text/plain; charset=rot13\r\nConnection: close\r\n\r\n"
+    for status in (200, 400):
+        refused = pytest.raises(ServerError, match="it is longer than 0 MiB")
+        with speaking(head.format(status).encode() + b" " * 10_000_000) as (url, _), refused:
+            ask(url)
+
+
+@pytest.mark.parametrize("charset", ["rot13", "hex", "idna", "utf-16", "undefined", "x" * 5000])
+def test_a_character_set_that_is_none_does_not_matter(charset):
+    headers = {"Content-Type": f"application/json; charset={charset}"}
+    refused = pytest.raises(ServerError, match="answered 404: no such model")
+    with serving(lambda request, before: (404, {"message": "no such model"}, headers)) as (url, _), refused:
+        ask(url)
+    with serving(lambda request, before: (*completion("4"), headers)) as (url, _):
+        assert ask(url).text == "4"
 
 
 @pytest.mark.parametrize("address", ["localhost:1", "http://localhost:99999999", "http://a b"])

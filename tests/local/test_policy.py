@@ -50,17 +50,14 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
     assert cached.take_counts() == {}
 
 
-def test_a_token_budget_cuts_batches_and_changes_no_sample(nano):
+def test_a_sample_does_not_depend_on_who_shares_the_batch(nano):
     """The longest dialog has 80 tokens or so: 100 hold one or two dialogs, so five take several batches."""
-    model, tokenizer = nano
-    together, apart = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, tokens_per_batch=100)
-    assert_same(talk(together), talk(apart))
+    together, apart = (LocalPolicy(*nano, 512, tokens_per_batch=budget) for budget in (10_000, 100))
+    crowd, split = talk(together), talk(apart)
     small, large = apart.take_counts(), together.take_counts()
     assert small["forwards"] > large["forwards"] and small["encoded"] == large["encoded"]
-
-
-def assert_same(expected, sampled):
-    for (a, *_), (b, *_) in zip(expected, sampled, strict=True):
+    alone = talk(together, dialogs=1)
+    for (a, *_), (b, *_) in [*zip(crowd, split, strict=True), (crowd[0], alone[0])]:
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         for x, y in zip(a, b, strict=True):
             assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
@@ -70,19 +67,16 @@ def test_logprobs_are_those_of_a_plain_forward_pass(nano):
     model, tokenizer = nano
     for completions, conversation, twin in talk(LocalPolicy(model, tokenizer, 512)):
         for dialog, last in ((conversation, completions[2]), (twin, completions[3])):
-            ids = torch.tensor(dialog._ids)
-            with torch.no_grad():
-                logp = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
-            n = len(last.response_ids)
-            expected = logp[len(ids) - n - 1 : -1].gather(1, ids[-n:, None]).squeeze(1)
-            assert last.logprobs == pytest.approx(expected.tolist(), abs=1e-5)
+            expected = plain_logprobs(model, dialog._ids, len(last.response_ids))
+            assert last.logprobs == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_sample_does_not_depend_on_who_shares_the_batch(nano):
-    model, tokenizer = nano
-    alone = talk(LocalPolicy(model, tokenizer, 512), dialogs=1)
-    crowd = talk(LocalPolicy(model, tokenizer, 512), dialogs=6)
-    assert [c.response_ids for c in alone[0][0]] == [c.response_ids for c in crowd[0][0]]
+def plain_logprobs(model, ids, count):
+    """Log-probs of the last ``count`` of ``ids``, by one forward pass of transformers."""
+    ids = torch.tensor(ids)
+    with torch.no_grad():
+        logp = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
+    return logp[len(ids) - count - 1 : -1].gather(1, ids[-count:, None]).squeeze(1).tolist()
 
 
 def test_temperature_zero_is_greedy_and_context_is_respected(nano):
@@ -140,8 +134,6 @@ def test_lines_continue_one_response_and_forks_continue_it_too(nano):
     assert [x.prompt_ids for x in lines[1:]] == [()] * 5
     sampled = [i for x in lines for i in x.response_ids]
     assert dialog._ids[-len(sampled) :] == sampled
-    with torch.no_grad():
-        logp = torch.log_softmax(model(torch.tensor(dialog._ids)[None]).logits[0].double(), -1)
-    expected = [logp[k - 1, dialog._ids[k]].item() for k in range(len(dialog._ids) - len(sampled), len(dialog._ids))]
+    expected = plain_logprobs(model, dialog._ids, len(sampled))
     assert [p for x in lines for p in x.logprobs] == pytest.approx(expected, abs=1e-5)
     assert [x.response_ids for x in again] == [x.response_ids for x in lines[2:]]
