@@ -25,7 +25,8 @@ from start_models import START_FOLDER
 
 from r3l.core.environment import Observation, Transcript
 from r3l.core.feedback import ReflectionRules, parse_reflection
-from r3l.core.render import ChatRenderer, load_tokenizer
+from r3l.core.pretrained import load_tokenizer
+from r3l.core.render import ChatRenderer
 from r3l.core.task import Task
 from r3l.endpoint.answers import ChatAnswer
 from r3l.endpoint.policy import _lines

@@ -22,7 +22,7 @@ from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
 from r3l.core.option import OptionModel
 from r3l.core.requirements import Finding
-from r3l.core.task import Task
+from r3l.core.task import Task, check_unique
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import Demonstrator, ScriptedDemonstrator
@@ -116,10 +116,13 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def tasks(self, task_set: str) -> list[Task]:
         """The tasks of a task set, e.g. ``nano/test``, sorted by id.
 
-        Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed.
+        Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed, or
+        where two have one id.
         """
         self.check_installed()
-        return self.task_sets().tasks(task_set)
+        tasks = self.task_sets().tasks(task_set)
+        check_unique(tasks, f"{self.name}/{task_set}")
+        return tasks
 
     def task_set_hash(self, task_set: str) -> str:
         """The committed sha256 of a task set, without making its tasks."""

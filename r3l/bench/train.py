@@ -147,7 +147,7 @@ def _trajectory(task: Task, request: GenerationRequest, member: int) -> Trajecto
 
 def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:
     model, device = session.model, session.model.device
-    end = session.tokenizer.eos_token_id
+    end = session.policy.renderer.end_id
     width = max(map(len, prompts))
     ids_B_T = torch.tensor([[end] * (width - len(p)) + p for p in prompts], device=device)
     mask_B_T = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)

@@ -30,7 +30,7 @@ class TokenDialog:
         self._tokens_at: list[int] = [0]  # tokens after each response
         self._messages: list[Message] = []  # every message so far, responses included
         self._messages_at: list[int] = [0]  # messages after each response
-        self._ended = True
+        self._ended = True  # the last token is what the template writes after a response
 
     def add(self, message: Message) -> None:
         """Append a message; it is encoded with the next response."""
@@ -87,6 +87,6 @@ class TokenDialog:
         self._messages.append(Message("assistant", text))
         self._messages_at.append(len(self._messages))
         reason = FinishReason.LINE if ids[-1] in stops else FinishReason.LENGTH
-        if self._ended:
+        if ids[-1] in self._policy.renderer.end_ids:
             reason = FinishReason.END
         return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason)

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
+from r3l.core.chat_template import RESPONSE, render, try_template
 from r3l.core.environment import Stop
-from r3l.core.errors import ConfigError
 from r3l.core.text import Message, well_formed
+from r3l.core.turn_ends import turn_ends
 
-# Lone surrogates stand in no well-formed text, so neither a template nor a message holds these.
-_RESPONSE = "\ud800"  # in the place of an earlier response
-_BREAK = "\udfff"  # within the words of a control token, which are then encoded in two parts
+# Within the words of a control token, which are then encoded in two parts; no well-formed text holds it.
+_BREAK = "\udfff"
 
 
-def load_tokenizer(where: str) -> Any:
-    """The tokenizer as its file has it.
-
-    For some architectures (Qwen2 is one) AutoTokenizer of transformers 5 puts its own word splitting in place of the
-    file's, which is right for models of the hub but not for one with a tokenizer of its own: numbers fell apart.
-    """
-    config = Path(where) / "tokenizer_config.json"
-    declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") if config.is_file() else None
-    own = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
-    return (PreTrainedTokenizerFast if own else AutoTokenizer).from_pretrained(where)
+_BEFORE = ({"role": "user", "content": "."}, {"role": "assistant", "content": RESPONSE})
 
 
 class ChatRenderer:
@@ -41,17 +28,13 @@ class ChatRenderer:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        if tokenizer.chat_template is None:
-            raise ConfigError(
-                f"the tokenizer of {tokenizer.name_or_path!r} has no chat template; use an instruct model "
-                "or set `chat_template` in its tokenizer_config.json"
-            )
         self.tokenizer = tokenizer
-        self.end_id: int = tokenizer.eos_token_id
-        # What the template writes after a response; the sampled end-of-turn token is already its beginning.
+        # The first is what the template writes after a response and SFT teaches; any of the others ends one too.
+        self.end_id, self.end_ids = turn_ends(tokenizer, *try_template(tokenizer))
         self._end_text: str = tokenizer.decode([self.end_id])
         added = tokenizer.added_tokens_decoder.values()
         control = {str(token) for token in added if token.special} | set(tokenizer.all_special_tokens)
+        control |= {tokenizer.decode([end]) for end in self.end_ids}
         # Each place where one begins, also within another, and its first character.
         self._control = re.compile(f"(?={'|'.join(map(re.escape, sorted(control)))})(.)", re.DOTALL)
 
@@ -60,16 +43,16 @@ class ChatRenderer:
         return self._encode(self._render(messages))
 
     def following(self, messages: list[Message], ended: bool) -> list[int]:
-        """Token ids between a response and the next; ``ended`` when the response sampled its end token.
+        """Token ids between a response and the next; ``ended`` when ``end_id`` is the last token of the response, so
+        that what the template writes after one has begun.
 
         None without messages: the next response continues this one.
         """
         if not messages:
             return []
-        before = [{"role": "user", "content": "."}, {"role": "assistant", "content": _RESPONSE}]
-        tail = self._render(messages, before).split(_RESPONSE, 1)[1]
-        if ended:
-            tail = tail.removeprefix(self._end_text)
+        tail = self._render(messages, _BEFORE).split(RESPONSE, 1)[1]
+        if ended and tail.lstrip().startswith(self._end_text):
+            tail = tail.lstrip().removeprefix(self._end_text)
         return self._encode(tail)
 
     def response(self, text: str, stop: Stop = "end") -> list[int]:
@@ -79,20 +62,20 @@ class ChatRenderer:
 
     def stops(self, stop: Stop) -> frozenset[int]:
         """The tokens after which sampling pauses."""
-        return frozenset({self.end_id}) if stop == "end" else self._line_ends
+        return self.end_ids if stop == "end" else self._line_ends
 
     @cached_property
     def _line_ends(self) -> frozenset[int]:
         breaks = (i for i in range(len(self.tokenizer)) if "\n" in self.tokenizer.decode([i]))
-        return frozenset({self.end_id, *breaks})
+        return frozenset({*self.end_ids, *breaks})
 
     def text(self, ids: list[int]) -> str:
         text = str(self.tokenizer.decode(ids, skip_special_tokens=False))
-        return text.removesuffix(self._end_text) if ids and ids[-1] == self.end_id else text
+        return text.removesuffix(self.tokenizer.decode(ids[-1:])) if ids and ids[-1] in self.end_ids else text
 
     def _render(self, messages: list[Message], before: Sequence[Mapping[str, str]] = ()) -> str:
         chat = [*before, *({"role": m.role, "content": self._plain(m.content)} for m in messages)]
-        return str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+        return render(self.tokenizer, chat)
 
     def _plain(self, text: str) -> str:
         """``text``, well formed, with a break after the first character of every control token in it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from r3l.core.errors import DataError
 from r3l.core.seeds import generator
 
 T = TypeVar("T")
@@ -25,6 +27,19 @@ class Task:
     split: str
     group: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_unique(tasks: Sequence[Task], task_set: str) -> None:
+    """Raise DataError where two tasks have one id. Draws are addressed by it: both would be the same rollouts, and
+    train twice."""
+    repeated = {id_: count for id_, count in Counter(task.id for task in tasks).items() if count > 1}
+    if repeated:
+        shown = ", ".join(f"{id_!r} ({count} times)" for id_, count in list(repeated.items())[:3])
+        more = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
+        raise DataError(
+            f"task set {task_set} has task ids that stand more than once: {shown}{more}. Give every task an id of its "
+            "own (its draws follow from it), or leave the copies out"
+        )
 
 
 def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:

@@ -7,7 +7,8 @@ of their own), so these stand in their place.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Self, TypeVar
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
@@ -15,9 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from r3l.core.policy import FinishReason, Usage
 from r3l.core.text import well_formed_json
 
-# A server's own words (content_filter, tool_calls) end a response as its end token does.
-_FINISH = {"length": FinishReason.LENGTH}
-_REASONS = ("stop", "length", "tool_calls", "content_filter")  # of the protocol; a server may say anything
+# Why a response ended, as servers write it, in lower case. The model ended it, or it reached its limit; any other word,
+# and none, leaves open whether the response is whole, so that it is never graded.
+_ENDS = {"stop", "stop_sequence", "eos", "eos_token", "end", "end_turn", "endoftext", "complete", "completed", "finish"}
+_LENGTHS = {
+    *("length", "max_length", "model_length", "max_tokens", "max_new_tokens", "max_output_tokens"),
+    *("max_completion_tokens", "token_limit", "model_context_window_exceeded"),
+}
+_ACCIDENTS = {"abort", "aborted", "error", "cancelled", "canceled", "timeout", "overloaded", "load", "unload"}
+_CHOICES = {"content_filter", "safety", "recitation", "refusal", "tool_calls", "tool_use", "function_call", *_ENDS}
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -32,13 +40,59 @@ class UnusableAnswer(httpx2.RequestError):
         self.text = content.decode(errors="replace")
 
 
+class UnfinishedAnswer(httpx2.RequestError):
+    """A response that its server broke off, or does not say to be whole. openai's client sends the request again.
+
+    ``reason``: a word for counts. ``lasting``: the same request would most likely be answered the same.
+    """
+
+    def __init__(self, reason: str, words: str, lasting: bool) -> None:
+        super().__init__(words)
+        self.reason, self.lasting = reason, lasting
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
 class _Usage(_Part):
-    prompt_tokens: int = Field(0, ge=0)
-    completion_tokens: int = Field(0, ge=0)
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+
+
+class _Ended(_Part):
+    """What the choices of both protocols have in common."""
+
+    index: int | None = None
+    finish_reason: str | None = None
+    error: Any = None
+
+    @property
+    def end(self) -> FinishReason | None:
+        """None where the response is not known to be whole or cut off at its limit."""
+        word = (self.finish_reason or "").lower()
+        if self.error:
+            return None
+        return FinishReason.END if word in _ENDS else FinishReason.LENGTH if word in _LENGTHS else None
+
+    def unfinished(self, error: Any, words: str) -> UnfinishedAnswer:
+        """``error``: that of the whole answer; ``words``: what is wrong beside the reason it gives."""
+        word, error = (self.finish_reason or "").lower(), error or self.error
+        if error:
+            reason = "error"
+        else:
+            reason = (word if word in _ACCIDENTS | _CHOICES else "other") if word else "null"
+        told = f"; error {json.dumps(error)}" if error else ""
+        lasting = not error and word not in _ACCIDENTS
+        return UnfinishedAnswer(reason, f"finish_reason {json.dumps(self.finish_reason)}{words}{told}", lasting)
+
+
+ChoiceT = TypeVar("ChoiceT", bound=_Ended)
+
+
+def _first(choices: Sequence[ChoiceT]) -> ChoiceT:
+    """That of index 0, wherever it stands."""
+    return next((choice for choice in choices if choice.index == 0), choices[0])
 
 
 class Answer(_Part):
@@ -67,63 +121,88 @@ class Answer(_Part):
         """How many bytes and characters of it were not Unicode; each is U+FFFD now."""
         return self._replaced
 
-    @property
-    def missing(self) -> str | None:
-        """Why it ended, where it ended without any response (null, no text); None where there is one."""
-        return None
+    def check_whole(self) -> None:
+        """Raises UnfinishedAnswer where it holds no response that could be graded."""
 
     @property
     def counted(self) -> Usage | None:
         """Tokens as the server counts them; None where it does not say."""
-        return None if self.usage is None else Usage(self.usage.prompt_tokens, self.usage.completion_tokens)
+        usage = self.usage
+        if usage is None or usage.prompt_tokens is usage.completion_tokens is None:
+            return None
+        return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+
+    @property
+    def read_tokens(self) -> int | None:
+        """Of the prompt, as the server counts them; None where it does not say."""
+        return self.usage.prompt_tokens if self.usage else None
 
 
 class ChatAnswer(Answer):
     """Of /chat/completions."""
 
-    class _Choice(_Part):
+    class _Choice(_Ended):
         class _Message(_Part):
             content: str | None = None
             reasoning_content: str | None = None  # servers that take the thinking out of the text
             reasoning: str | None = None  # vLLM's newer name of it
+            tool_calls: list[Any] | None = None
+
+            @property
+            def thought(self) -> str:
+                return self.reasoning_content or self.reasoning or ""
 
         message: _Message
-        finish_reason: str | None = None
 
     choices: list[_Choice] = Field(min_length=1)
+    error: Any = None
 
     @property
     def text(self) -> str:
-        """The response, with the thinking where the model wrote it."""
-        message = self.choices[0].message
-        text, thought = message.content or "", message.reasoning_content or message.reasoning or ""
-        return f"<think>{thought}</think>{text}" if thought and "</think>" not in text else text
+        """The response, with the thinking where the model wrote it; without an end where no answer follows."""
+        message = _first(self.choices).message
+        text, thought = message.content or "", message.thought
+        if not thought or "</think>" in text:
+            return text
+        return f"<think>{thought}</think>{text}" if text else f"<think>{thought}"
 
-    @property
-    def missing(self) -> str | None:
-        """A server answers null with a tool call, or where a filter has removed the text."""
-        choice = self.choices[0]
-        if choice.message.content is not None or self.text:
-            return None
-        return choice.finish_reason if choice.finish_reason in _REASONS else "other"
+    def check_whole(self) -> None:
+        choice = _first(self.choices)
+        message = choice.message
+        if self.error or choice.end is None:
+            raise choice.unfinished(self.error, "")
+        if choice.end is FinishReason.END:
+            if message.tool_calls:
+                raise choice.unfinished(None, ", a call of a tool")
+            if message.content is None and not message.thought:
+                raise choice.unfinished(None, " and no text (null)")
 
     @property
     def finish_reason(self) -> FinishReason:
-        return _FINISH.get(self.choices[0].finish_reason or "", FinishReason.END)
+        """Of a response that is whole, or cut off at its limit."""
+        return _first(self.choices).end or FinishReason.LENGTH
 
 
 class TokenAnswer(Answer):
     """Of /completions with ``return_token_ids``, which vLLM has since 0.10.2."""
 
-    class _Choice(_Part):
-        token_ids: list[_Token] = Field(min_length=1)
+    class _Choice(_Ended):
+        token_ids: list[_Token] | None = None
 
     choices: list[_Choice] = Field(min_length=1)
+    error: Any = None
+
+    def check_whole(self) -> None:
+        choice = _first(self.choices)
+        if self.error or choice.end is None:
+            raise choice.unfinished(self.error, "")
+        if not choice.token_ids:
+            raise UnusableAnswer("choices.0.token_ids: there are none")
 
     @property
     def ids(self) -> list[int]:
         """The sampled tokens, the end token included."""
-        return self.choices[0].token_ids
+        return _first(self.choices).token_ids or []
 
 
 class ModelList(Answer):

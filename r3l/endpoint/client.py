@@ -10,12 +10,14 @@ The key is read from the environment and stands in no message, file or log (r3l.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -26,18 +28,20 @@ from r3l.core.errors import ConfigError
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
-from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnusableAnswer
-from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError
+from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnfinishedAnswer, UnusableAnswer
+from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
+from r3l.endpoint.room import limit_of_model, limit_of_properties, message, refusal_for_room
 from r3l.files.masking import KEY, masked
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 20  # of one request; their pauses of up to 8 s add up to two minutes, in which a server can restart
-LATE_ATTEMPTS = 3  # a deadline passed at the third attempt or later is final: each takes that long
+LATE_ATTEMPTS = 3  # the third deadline passed is final (each takes that long), and the third filtered or unknown answer
 LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one
 CONNECT = 10.0  # seconds
 QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to say
 _IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
-_NO_ROOM = re.compile(r"context|too long|too many tokens", re.IGNORECASE)  # in a 400 of vLLM, llama.cpp, OpenAI
+_TERMINAL = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours
+_RESPONSE_TOKENS = ("max_tokens", "max_completion_tokens")  # fields of a request
 _KINDS: dict[str, type[Answer]] = {"/chat/completions": ChatAnswer, "/completions": TokenAnswer, "/models": ModelList}
 _FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)  # no such server, most likely
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -47,22 +51,26 @@ class Endpoint:
     """A connection to the server; an asynchronous context.
 
     ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated (or given up);
-    ``missing/REASON``, responses that are null; ``replaced``, characters that were not Unicode.
+    ``shortened``, responses for which the server had less room than asked; ``uncounted``, answers without their number
+    of tokens; ``replaced``, characters that were not Unicode. ``wait``: seconds between two attempts where the server
+    asks for no pause (a wait of tenacity); None: up to 8.
     """
 
-    def __init__(self, options: EndpointOptions) -> None:
+    def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
         self.options, self.counts = options, Counter[str]()
+        self._asking, self._has_asked, self._limit = asyncio.Lock(), False, None
         key = os.environ.get(KEY, "")
         if not _IN_HEADER.fullmatch(key):
             raise ConfigError(f"the key in {KEY} has spaces, line breaks or characters that no header can carry")
         try:
-            self._client = openai.AsyncOpenAI(
+            self._client = _Client(
                 base_url=options.base,
                 api_key=key or "none",  # the client wants one; servers without keys ignore it
                 max_retries=ATTEMPTS - 1,
                 http_client=_Connection(options, self.counts),
                 timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline covers the whole request
             )
+            self._client.wait = wait
         except httpx2.InvalidURL as error:
             raise ConfigError(f"the server {options.shown!r} is not a valid address: {error}") from error
 
@@ -78,26 +86,86 @@ class Endpoint:
     async def chat(self, messages: Sequence[Message], sampling: Sampling, address: Address) -> ChatAnswer:
         """The next message of a dialog. Raises ServerError."""
         content = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
-        return await self._ask(ChatAnswer, "/chat/completions", content | _request(sampling, address))
+        return await self._sample(ChatAnswer, "/chat/completions", content | _request(sampling, address), None)
 
     async def complete(
         self, ids: Sequence[int], stops: Sequence[int], sampling: Sampling, address: Address
     ) -> TokenAnswer:
         """What follows the tokens ``ids``, up to and including one of ``stops``. Raises ServerError."""
         content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
-        return await self._ask(TokenAnswer, "/completions", content | _request(sampling, address))
+        return await self._sample(TokenAnswer, "/completions", content | _request(sampling, address), len(ids))
 
     async def models(self) -> list[str]:
         """The names that the server says it serves. Raises ServerError."""
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
-    async def _ask(self, kind: type[AnswerT], path: str, content: Mapping[str, Any] | None) -> AnswerT:
+    async def _sample(self, kind: type[AnswerT], path: str, content: Mapping[str, Any], prompt: int | None) -> AnswerT:
+        """A response; a shorter one where the server has less room. ``prompt``: its tokens, where they are known.
+
+        Raises DialogTooLongError where there is no room for one token, ServerError for all other refusals: a request
+        that is refused has no answer that could be wrong.
+        """
+        request = {"model": self.options.model, **content, **self.options.fields}
+        body = {key: value for key, value in request.items() if value is not None}
+        limits = [key for key in _RESPONSE_TOKENS if type(body.get(key)) is int]
+        asked = max((body[key] for key in limits), default=0)
         try:
-            if content is None:
+            return await self._ask(kind, path, body)
+        except DialogTooLongError as error:
+            refused = error
+        if not asked:
+            raise refused
+        limit = refused.room.limit or await self._room()
+        left = refused.room.left(asked, limit, prompt)
+        if left is not None and left < 1:
+            raise refused
+        for less in (left, 1):
+            if less is None or less >= asked > 1:
+                continue
+            try:
+                answer = await self._ask(kind, path, body | dict.fromkeys(limits, less))
+            except DialogTooLongError:
+                if less == 1:
+                    raise
+                continue
+            if less == left:
+                self.counts["shortened"] += 1
+                return answer
+            # The server says nothing of numbers, but it has now read the prompt and counted it.
+            read = answer.read_tokens
+            if limit and read is not None and 0 < limit - read < asked:
+                with suppress(DialogTooLongError):
+                    answer = await self._ask(kind, path, body | dict.fromkeys(limits, limit - read))
+                    self.counts["shortened"] += 1
+                    return answer
+        raise ServerError(
+            f"{refused}. It has room for a shorter response, but does not say how long: ask for fewer tokens"
+        )
+
+    async def _room(self) -> int | None:
+        """Tokens that the server says it has room for, prompt and response; asked for once."""
+        async with self._asking:
+            if not self._has_asked:
+                self._has_asked = True
+                models, root = await self._get("/models"), self.options.base.removesuffix("/v1")
+                self._limit = limit_of_model(models, self.options.model)
+                self._limit = self._limit or limit_of_properties(await self._get(root + "/props"))
+        return self._limit
+
+    async def _get(self, path: str) -> Any:
+        """What the server answers at once, as JSON; None where it does not."""
+        try:
+            async with asyncio.timeout(CONNECT):
+                response = await self._client.get(path, cast_to=httpx2.Response, options={"max_retries": 0})
+        except (openai.APIError, ServerError, TimeoutError):
+            return None
+        return json.loads(response.content)
+
+    async def _ask(self, kind: type[AnswerT], path: str, body: Mapping[str, Any] | None) -> AnswerT:
+        try:
+            if body is None:
                 response = await self._client.get(path, cast_to=httpx2.Response)
             else:
-                request = {"model": self.options.model, **content, **self.options.fields}
-                body = {key: value for key, value in request.items() if value is not None}
                 response = await self._client.post(path, cast_to=httpx2.Response, body=body)
         except openai.APIStatusError as error:
             raise _refusal(self.options, path, error.response) from None
@@ -107,9 +175,19 @@ class Endpoint:
         assert isinstance(answer, kind)
         if answer.replaced:
             self.counts["replaced"] += answer.replaced
-        if answer.missing:
-            self.counts[f"missing/{answer.missing}"] += 1
+        if body is not None and answer.counted is None:
+            self.counts["uncounted"] += 1
         return answer
+
+
+class _Client(openai.AsyncOpenAI):
+    wait: Callable[[Any], float] | None = None
+
+    def _calculate_retry_timeout(self, remaining_retries: int, options: Any, response_headers: Any = None) -> float:
+        asked = self._parse_retry_after_header(response_headers)
+        if self.wait is not None and not (asked and asked > 0):
+            return self.wait(None)
+        return super()._calculate_retry_timeout(remaining_retries, options, response_headers)
 
 
 class _Connection(httpx2.AsyncClient):
@@ -120,34 +198,50 @@ class _Connection(httpx2.AsyncClient):
         super().__init__(limits=httpx2.Limits(max_connections=None))
         self._options, self._counts = options, counts
         self._has_answered = False  # so it is such a server, and a strange answer may be an accident
+        self._is_there = False  # whatever it answers
         self._warned = float("-inf")
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """The answer, read to its end and checked."""
         self._counts["requests"] += 1
         path = request.url.path.removeprefix(urlsplit(self._options.base).path)
+        attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
         try:
             async with asyncio.timeout(self._options.deadline):
                 response = await super().send(request, **options | {"stream": True})
                 content = await _read(response)
-            answer = _KINDS[path].read(content) if response.is_success else None
+            answer = _KINDS.get(path, Answer).read(content) if response.is_success else None
+            if answer is not None:
+                answer.check_whole()
+        except UnfinishedAnswer as error:
+            self._has_answered = True
+            self._count(error.reason)
+            if error.lasting and attempt >= LATE_ATTEMPTS:
+                raise _failure(self._options, path, error) from None
+            raise
         except TimeoutError as error:
             self._count("TimeoutError")
-            if int(request.headers.get("x-stainless-retry-count", 0)) + 1 >= LATE_ATTEMPTS:
+            if attempt >= LATE_ATTEMPTS:
                 raise _failure(self._options, path, error) from None
             raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
         except (httpx2.TransportError, UnusableAnswer) as error:
             self._count(type(error).__name__)
-            if not self._has_answered and isinstance(
-                error, httpx2.ConnectError | httpx2.ConnectTimeout | UnusableAnswer
-            ):
+            # Before any answer there is most likely no such server: once is enough to know that nobody listens, or that
+            # it speaks otherwise; a connection that breaks may be an accident, a few times.
+            unlikely = isinstance(error, _FINAL_AT_FIRST) or attempt >= LATE_ATTEMPTS
+            if unlikely and not (self._has_answered or (self._is_there and not isinstance(error, UnusableAnswer))):
                 raise _failure(self._options, path, error) from None
             raise
+        self._is_there = True
         if answer is not None:
             self._has_answered = True
         elif response.status_code in (408, 409, 429) or response.status_code >= 500:  # what openai's client repeats
             self._count(str(response.status_code))
-        headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-encoding"]
+        # The body is unpacked, and read as UTF-8: a server may name a character set that is none.
+        changed = (b"content-encoding", b"content-type")
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in changed]
+        if response.status_code >= 500 and refusal_for_room(response.status_code, content.decode(errors="replace")):
+            headers.append((b"x-should-retry", b"false"))  # to wait would not give it more room
         return httpx2.Response(
             response.status_code, headers=headers, content=content, request=request, extensions={"answer": answer}
         )
@@ -176,13 +270,18 @@ async def _read(response: httpx2.Response) -> bytes:
 
 
 def _refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
-    where, status = options.shown + path, response.status_code
-    reason = " ".join(_safe(options, response.text).split())[:300]
-    if status in (400, 413, 422) and _NO_ROOM.search(reason):
-        return DialogTooLongError(f"{where} answered {status}: {reason}")
-    advice = {401: f"Put the server's key into {KEY}", 403: f"Is the key in {KEY} the right one?"}
+    where, status, text = options.shown + path, response.status_code, response.content.decode(errors="replace")
+    reason = _safe(options, message(text))[:300]
+    room = refusal_for_room(status, text)
+    if room is not None:
+        return DialogTooLongError(f"{where} answered {status}: {reason}", room)
+    advice = {
+        400: f"A refused request is not scored. {KEPT}",
+        401: f"Put the server's key into {KEY}",
+        403: f"Is the key in {KEY} the right one?",
+    }
     wait = response.headers.get("retry-after")
-    further = f" (it asks to wait {wait[:40]})" if wait else ""
+    further = f" (it asks to wait {_safe(options, wait)[:40]})" if wait else ""
     return ServerError(f"{where} answered {status}: {reason}{further}. {advice.get(status, KEPT)}")
 
 
@@ -198,14 +297,22 @@ def _failure(options: EndpointOptions, path: str, error: BaseException) -> Serve
             f"{where} did not answer with a completion ({error}; it begins {_safe(options, error.text)[:80]!r}). Is "
             f"{settable.url} the address of an OpenAI-compatible server? {KEPT}"
         )
+    if isinstance(error, UnfinishedAnswer):
+        return UnfinishedError(
+            f"{where} gave no whole answer, asked again and again ({_safe(options, str(error))[:300]}). A response "
+            f"that may be broken off is not scored: check the server. {KEPT}",
+            error.reason if error.lasting else None,
+        )
     reason = f"{type(error).__name__}: {_safe(options, str(error))}"
     return ServerError(f"{where} cannot be reached ({reason}). Start the server, or correct {settable.url}. {KEPT}")
 
 
 def _safe(options: EndpointOptions, text: str) -> str:
-    """``text`` without key and password: servers may repeat what was sent."""
+    """``text`` on one line without key and password, which servers may repeat, and without what moves a terminal."""
     user, _, password = urlsplit(options.url).netloc.rpartition("@")[0].partition(":")
-    return masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
+    text = masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
+    plain = "".join(sign if sign.isprintable() else " " for sign in _TERMINAL.sub(" ", text))
+    return " ".join(plain.split())
 
 
 def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
@@ -219,6 +326,6 @@ async def only_model(options: EndpointOptions) -> str:
     async with Endpoint(options) as endpoint:
         names = await endpoint.models()
     if len(names) != 1:
-        served = ", ".join(names) or "no model that it names"
+        served = _safe(options, ", ".join(names))[:300] or "no model that it names"
         raise ServerError(f"{options.shown} serves {served}; choose with {options.settable.model} NAME")
     return names[0]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from r3l.config import Run, feedback_source
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource
-from r3l.core.policy import Completion, JudgePrompts, Sampling
+from r3l.core.policy import Completion, FinishReason, JudgePrompts, Sampling, Usage
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.text import Message
-from r3l.endpoint.options import EndpointOptions, Settable
+from r3l.endpoint.options import EndpointOptions, Settable, UnfinishedError
 from r3l.endpoint.policy import MessagePolicy
 from r3l.files.masking import KEY
 
@@ -36,7 +36,10 @@ class EndpointJudge:
         self._slots = asyncio.Semaphore(endpoint.options.concurrency)
 
     async def write(self, messages: Sequence[Message], address: Address) -> Completion:
-        """Its response, without the thoughts before it. Raises ServerError."""
+        """Its response, without the thoughts before it. Raises ServerError.
+
+        Feedback that its filter keeps back is empty, counted as ``missing/REASON``, and so invalid: it is no score.
+        """
         dialog = self._policy.open()
         for message in messages:
             if message.role == "assistant":
@@ -44,7 +47,13 @@ class EndpointJudge:
             else:
                 dialog.add(message)
         async with self._slots:
-            completion = await dialog.respond(self._sampling, address)
+            try:
+                completion = await dialog.respond(self._sampling, address)
+            except UnfinishedError as error:
+                if error.lasting is None:
+                    raise
+                self._policy.endpoint.counts[f"missing/{error.lasting}"] += 1
+                return Completion("", (), (), (), FinishReason.END, Usage(0, 0))
         return replace(completion, text=completion.text.rpartition(_END_OF_THOUGHT)[2].strip())
 
     def counts(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from r3l.core.errors import ConfigError, R3LError
+from r3l.endpoint.room import Room
 
 KEPT = "Finished episodes are kept: re-run to resume"
 _ADDRESS = re.compile(r"https?://[^\s/]\S*")
@@ -19,7 +20,19 @@ class ServerError(R3LError, RuntimeError):
 
 
 class DialogTooLongError(ServerError):
-    """The server has no room for this dialog and a response."""
+    """The server has no room for this dialog and a response; ``room``: what it says of it."""
+
+    def __init__(self, message: str, room: Room) -> None:
+        super().__init__(message)
+        self.room = room
+
+
+class UnfinishedError(ServerError):
+    """The server breaks off its answers. ``lasting``: why, where the same request is always answered so (a filter)."""
+
+    def __init__(self, message: str, lasting: str | None) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class Settable(NamedTuple):

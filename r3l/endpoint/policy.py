@@ -98,10 +98,10 @@ class MessageConversation:
             answer = await self._policy.endpoint.chat(messages, whole, address)
         except DialogTooLongError:
             return [_NO_ROOM]
-        usage = answer.counted
-        if usage and len(self._messages_at) == 1:
-            self._policy.check_template(messages, usage.prompt)
-        if usage and self._policy.max_context and usage.prompt + sampling.max_tokens > self._policy.max_context:
+        usage, read, room = answer.counted, answer.read_tokens, self._policy.max_context
+        if read is not None and len(self._messages_at) == 1:
+            self._policy.check_template(messages, read)
+        if read is not None and room and read + sampling.max_tokens > room:
             return [_NO_ROOM]
         return _lines(answer) if of_line else [_completion(answer.text, answer.finish_reason, usage)]
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from r3l.config import Run, find_model, locate, names
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.policy import Policy
-from r3l.core.render import ChatRenderer, load_tokenizer
+from r3l.core.pretrained import UNLOADABLE, load_tokenizer
+from r3l.core.render import ChatRenderer
 from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 from r3l.files.json_files import read_json
@@ -56,10 +57,11 @@ class ServedAgent:
         if self.tokenizer is None and not Path(where).is_dir():
             return None  # a served name may be anything: nobody asks the hub for it
         try:
-            return ChatRenderer(load_tokenizer(where))
-        except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+            tokenizer = load_tokenizer(where)
+        except UNLOADABLE as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"the tokenizer in {where} cannot be loaded ({reason}); correct --tokenizer") from error
+        return ChatRenderer(tokenizer)
 
     def policy(self, endpoint: Endpoint, run: Run | None = None) -> MessagePolicy | TokenPolicy:
         """What samples there; under the limits of ``run``, if any. Raises ConfigError where tokens are wanted and no

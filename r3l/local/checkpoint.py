@@ -22,7 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from r3l.config import find_model, locate, names
 from r3l.core.errors import CheckpointError, RunDirectoryError
-from r3l.core.render import load_tokenizer
+from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED_MODELS
@@ -34,8 +34,6 @@ from r3l.local.trainer import Trainer
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 log = logging.getLogger(__name__)
 MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they have the digest of the weights
-# What transformers raises at a folder that is damaged, contradicts itself or names what it does not know.
-UNLOADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, StrictDataclassError)
 HUB = 10.0  # seconds that the hub has for its first answer; our choice
 BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer takes 11 MB
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
@@ -60,7 +58,7 @@ def find(model: str) -> str:
     with _loading(model, location):
         if not Path(location).exists():
             _ask_hub(location)
-        AutoConfig.from_pretrained(location)
+        pretrained(AutoConfig, location)
     return location
 
 
@@ -95,7 +93,7 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
 def _by_transformers(location: str) -> Any:
     from transformers import AutoModelForCausalLM  # takes a second and a half, with torch's compiler
 
-    return AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32)
+    return pretrained(AutoModelForCausalLM, location, dtype=torch.float32)
 
 
 @contextmanager

@@ -155,6 +155,7 @@ class VllmPolicy(LocalPolicy):
                 enforce_eager=True,
                 skip_tokenizer_init=True,
                 generation_config="vllm",
+                trust_remote_code=False,
                 **on_device,
             )
         except (ValueError, NotImplementedError, RuntimeError) as error:

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, GenerationConfig
 
+from r3l.core.pretrained import pretrained
 from r3l.local.forward import head_size, is_of_family
 
 WEIGHTS, GENERATION = "model.safetensors", "generation_config.json"
@@ -27,7 +28,7 @@ class CausalLM(nn.Module):
         super().__init__()
         self.config, self.name_or_path = config, str(folder)
         self.config.dtype = torch.float32
-        self._generation = GenerationConfig.from_pretrained(folder)
+        self._generation = pretrained(GenerationConfig, folder)
         self.model = _Decoder(config)
         self.lm_head = _Weights(config.vocab_size, config.hidden_size)
         # Float32 stays where load_file maps it, as with transformers: the rounding of a product depends on the place.
@@ -68,7 +69,7 @@ def load(folder: Path) -> CausalLM | None:
     """The model in ``folder``; None where it is none of these, or in other files. Raises ValueError."""
     if not all((folder / name).is_file() for name in (WEIGHTS, GENERATION)):
         return None
-    config = AutoConfig.from_pretrained(folder)
+    config = pretrained(AutoConfig, folder)
     return CausalLM(folder, config).eval() if is_of_family(config) and _has_plain_positions(config) else None
 
 

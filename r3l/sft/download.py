@@ -18,6 +18,7 @@ from tokenizers import pre_tokenizers
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.pretrained import pretrained
 from r3l.files.digests import digest_of, sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.unpacking import most
@@ -145,9 +146,9 @@ def load_gguf(path: Path) -> tuple[Any, Any]:
     split = str(fields["tokenizer.ggml.pre"].contents())
     if split not in SPLITS:
         raise DataError(f"{path}: tokenizer.ggml.pre is {split!r}; known: {', '.join(SPLITS)}: add it to {__name__}")
-    where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-    tokenizer = AutoTokenizer.from_pretrained(**where)
+    tokenizer = pretrained(AutoTokenizer, path.parent, gguf_file=path.name)
     tokenizer.backend_tokenizer.pre_tokenizer = SPLITS[split]()
     dense = GgufConfig(dequantize=True)
-    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32, quantization_config=dense)
+    options = {"gguf_file": path.name, "dtype": torch.float32, "quantization_config": dense}
+    model = pretrained(AutoModelForCausalLM, path.parent, **options)
     return model, tokenizer

@@ -43,6 +43,8 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
     manifest = begun(config, out)
     source = str(out) if manifest["loss"] else config.model
     model = SFTModel.load(source, config) if source else None
+    if model:
+        ChatRenderer(model.tokenizer)  # a chat template that cannot be taught is an error before any work
     for number, phase in enumerate(config.phases[len(manifest["loss"]) :], start=len(manifest["loss"])):
         documents = demonstrations.play(config, phase, workers)
         model = model or SFTModel.new(demonstrations.texts(documents), config)

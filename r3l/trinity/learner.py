@@ -18,6 +18,7 @@ import torch
 from r3l.config import Run, build_method
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
+from r3l.core.render import ChatRenderer
 from r3l.local import checkpoint
 from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
 from r3l.local.forward import LayerState
@@ -55,6 +56,7 @@ class Learner:
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         device = torch.device("cpu")
         model, self.tokenizer = checkpoint.load_model(str(start) if start else run.model, device)
+        self._renderer = ChatRenderer(self.tokenizer)
         sampler = copy.deepcopy(model)
         reference = checkpoint.load_model(run.model, device)[0].eval()
         self.trainer = Trainer(model, build_method(run), run.train, reference, run.sampling.temperature, sampler)
@@ -74,10 +76,11 @@ class Learner:
         for sample in samples:
             state = self._caches.longest(sample.ids)
             sampling = Sampling(sample.temperature, sample.max_tokens)
-            stops = {self.tokenizer.eos_token_id}
-            requests.append(GenerationRequest(state, sample.ids[tokens_in(state) :], sampling, stops, sample.seed))
+            requests.append(
+                GenerationRequest(state, sample.ids[tokens_in(state) :], sampling, self._renderer.end_ids, sample.seed)
+            )
         self.trainer.sampler.eval()
-        ReferenceDecoder(self.trainer.sampler, requests, self.tokenizer.eos_token_id, defaultdict(float)).run()
+        ReferenceDecoder(self.trainer.sampler, requests, self._renderer.end_id, defaultdict(float)).run()
         for sample, request in zip(samples, requests, strict=True):
             self._caches.keep([*sample.ids, *request.ids[:-1]], request.state)
         return [(request.ids, request.logprobs) for request in requests]

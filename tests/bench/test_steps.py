@@ -5,16 +5,13 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-from r3l.bench.measuring import forget_peak, peak_gib
+from r3l.bench.measuring import peak_gib
 from r3l.bench.step import ratio_of
 from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
-from r3l.config import ArchitectureConfig, TierConfig, load
+from r3l.config import ArchitectureConfig
 from r3l.config.gpu_memory import LOGITS, in_turns
-from r3l.local import memory
-from r3l.local.cpu import keep_freed_memory
 
 
 def test_memory_of_a_process_that_samples_and_trains_by_hand():
@@ -55,21 +52,6 @@ def test_logits_take_what_the_plan_says():
     """Of a GPU's memory, measured in a CPU's; in a process of its own, whose heap no session has set."""
     run = subprocess.run([sys.executable, "-c", LOGIT_BYTES], capture_output=True, text=True, check=True)
     assert float(run.stdout) == pytest.approx(LOGITS, rel=0.1)
-
-
-@pytest.mark.skipif(peak_gib() is None, reason="not Linux")
-def test_a_new_count_leaves_out_memory_freed_before():
-    keep_freed_memory()
-    torch.ones(2**27)  # 0.5 GiB
-    most = peak_gib()
-    forget_peak()
-    assert peak_gib() < most - 0.4
-
-
-def test_the_doctor_plans_the_memory_of_published_models_only():
-    (check,) = memory.checks(load("tiers", "smol", TierConfig))
-    assert check.name == "GPU memory for 'smollm2-135m'" and "GiB at most (weights 1.0, optimiser 1.0" in check.detail
-    assert not list(memory.checks(load("tiers", "nano", TierConfig)))
 
 
 def test_a_step_of_every_arm(tmp_path, capsys):

@@ -160,8 +160,8 @@ def test_a_method_without_code_is_an_error(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("table", plan.tables().values(), ids=lambda t: t.table)
 def test_every_row_of_every_table_resolves(table):
-    env = table.envs[0] if table.kind == "published" and table.envs else "alfworld"
-    rows = [resolve("nano", env, name, 0) for name in table.methods]
+    where = ("smol", table.envs[0]) if table.table == "zero_shot" else ("nano", "alfworld")
+    rows = [resolve(*where, name, 0) for name in table.methods]
     assert table.baseline in (table.methods if table.kind == "scores" else [""])
     assert set(table.core) <= set(table.methods)
     assert len({run.fingerprint() for run in rows}) == len(rows)

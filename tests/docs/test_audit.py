@@ -84,11 +84,6 @@ def plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def test_the_page_names_options():
-    assert len(OPTIONS) > 30
-    assert text(AUDIT).count("- Option") - text(AUDIT).count("- Option: none") == len(OPTIONS)
-
-
 @pytest.mark.parametrize(("env", "key", "values", "rest"), [o for o in OPTIONS if not o[0]])
 def test_method_options_exist_with_their_values_and_profiles(env, key, values, rest):
     methods = having(key)

@@ -106,23 +106,3 @@ def test_environment_variables_are_read_somewhere():
     named = {name for page in TODAY for name in re.findall(r"\bR3L_[A-Z]+\b", text(page))}
     code = "".join(path.read_text() for top in ("r3l", "baselines", "envs") for path in (ROOT / top).rglob("*.py"))
     assert {name for name in named if name not in code} == set()
-
-
-def test_many_commands_are_found():
-    assert sum(len(list(commands(page))) for page in TODAY) > 100
-
-
-@pytest.mark.parametrize(
-    ("command", "wrong"),
-    [
-        ("train --method r3l@alpha=5 --set train.lr=1e-4", []),
-        ("table table1 | table2 | budget", []),
-        ("run --env math --method r3l -- --dry-run", []),
-        ("trian", ["there is no verb 'trian'"]),
-        ("bench env|walk", ["there is no verb 'walk'"]),
-        ("train --sead 3", ["no option --sead"]),
-        ("figure pie", ["there is no figure 'pie'"]),
-    ],
-)
-def test_the_check_itself(command, wrong):
-    assert check(command) == wrong

@@ -3,7 +3,10 @@
 import asyncio
 import gzip
 import json
+import socket
+import threading
 import time
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 
 import pytest
@@ -14,9 +17,9 @@ from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
 from r3l.core.text import Message
 from r3l.endpoint import client
-from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer
+from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnfinishedAnswer, UnusableAnswer
 from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, only_model
-from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
+from r3l.endpoint.options import EndpointOptions, ServerError
 
 DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]
 ADDRESS = (0, "benchmark", "q", 0)
@@ -65,32 +68,85 @@ def test_further_fields_and_those_left_out():
     assert not {"seed", "max_tokens"} & set(seen[0])
 
 
+def choice(content, reason="stop", **more):
+    return {"message": {"content": content}, "finish_reason": reason} | more
+
+
 def test_what_servers_add_or_leave_out():
     message = {"content": "4", "reasoning_content": "two and two"}
     answers = [
         (200, {"choices": [{"message": message, "finish_reason": "length"}]}),
         (200, {"choices": [{"message": {"content": "4", "reasoning": "2, 2"}, "finish_reason": "stop"}]}),
-        (200, {"choices": [{"message": {"content": None}, "finish_reason": "tool_calls"}], "usage": None}),
+        (200, {"choices": [choice("4")], "usage": None}),
+        (200, {"choices": [choice("4")], "usage": {"prompt_tokens": None, "completion_tokens": None}}),
+        (200, {"choices": [choice("4")], "usage": {"prompt_tokens": 7, "completion_tokens": None}}),
+        (200, {"choices": [choice("5", index=1), choice("4", index=0), choice("6", index=2)]}),
+        (200, {"choices": [choice("4", index=3)]}),
     ]
+    counts = {}
     with serving(lambda request, before: answers[before]) as (url, _):
         assert said(ask(url)) == ("<think>two and two</think>4", FinishReason.LENGTH, None)
         assert said(ask(url)) == ("<think>2, 2</think>4", FinishReason.END, None)
-        assert said(ask(url)) == ("", FinishReason.END, None)
+        assert said(ask(url, counts)) == ("4", FinishReason.END, None) and counts == {"requests": 1, "uncounted": 1}
+        assert said(ask(url)) == ("4", FinishReason.END, None)
+        assert said(ask(url)) == ("4", FinishReason.END, Usage(7, 0))
+        assert said(ask(url)) == ("4", FinishReason.END, None)
+        assert said(ask(url)) == ("4", FinishReason.END, None)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason", "counted"),
-    [
-        (None, "tool_calls", {"missing/tool_calls": 1}),
-        (None, "my own words", {"missing/other": 1}),
-        ("", "stop", {}),  # the model ended at once
-    ],
-)
-def test_a_null_response_is_counted_as_missing(content, reason, counted):
-    counts, answer = {}, {"choices": [{"message": {"content": content}, "finish_reason": reason}]}
-    with serving(lambda request, before: (200, answer)) as (url, _):
-        assert ask(url, counts).text == ""
-    assert counts == {"requests": 1} | counted
+@pytest.mark.parametrize(("content", "reason"), [(None, "length"), ("", "length"), ("", "stop"), (None, "stop")])
+def test_a_thought_that_was_cut_off_is_not_closed(content, reason):
+    message = {"content": content, "reasoning_content": "two and"}
+    ended = FinishReason.LENGTH if reason == "length" else FinishReason.END
+    with serving(
+        lambda request, before: (200, {"choices": [choice("") | {"message": message, "finish_reason": reason}]})
+    ) as (url, _):
+        assert said(ask(url)) == ("<think>two and", ended, None)
+
+
+ENDS = ["stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence", "COMPLETE"]
+LENGTHS = ["length", "max_tokens", "MAX_TOKENS", "model_length", "LENGTH", "max_output_tokens"]
+
+
+@pytest.mark.parametrize("reason", [*ENDS, *LENGTHS])
+def test_known_ends_in_the_words_of_many_servers(reason):
+    with serving(lambda request, before: completion("4", reason)) as (url, _):
+        assert ask(url).finish_reason is (FinishReason.END if reason in ENDS else FinishReason.LENGTH)
+
+
+UNFINISHED = {  # choice, name in the counts, whether it may be an accident
+    "abort": (choice("Let me see, 2", "abort"), "abort", True),
+    "cancelled": (choice("Let", "cancelled"), "cancelled", True),
+    "an error in the choice": (choice("", "error", error={"code": 502, "message": "upstream gone"}), "error", True),
+    "an error beside a text": (choice("Let me", error={"code": 503, "message": "overloaded"}), "error", True),
+    "null with an error": (choice("Let me", None, error="overloaded"), "error", True),
+    "null": (choice("Let me", None), "null", False),
+    "a filter": (choice("Let", "content_filter"), "content_filter", False),
+    "a filter in other words": (choice("Let", "SAFETY"), "safety", False),
+    "no text": (choice(None), "stop", False),
+    "words of its own": (choice("Let", "my \x1b[31mown\nwords"), "other", False),
+    "a tool": (choice(None, "tool_calls"), "tool_calls", False),
+    "a tool and STOP": (choice("Let", "STOP") | {"message": {"content": "Let", "tool_calls": [{}]}}, "stop", False),
+}
+
+
+@pytest.mark.parametrize("unfinished", UNFINISHED)
+def test_a_broken_off_answer_is_asked_for_again_then_an_error(unfinished):
+    broken, reason, accident = UNFINISHED[unfinished]
+    counts = {}
+    with serving(lambda request, before: completion("4") if before else (200, {"choices": [broken]})) as (url, _):
+        assert ask(url, counts).text == "4" and counts == {"requests": 2, f"repeated/{reason}": 1}
+    with serving(lambda request, before: (200, {"choices": [broken]})) as (url, seen):
+        with pytest.raises(ServerError, match=r"gave no whole answer.*\(finish_reason .* is not scored") as refused:
+            ask(url)
+        assert len(seen) == (ATTEMPTS if accident else LATE_ATTEMPTS) and str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", None])
+def test_broken_off_tokens_too(reason):
+    content = {"choices": [{"token_ids": [1, 2], "finish_reason": reason}]}
+    with pytest.raises(UnfinishedAnswer):
+        TokenAnswer.read(json.dumps(content).encode()).check_whole()
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
@@ -166,20 +222,6 @@ def test_a_key_that_no_header_can_carry_is_refused_unread(monkeypatch, key):
     assert "cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",  # vLLM
-        "the request exceeds the available context size. try increasing the context size",  # llama.cpp
-    ],
-)
-def test_a_dialog_without_room_is_an_error_of_its_own(words):
-    with serving(lambda request, before: (400, {"error": {"message": words}})) as (url, seen):
-        with pytest.raises(DialogTooLongError):
-            ask(url)
-        assert len(seen) == 1
-
-
 def answered(**changes):
     status, body = completion("4")
     return status, body | changes
@@ -199,6 +241,7 @@ STRANGE = {
     "null for everything": (200, "null"),
     "a number of 5,000 digits": (200, "4" * 5000),
     "a negative count": answered(usage={"completion_tokens": -1}),
+    "a count of 400 digits": (200, '{"choices": [], "usage": {"completion_tokens": ' + "4" * 400 + "}}"),
     "not compressed as it says": (200, "{}", {"Content-Encoding": "gzip"}),
     "an unknown character set": (200, "not JSON", {"Content-Type": "text/plain; charset=x-\xe9"}),
 }
@@ -269,6 +312,61 @@ def test_a_server_that_never_answered_is_refused_at_once():
     with pytest.raises(ServerError, match=r"cannot be reached \(ConnectError.*Start the server, or correct --server"):
         ask(url, counts)
     assert counts["requests"] == 1
+
+
+@contextmanager
+def speaking(words):
+    """The address of a socket that answers every connection with ``words``, and how many there were."""
+    server, count = socket.create_server(("127.0.0.1", 0)), []
+
+    def serve():
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                count.append(1)
+                with connection, suppress(OSError):
+                    connection.sendall(words)
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}", count
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02", b"HTTP/1.1 200 OK\r\nContent-"]
+)
+def test_what_listens_there_and_is_no_server_is_refused_within_seconds(words):
+    with speaking(words) as (url, count):
+        with pytest.raises(ServerError, match="cannot be reached") as refused:
+            ask(url)
+        assert len(count) <= LATE_ATTEMPTS and str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "http://nowhere.invalid", "https://127.0.0.1:9/v1"])
+def test_where_nobody_listens_one_attempt_is_enough(address):
+    counts = {}
+    with pytest.raises(ServerError, match="cannot be reached .*Start the server, or correct --server"):
+        ask(address, counts)
+    assert counts["requests"] == 1
+
+
+def test_a_body_that_does_not_end_takes_no_memory(monkeypatch):
+    monkeypatch.setattr(client, "LARGEST_BODY", 100_000)
+    head = "HTTP/1.1 {} OK\r\nContent-Type: text/plain; charset=rot13\r\nConnection: close\r\n\r\n"
+    for status in (200, 400):
+        refused = pytest.raises(ServerError, match="it is longer than 0 MiB")
+        with speaking(head.format(status).encode() + b" " * 10_000_000) as (url, _), refused:
+            ask(url)
+
+
+@pytest.mark.parametrize("charset", ["rot13", "hex", "idna", "utf-16", "undefined", "x" * 5000])
+def test_a_character_set_that_is_none_does_not_matter(charset):
+    headers = {"Content-Type": f"application/json; charset={charset}"}
+    refused = pytest.raises(ServerError, match="answered 404: no such model")
+    with serving(lambda request, before: (404, {"message": "no such model"}, headers)) as (url, _), refused:
+        ask(url)
+    with serving(lambda request, before: (*completion("4"), headers)) as (url, _):
+        assert ask(url).text == "4"
 
 
 @pytest.mark.parametrize("address", ["localhost:1", "http://localhost:99999999", "http://a b"])

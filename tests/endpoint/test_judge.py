@@ -85,11 +85,23 @@ def test_a_dialog_is_sent_whole_and_thoughts_are_left_out():
 
 @pytest.mark.parametrize("content", [None, "a\udfffb"])
 def test_what_is_wrong_with_an_answer_is_counted_under_a_declared_name(content):
+    """Feedback that is never whole is empty, so invalid: other than a score it may be missing."""
     answer = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
     with serving(lambda request, before: (200, answer)) as (url, _):
-        _, counts = judged(url)
-    assert counts == {"judge/requests": 1, "judge/missing/stop" if content is None else "judge/replaced": 1}
+        written, counts = judged(url)
+    if content is None:
+        assert written.text == ""
+        assert counts == {"judge/requests": 3, "judge/repeated/stop": 3, "judge/missing/stop": 1}
+    else:
+        assert counts == {"judge/requests": 1, "judge/replaced": 1, "judge/uncounted": 1}
     assert all(declared(name) for name in counts)
+
+
+def test_a_judge_that_breaks_off_is_an_error():
+    answer = {"choices": [{"message": {"content": "Let"}, "finish_reason": "abort"}]}
+    refused = pytest.raises(ServerError, match="gave no whole answer")
+    with serving(lambda request, before: (200, answer)) as (url, _), refused:
+        judged(url)
 
 
 def test_a_judge_that_is_away_is_named_by_its_setting():

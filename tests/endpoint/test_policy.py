@@ -145,6 +145,6 @@ def test_tokens_without_room(nano):
 
     options = {"policy": TokenPolicy, "renderer": ChatRenderer(nano[1]), "samples": "trajectory"}
     refused, seen, _ = at(lambda request, before: (400, "maximum context length"), talk, **options, max_context=100)
-    assert refused.finish_reason is FinishReason.CONTEXT and len(seen) == 1
+    assert refused.finish_reason is FinishReason.CONTEXT and seen[-1]["max_tokens"] == 1
     full, seen, _ = at(lambda request, before: completion(""), talk, **options, max_context=10)
     assert full.finish_reason is FinishReason.CONTEXT and not seen

@@ -13,7 +13,7 @@ from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Observation, StopReason
 from r3l.core.rollout import play
-from r3l.probe.play import INVALID, Outcome, contains_words, study
+from r3l.probe.play import INVALID, Outcome, study
 from r3l.processes.pool import EnvironmentPool
 
 SETTINGS = R3LSettings(guidance="suggestion", kl="none")
@@ -31,7 +31,7 @@ def reflection(pivot, suggestion, outcome="failure"):
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool():
     pool = EnvironmentPool(find_environment("alfworld"), 0)
     yield pool
@@ -108,12 +108,6 @@ def test_an_invalid_reflection_leads_to_no_retry_of_its_own(pool, written, inval
     assert attempt.critic is not None
 
 
-def test_a_reflection_that_finds_nothing_to_do_is_valid_and_leads_to_no_retry(pool):
-    rollout, retries = [say("look"), say("fly")], [say("fly")] * 2
-    attempt, _ = studied(pool, {"rollout": rollout, "reflection": [reflection(0, "", "success")], "retry": retries})
-    assert attempt.own.invalid is None and attempt.own.guided is None
-
-
 def test_a_success_is_left_alone(pool):
     attempt, policy = studied(pool, [say(action) for action in WALKTHROUGH])
     assert attempt.success and attempt.own is None and attempt.critic is None
@@ -121,41 +115,16 @@ def test_a_success_is_left_alone(pool):
     assert len(policy.asked) == len(WALKTHROUGH)
 
 
-def test_an_action_that_names_what_nobody_showed_is_counted(pool):
-    rollout, retries = [say("look"), say("take unicorn 3 from desk 1")], [say("fly")] * 9
-    attempt, _ = studied(pool, {"rollout": rollout, "reflection": ["-"], "retry": retries})
-    assert (attempt.actions, attempt.shown) == (2, 1)
-
-
-def test_a_response_without_an_action_names_nothing(pool):
-    rollout, retries = [say("look"), "well"], [say("fly")] * 9
-    attempt, _ = studied(pool, {"rollout": rollout, "reflection": ["-"], "retry": retries})
-    assert attempt.stop is StopReason.FORMAT and attempt.actions == 1
-
-
-def test_names_stand_in_a_text_as_whole_words():
-    assert contains_words("on the desk 2, you see a mug 1, and a pen 4.", "mug 1")
-    assert (
-        not contains_words("a mug 12", "mug 1")
-        and not contains_words("smug 1", "mug 1")
-        and contains_words("b04 shoe", "B04")
-    )
-
-
 @pytest.mark.parametrize(
     ("env", "action", "names"),
     [
         ("alfworld", "go to dresser 1", ["dresser 1"]),
-        ("alfworld", "move mug 2 to sinkbasin 1", ["mug 2", "sinkbasin 1"]),
         ("alfworld", "look", []),
         ("webshop", "click[b0419]", ["b0419"]),
-        ("webshop", "click[navy blue]", ["navy blue"]),
         ("webshop", "click[buy now]", []),
-        ("webshop", "click[< prev]", []),
         ("webshop", "search[red wool scarf]", ["red", "wool", "scarf"]),
         ("scienceworld", "focus on dove egg", ["dove egg"]),
         ("scienceworld", "move flower pot 8 to green box", ["flower pot 8", "green box"]),
-        ("scienceworld", "teleport to kitchen", []),
         ("scienceworld", "look around", []),
     ],
 )

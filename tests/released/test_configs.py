@@ -225,29 +225,3 @@ def test_yaml_files(folder):
     assert len(files) > 10
     for path in files:
         differences(path, yaml.safe_load(source(R3L, path)))
-
-
-GRPO = {  # of the shape of the release's
-    "project": "any",
-    "algorithm": {"algorithm_type": "grpo", "repeat_times": 8, "kl_loss_fn": "k3", "optimizer": {"lr": "1e-6"}},
-    "model": {"model_path": "${oc.env:SOME_PATH,Qwen/Qwen2.5-1.5B-Instruct}", "max_response_tokens": 512},
-    "buffer": {
-        "total_epochs": 20,
-        "explorer_input": {"default_workflow_type": "grpo_baseline_alfworld_workflow"},
-    },
-    "explorer": {"rollout_model": {"engine_num": 6, "seed": 0}},
-}
-
-
-def test_a_name_of_ours_is_the_only_difference_of_a_file_like_the_releases():
-    assert differences("R3L/alfworld/grpo_1.5B.yaml", GRPO) == {"": 10, "4.5": 1}
-
-
-def test_another_value_has_no_reason():
-    with pytest.raises(AssertionError, match="grad_clip"):
-        differences("R3L/alfworld/grpo_1.5B.yaml", GRPO | {"trainer": {"grad_clip": 2.0}})
-    seed = GRPO | {"explorer": {"rollout_model": {"seed": 42}}}
-    with pytest.raises(AssertionError, match="seed"):
-        differences("R3L/alfworld/grpo_1.5B.yaml", seed)
-    gspo = seed | {"algorithm": {**GRPO["algorithm"], "policy_loss_fn": "gspo"}}
-    assert differences("R3L/alfworld/gspo_1.5B.yaml", gspo)["4.4"] == 1

@@ -15,7 +15,6 @@ from r3l.files.json_files import append_jsonl
 from r3l.runs import trajectory_log
 
 HOSTILE = "</script><script>document.body.dataset.broken = 1</script><img src=x onerror=alert(1)> & 'é'"
-MASKED, TRAINED = 4, 8  # sampled tokens of the explored group by hand, see attempt()
 
 
 class Fixed:

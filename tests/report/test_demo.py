@@ -9,8 +9,6 @@ import pytest
 from program import Program
 from rich.console import Console
 
-from r3l.cli.demo import _play
-from r3l.evaluation import stored_runs
 from r3l.report.demo import scenes, shortest_example
 
 
@@ -54,8 +52,7 @@ def test_what_trains_stands_beside_the_words(tmp_path):
     for scene in scenes(shortest_example([tmp_path]), in_colour=False):
         console.print(scene)
     text = console.export_text()
-    assert "turn 0 reads  see" in text and "writes  <think>do base" in text and "<|" not in text
-    assert "wrong pan" in text and "turn 1: the turns before it are kept" in text
+    assert "wrong pan" in text and "<|" not in text
     assert re.search(r"the attempt, from the pivot on\s+0\.00\s+-0\.50\s+9 of 15", text)
     assert re.search(r"the retry without the suggestion, from the pivot on\s+1\.00\s+\+1\.50\s+9 of 15", text)
     assert re.search(r"the reflection\s+imitated\s+12 of 20", text)
@@ -68,13 +65,3 @@ def test_the_program_plays_it_and_trains(tmp_path):
     assert (code, stderr) == (0, "") and "\x1b" not in stdout
     assert "The retry from turn 1" in stdout and "update 1/3" in stdout and "update 3/3" in stdout
     assert [path.name for path in tmp_path.iterdir()] == ["nano"]  # nothing is left
-
-
-def test_without_stored_runs_it_says_so_and_goes_on(tmp_path, monkeypatch, capsys):
-    console = Console(width=300)
-    _play(console, tmp_path)
-    assert f"No stored group can be shown: {tmp_path} has no run of R3L" in capsys.readouterr().out
-    monkeypatch.setattr(stored_runs, "folder", lambda: tmp_path / "none")  # as in a wheel
-    _play(console, None)
-    text = capsys.readouterr().out
-    assert "the wheel holds none" in text and "The live updates need none." in text

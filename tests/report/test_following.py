@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from r3l.config import resolve
-from r3l.processes.progress import clock
 from r3l.report import following as shown
 from r3l.workflow.status import State, Status, seconds_left, survey
 
@@ -27,19 +26,6 @@ SEEN = [
     status(State.FAILED, 7, 0.3, seed=3, error="ConfigError: no\nmore"),
     status(State.MISSING, seed=4),
 ]
-
-
-def test_a_run_is_a_phrase():
-    assert [shown.phrase(one) for one in SEEN] == [
-        "done, test success 0.412 in 200 episodes",
-        "step 5/20  success 0.30",
-        "playing test tasks, 50/200",
-        "FAILED at step 7/20: ConfigError: no",
-        "waits",
-    ]
-    assert shown.summary(SEEN, 65, 130) == "1 of 5 runs done, 1 failed, 1 min gone, about 2 min of training left"
-    assert shown.summary(SEEN[:1], 65, 0) == "1 of 1 runs done, 1 min gone, tables and figures are next"
-    assert [clock(seconds) for seconds in (42, 540, 11_100)] == ["42 s", "9 min", "3 h 5 min"]
 
 
 def test_time_left_by_hand():
@@ -69,12 +55,8 @@ def test_a_tuning_ends_with_validation_tasks(tmp_path):
     write("seed0/evaluations/chain/validation/evaluation.json", score)
     write("task_sets/nano/math.json", {"task_sets": {"test": {"tasks": 200}, "validation": {"tasks": 64}}})
     seen = survey(runs, tmp_path, {}, "validation")
-    assert [shown.phrase(one) for one in seen] == [
-        "done, validation success 0.250 in 64 episodes",
-        "trained, waits for its evaluation",
-    ]
-    assert seen[1].episodes == 64
-    assert [shown.phrase(one) for one in survey(runs, tmp_path)] == ["done, test success 0.500 in 128 episodes"] * 2
+    assert [one.state is State.DONE for one in seen] == [True, False] and seen[1].episodes == 64
+    assert all(one.state is State.DONE for one in survey(runs, tmp_path))
 
 
 def watch(console, *looks):
@@ -91,18 +73,3 @@ def test_without_a_terminal_a_run_that_ends_is_one_line(monkeypatch):
     ended = [SEEN[0], status(State.DONE, 20, 0.5, seed=1, left=0)]
     text = watch(Console(file=io.StringIO()), begun, begun, ended, ended)
     assert text == "math grpo seed 1: done, test success 0.500 in 200 episodes\n"
-    monkeypatch.setattr(shown, "HEARTBEAT", 0)
-    text = watch(Console(file=io.StringIO()), begun, begun, ended)
-    assert text.splitlines()[0] == (
-        "1 of 2 runs done, 0 s gone, about 1 min of training left; math grpo seed 1: step 19/20  success 0.30"
-    )
-
-
-def test_a_terminal_has_a_line_a_run_and_what_is_at_work_first_where_they_do_not_fit(monkeypatch):
-    monkeypatch.setattr(shown, "EVERY", 0)
-    monkeypatch.setenv("NO_COLOR", "1")
-    text = watch(Console(file=io.StringIO(), force_terminal=True, width=100, height=20), SEEN)
-    assert all(f"seed {k}" in text for k in range(5)) and "FAILED at step 7/20" in text
-    assert "\x1b[32m" not in text and "\x1b[31m" not in text
-    text = watch(Console(file=io.StringIO(), force_terminal=True, width=120, height=6, highlight=False), SEEN)
-    assert "seed 1" in text and "seed 2" in text and "seed 4" not in text and "3 more runs do not fit here" in text

@@ -11,22 +11,17 @@ from urllib.parse import quote
 
 import pytest
 from report import explored
-from report.runs import rewrite, write_run, write_three_seeds
+from report.runs import rewrite, write_three_seeds
 from start_models import cell
 from typer.testing import CliRunner
 
 from r3l.cli import app
-from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
-from r3l.files.json_files import read_jsonl
-from r3l.files.paths import ROOT
 from r3l.report import records
-from r3l.report.details import details
 from r3l.report.html import page as report
-from r3l.report.html import tables as html_tables
 from r3l.report.trajectories import pack, unpack
 from r3l.runs.places import find_runs
-from r3l.runs.trajectory_log import FILE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH (apt-get install chromium)")
@@ -96,52 +91,10 @@ def test_what_runs_say_stays_text(report_path):
     assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in report_path.read_text(encoding="utf-8")
 
 
-def test_tables_hold_the_scores_worked_out_by_hand(three_seeds):
-    """R3L on easy tasks: 2/4, 3/4, 4/4; mean 0.75, t(2) = 4.303 at 95 %, s = 0.25: 4.303 * 0.25 / sqrt(3) = 0.621."""
-    runs = records.load(find_runs(three_seeds))
-    (rows,) = report.score_tables(runs, 3)
-    table = details(rows)
-    by_name = {(row[0].text, row[1].title): dict(zip(table.names, row, strict=True)) for row in table.cells()}
-    easy = by_name["easy", "r3l"]
-    assert easy["success"].text == "0.750 ± 0.621" and easy["success"].value == 0.75
-    assert easy["difference"].text.startswith("+0.500 ±") and easy["seeds"].text == "3/3"
-    assert "paper" not in table.names  # nothing of this tier is comparable
-    (facts,) = [report.about(runs, rows)]
-    assert facts["comparable"] == 0 and facts["not_comparable"] == [
-        "nano tier: neither the paper's models nor its games"
-    ]
-    assert facts["episodes"] == 9 * 8
-
-
-def test_endings_and_reflections_are_counted_once(tmp_path):
-    """20 critiques written, 3 cut off, 2 no JSON: 15 read; 8 of 10 reflections valid; 3 of 20 state the answer."""
-    path = write_run(tmp_path, "r3l", 0, [1], [0])
-    result = json.loads((path.parent / "result.json").read_text())
-    counts = {"critique/by_model": 20, "critique/invalid/length": 3, "critique/not_json": 2}
-    counts |= {"leak/guidance": 20, "leak/answer_stated": 3, "leak/told": 2, "leak/quoted": 1}
-    counts |= {"reflection/valid": 8, "reflection/invalid/no_json": 2, "dropped/groups": 4, "stop/success": 0}
-    rewrite(path.parent / "result.json", json.dumps(result | {"budget": result["budget"] | counts}))
-    test, training, reflections, answers, dropped = html_tables.endings(records.load([path]))
-    shown = dict(zip(reflections.names, next(reflections.cells()), strict=True))
-    assert shown["critiques read"].title == "15 of 30" and shown["critiques read"].text == "50.0%"
-    assert shown["critique invalid: length"].title == "3 of 30"
-    assert shown["reflection invalid: no_json"].title == "2 of 30"
-    shown = dict(zip(answers.names, next(answers.cells()), strict=True))
-    assert [shown[how].title for how in ("not stated", "told", "quoted")] == ["17 of 20", "2 of 20", "1 of 20"]
-    assert [cell.text for cell in next(dropped.cells())[2:]] == ["4"]
-    assert list(test.cells()) == list(training.cells()) == []  # nothing counted, nothing shown
-
-
-def test_options_in_force_name_what_differs_from_paper(report_path):
-    text = report_path.read_text(encoding="utf-8")
-    assert "released_code" in text and "alpha: 5.0" in text
-
-
 def test_the_same_runs_give_the_same_bytes(three_seeds, tmp_path):
     runs = records.load(find_runs(three_seeds))
     first = report.write(runs, [], 3, tmp_path / "a.html").read_bytes()
     assert report.write(runs, [], 3, tmp_path / "b.html").read_bytes() == first
-    assert b"trajectories.jsonl.gz); runs before this version have none" in first
 
 
 def test_trajectories_are_cut_to_size_by_whole_tasks(tmp_path):
@@ -157,44 +110,12 @@ def test_trajectories_are_cut_to_size_by_whole_tasks(tmp_path):
     assert pack(tmp_path / "nothing", 1) is None
 
 
-def test_a_packed_attempt_reads_from_base_to_trained_retry(tmp_path):
-    explored.write(tmp_path)
-    (columns,) = unpack(pack(tmp_path, 10**6))["tasks"][0]["members"]
-    assert [c["kind"] for c in columns] == ["base", "reflection", "guided_retry", "distilled"]
-    assert [c["objective"] for c in columns] == ["policy", "none", "none", "policy"]
-    (line,) = read_jsonl(tmp_path / FILE)
-    base, distilled = line["groups"][0]["trajectories"]
-    assert columns[0]["turns"] == base["turns"] and columns[3]["turns"] == distilled["turns"]
-    runs = [run for c in (base, distilled) for turn in c["turns"] for run in turn["response"]]
-    assert sum(n for _, n, trained in runs if trained) == explored.TRAINED
-    assert sum(n for _, n, trained in runs if not trained) == explored.MASKED
-
-
-def test_errors_name_the_file_and_the_fix(three_seeds, tmp_path):
-    runs = records.load(find_runs(three_seeds))
-    with pytest.raises(DataError, match=r"none\.png cannot be read .*r3l figure"):
-        report.write(runs, [tmp_path / "none.png"], 3, tmp_path / "report.html")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunDirectoryError, match="--out"):
-        report.write(runs, [], 3, tmp_path / "file" / "report.html")
-
-
 def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
     out = tmp_path / "out" / "report.html"
     done = CliRunner().invoke(app, ["report", "--results", str(three_seeds), "--out", str(out), "--json"])
     assert json.loads(done.output) == {"file": str(out), "runs": 9, "figures": 0, "bytes": out.stat().st_size}
     done = CliRunner().invoke(app, ["report", "--results", str(three_seeds), "--figures", str(tmp_path / "no")])
     assert isinstance(done.exception, DataError) and "--figures" in str(done.exception)
-
-
-@pytest.mark.slow
-def test_the_stored_runs_fit_into_five_megabytes(tmp_path):
-    stored = ROOT / "results" / "stored"
-    runs = records.load(find_runs(stored))
-    out = report.write(runs, sorted(stored.glob("*.png")), 3, tmp_path / "report.html")
-    assert out.stat().st_size < 5_000_000
-    page = Page(out)
-    assert page.tags.count("img") == len(list(stored.glob("*.png")))
 
 
 def dom(path: Path, address: str, *options: str) -> str:
@@ -226,5 +147,3 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     assert len(re.findall(r'class="trained positive" style="--size: 1;"', viewer)) == 2  # the retry's, A = +3
     assert "A = -1.000, trains 4 of 6 tokens" in viewer and "A = +3.000" in viewer
     assert html.escape(explored.HOSTILE, quote=False) in viewer.replace("&nbsp;", " ")
-    every = shown[: shown.index('id="trajectories"')]
-    assert "every environment" not in every and 'hidden=""' in every  # one environment; tasks narrowed to all

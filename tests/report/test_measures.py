@@ -71,17 +71,6 @@ def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
     assert by_measure["r3l", "train_success_last"]["mean"] == pytest.approx(0.6)  # 30 of 50
 
 
-def test_what_is_not_there_says_why(tmp_path):
-    a_run(tmp_path, 0, {"retry/count": 0}, method="grpo")
-    names = ["retry_improved", "diagnosis_accurate"]
-    by_measure = rows(tmp_path, names, methods=("grpo", "r3l"))
-    assert [by_measure["r3l", n]["seeds_done"] for n in names] == [0, 0]
-    assert by_measure["r3l", "retry_improved"]["verdict_reason"] == "no run"
-    assert by_measure["grpo", "retry_improved"]["verdict_reason"] == "none"
-    assert by_measure["grpo", "diagnosis_accurate"]["verdict_reason"] == "none"
-    assert all(row["mean"] is None for row in by_measure.values())
-
-
 def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
     budget = {
         "retry/count": 100,

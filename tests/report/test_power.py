@@ -48,14 +48,6 @@ def test_seeds_and_core_hours_of_a_wanted_difference(runs):
     assert cells[9].text == "0.249"  # the MDE of ten seeds
 
 
-def test_two_methods_without_common_seeds_are_no_plan(runs):
-    write_run(runs, "raft", 7, [1], [0])
-    loaded = records.load(find_runs(runs))
-    (row,) = power.power_rows(compare(loaded, "r3l", ["raft"]), loaded, 0.05, Goal())
-    assert (row.spread, row.seeds, row.core_hours, row.seeds_due) == (None, None, None, 5)
-    power.power_table([row], 0.05, Goal())
-
-
 def test_the_command_plans(runs):
     options = ["--power", "0.8", "--difference", "0.25", "--against", "grpo", "--stored", str(runs), "--json"]
     done = CliRunner().invoke(cli.app, ["compare", "r3l", *options])

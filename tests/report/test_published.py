@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from r3l.config import variant
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
 from r3l.evaluation.statistics import Interval
 from r3l.report import published
 from r3l.report import published_checks as checks
@@ -35,10 +35,6 @@ def test_every_number_of_the_paper_is_there(rows):
     count = Counter(row.table for row in rows)
     assert len(rows) == 818
     assert count["table1"] == 3 * 7 * 9 and count["llama"] == 7 * 9 and count["table2"] == 5 * 9
-    assert (count["alpha"], count["sync_interval"], count["group_size"], count["retries"]) == (30, 64, 60, 4)
-    assert (count["retry_improvement"], count["cost"], count["pivot"]) == (12, 64, 60)
-    assert (count["zero_shot"], count["post_training"], count["in_domain"]) == (48, 48, 20)
-    assert (count["rltf"], count["rltf_second_notes"]) == (54, 20)
 
 
 def test_some_numbers_as_printed(rows):
@@ -64,22 +60,6 @@ def test_what_cannot_be_k_of_n_is_what_the_specification_counted(checked):
     # The specification lists no ablation cells of Minerva; two of them (0.112, 0.105 of 272) are impossible as well.
     assert impossible("table2") == {"ALFWorld": 3, "Math500": 2, "MinervaMath": 2, "DAPO": 2}
     assert impossible("zero_shot") == impossible("alpha") == {}
-    named = [
-        str(r.number.value)
-        for r in checked
-        if r.number.table == "table1" and r.number.benchmark == "Math500" and not r.is_count
-    ]
-    assert named == ["0.663", "0.705", "0.753"]
-
-
-def test_summary_over_all(checked):
-    assert checks.summary(checked) == {
-        "cells": 818,
-        "checked": 492,
-        "impossible": 77,
-        "in_conflict": 72,
-        "quantities_in_conflict": 30,
-    }
 
 
 def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
@@ -106,31 +86,12 @@ def test_conflicts_are_those_of_the_specification_and_four_on_math500(rows):
     }
 
 
-def test_a_conflict_is_shown_with_every_value_and_its_tables(rows):
-    rebuttal = [row for row in rows if row.table == "rebuttal_december"]
-    (row,) = checks.check(rebuttal, rows)
-    assert row.conflict == "0.720 (sync_interval, table1, table2); 0.747 (rebuttal_december); 0.780 (group_size)"
-    assert checks.check(rebuttal)[0].conflict is None  # nothing to contradict it among itself
-
-
 def test_counts_by_hand():
     assert checks.is_count(Decimal("0.928"), 140)  # 130/140 = 0.92857..., truncated
     assert checks.is_count(Decimal("0.929"), 140)  # the same, rounded
     assert not checks.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
     assert checks.is_count(Decimal("0.325"), 40) and not checks.is_count(Decimal("0.330"), 40)  # 13/40
-    assert (
-        checks.is_count(Decimal("0.43"), 100)
-        and checks.is_count(Decimal("1.000"), 3)
-        and checks.is_count(Decimal("0"), 3)
-    )
-
-
-@given(n=st.integers(1, 2000), share=st.floats(0, 1), digits=st.integers(1, 4))
-def test_every_count_is_possible_however_it_is_printed(n, share, digits):
-    k = round(share * n)
-    for rounding in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN):
-        printed = (Decimal(k) / n).quantize(Decimal(1).scaleb(-digits), rounding)
-        assert checks.is_count(printed, n)
+    assert checks.is_count(Decimal("1.000"), 3) and checks.is_count(Decimal("0"), 3)
 
 
 @given(n=st.integers(1, 300), thousandths=st.integers(0, 1000))
@@ -150,10 +111,7 @@ LINE = "table1,M,ALFWorld,GRPO,,success,share,0.72,140,s,paper,"
     ("lines", "message"),
     [
         ([HEADER, LINE.replace("0.72", "o.72")], r"x\.csv, line 2: column 'value' has value 'o.72'"),
-        ([HEADER, LINE, LINE.replace("GRPO", "RAFT").replace("140", "0")], r"line 3: column 'n' has value '0'"),
-        ([HEADER, LINE.replace("paper", "blog")], r"line 2: column 'source_kind' has value 'blog'"),
         ([HEADER, LINE.replace("0.72", "72")], r"line 2: .*above 1; write shares as fractions"),
-        ([HEADER, LINE + ",more"], r"line 2: not 12 columns; put text that has a comma in quotes"),
         ([HEADER, LINE.removesuffix(",")], r"line 2: not 12 columns"),
         ([HEADER, LINE, LINE], r"line 3: table1 has M/ALFWorld/GRPO//success already in .*line 2; keep one"),
         (["table,value", "table1,0.7"], r"line 1: columns are \['table', 'value'\]; write table,backbone"),
@@ -163,13 +121,6 @@ def test_bad_data_names_file_line_column_and_fix(tmp_path, lines, message):
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match=message):
         published.load(tmp_path)
-
-
-def test_an_empty_folder_and_an_unknown_table_are_errors(tmp_path, rows):
-    with pytest.raises(DataError, match="restore its csv files"):
-        published.load(tmp_path)
-    with pytest.raises(ConfigError, match="no published table 'tabel1'; known: ablation_response, alpha"):
-        published.of_table("tabel1", rows)
 
 
 def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
@@ -221,14 +172,6 @@ def test_the_published_number_lies_in_our_interval_or_outside(grpo, low, high, e
 
 
 def test_too_few_seeds_are_incomplete_but_the_difference_is_shown(grpo):
-    whole, single = Interval(0.75, 0.7, 0.8, 2, "t, 2 seeds"), Interval(0.75, None, None, 1, "n/a (1 seed)")
-    for measured, done, planned, reason in ((whole, 2, 3, "2 of 3 seeds"), (single, 1, 1, "one seed has no interval")):
-        row = published.against(grpo, measured, done, planned)
-        assert (row.verdict, row.reason) == ("incomplete", reason)
-        assert round(row.difference, 4) == 0.03
-
-
-def test_only_the_papers_tier_can_be_compared():
-    assert published.other_tier("paper") is None
-    row = published.not_comparable(published.other_tier("smol") or "")
-    assert row.value is None and row.reason.startswith("smol tier")
+    two, one = Interval(0.75, 0.7, 0.8, 2, "t, 2 seeds"), Interval(0.75, None, None, 1, "n/a (1 seed)")
+    for row in (published.against(grpo, two, 2, 3), published.against(grpo, one, 1, 1)):
+        assert (row.verdict, round(row.difference, 4)) == ("incomplete", 0.03)

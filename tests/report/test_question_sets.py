@@ -1,7 +1,6 @@
 """Columns of question sets: runs that were trained on one task set and scored on others."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from report.runs import write_run
@@ -9,7 +8,6 @@ from report.runs import write_run
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
 from r3l.report import records, tables
-from r3l.report.budget import budget_rows
 from r3l.runs.places import find_further, find_runs
 from r3l.workflow import plan
 
@@ -51,24 +49,6 @@ def test_a_question_set_is_a_column_of_its_own_against_its_published_number(resu
     assert (row["GSM8K"]["task_set"], row["GSM8K"]["seeds_done"]) == ("gsm8k/test", 3)
     assert (row["GSM8K"]["paper"], row["GSM8K"]["verdict"]) == (0.721, "within interval")
     assert built.printed.section("Qwen2.5-1.5B-Instruct, ours")["R3L"]["GSM8K"].text == "0.700 ± 0.248"
-    (why,) = [note for note in replace(built, empty=True).printed.notes if note.endswith("nobody has run it.")]
-    assert "AMC23" in why and "GSM8K" not in why
-
-
-def test_other_tables_have_them_too_and_a_benchmark_may_have_another_name(results):
-    runs = records.load(further for path in find_runs(results) for further in find_further(path.parent))
-    built = tables.build(plan.tables()["alpha"], runs, ["r3l"], 3, "paper")
-    assert {row["env"] for row in built.flat()} == {"GSM8K"}
-    in_domain = [write_run(results, "r3l", s, [1, 1], [1, 0], tier="paper", model=MODEL, env="gsm8k") for s in range(3)]
-    built = tables.build(plan.tables()["in_domain"], records.load(in_domain), ["r3l"], 3, "paper")
-    measured = [row for row in built.flat() if row["seeds_done"] and row["group"] == "all"]
-    assert [(row["env"], row["label"], row["mean"], row["paper"]) for row in measured] == [
-        ("GSM8K", "R3L", 0.75, 0.867)
-    ]
-
-
-def test_the_budget_counts_a_run_once(results):
-    assert len(budget_rows(records.load(find_runs(results)))) == 1
 
 
 def test_an_evaluation_that_was_changed_is_refused(results):

@@ -10,7 +10,7 @@ from start_models import cell
 from r3l.evaluation.verification import sign
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.writing import write_json_atomic
-from r3l.report.reproduction import equal_episodes, lines, reproduction, sentence
+from r3l.report.reproduction import lines, reproduction, sentence
 
 RUN = f"{cell('alfworld', 'grpo')}/seed0"
 
@@ -82,9 +82,3 @@ def test_another_configuration_and_no_stored_run_are_said(fresh):
     assert of_one(fresh)["verdict"] == "another configuration"
     (row,) = reproduction(fresh.parents[4], fresh.parents[4] / "nothing")
     assert lines([row]) == [f"{RUN}: there is no stored run of it"]
-
-
-def test_equal_episodes_by_hand():
-    old = [{"task": "a", "member": 0, "tokens": 3}, {"task": "a", "member": 1, "tokens": 4}]
-    assert equal_episodes([{"task": "a", "member": 1, "tokens": 4, "new": 1}], old) == 1
-    assert equal_episodes([{"task": "a", "member": 1, "tokens": 5}], old) == 0

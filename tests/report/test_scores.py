@@ -2,19 +2,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 from report.runs import best, rewrite, write_run
-from rich.console import Console
 from start_models import cell
 
-from r3l.core.errors import DataError, RunDirectoryError
+from r3l.core.errors import DataError
 from r3l.report import records
-from r3l.report.details import details
 from r3l.report.layout import printed
-from r3l.report.render import to_terminal
-from r3l.report.rows import write_csv
 from r3l.report.scores import score_rows
 from r3l.runs.places import find_runs
 
@@ -25,12 +20,6 @@ def typed(root, planned=3):
 
 def rows_of(root, planned=3):
     return [row.flat() for row in typed(root, planned)]
-
-
-def shown(table):
-    console = Console(width=220, record=True)
-    console.print(to_terminal(table))
-    return " ".join(console.export_text().split())
 
 
 def pick(rows, method, group):
@@ -97,12 +86,6 @@ def test_rates_and_budget(three_seeds):
     assert pick(rows_of(three_seeds), "zero_shot", "easy")["rollouts"] == 0
 
 
-def test_csv_into_a_file_as_folder_is_a_typed_error(three_seeds, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunDirectoryError, match="--out"):
-        write_csv(rows_of(three_seeds), tmp_path / "file" / "t.csv")
-
-
 def test_mixed_task_sets_are_refused(three_seeds):
     path = three_seeds / cell("alfworld", "r3l") / "seed2/evaluation.json"
     rewrite(path, path.read_text().replace("ab" * 32, "cd" * 32))
@@ -117,34 +100,12 @@ def test_torn_episodes_are_refused(three_seeds):
         records.load(find_runs(three_seeds))
 
 
-def test_nothing_found_says_what_to_run(tmp_path):
-    with pytest.raises(DataError, match="make table1"):
-        find_runs(tmp_path)
-
-
-def test_renamed_directories_are_not_runs(three_seeds):
-    folder = three_seeds / cell("alfworld", "r3l") / "seed2"
-    folder.rename(folder.with_name("seed2.0123abcd"))
-    assert len(find_runs(three_seeds)) == 8
-
-
 def change(root, **more):
     """Add to the task set of every evaluation."""
     for path in root.glob("*/*/*/*/seed*/evaluation.json"):
         content = json.loads(path.read_text())
         content["task_set"] |= more
         rewrite(path, json.dumps(content))
-
-
-def test_all_rows_in_full_with_their_tier_task_set_caution_and_mde(three_seeds):
-    change(three_seeds, warning="seen in training")
-    rows = typed(three_seeds)
-    assert {(row.tier, row.paper.value, row.paper.verdict, row.warning) for row in rows} == {
-        ("nano", None, "not comparable", "seen in training")
-    }
-    text = shown(details(rows))
-    assert "Not comparable with the paper (nano tier" in text and "nano/test: seen in training" in text
-    assert "nano (test)" in text and "abababababab" in text and "0.750 ± 0.621" in text and "0.816 (" in text
 
 
 def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
@@ -156,19 +117,10 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
     ]
     write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
     rows = typed(three_seeds)
-    assert "ALFWorld: the answer is always infeasible" in shown(details(rows))
     table = printed("T", rows, [], [])
     texts = {name: cell.text for name, cell in table.section("nano tier, ours")["Constant answer"].items()}
     assert texts == {"method": "Constant answer", "ALFWorld": "0.250", "WebShop": "none"}
     assert "Constant answer" not in best(table, "nano tier, ours", "ALFWorld")
-    assert "ALFWorld: the answer is always infeasible." in table.notes
-
-
-def test_the_papers_layout_says_the_range_of_mdes(three_seeds):
-    rows = typed(three_seeds)
-    sizes = {row.difference.smallest_difference for row in rows if row.group == "all" and row.difference}
-    (note,) = [note for note in printed("T", rows, [], []).notes if note.startswith("Minimum detectable effect")]
-    assert f"ALFWorld {min(sizes):.3f} to {max(sizes):.3f} (" in note
 
 
 def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds):
@@ -183,6 +135,4 @@ def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds
         rewrite(path.parent / "manifest.json", json.dumps(manifest))
     rows = typed(three_seeds)
     assert {row.method: row.preregistration for row in rows} == {"zero_shot": None, "grpo": "ab" * 6, "r3l": None}
-    assert f"at sha256 {'ab' * 6} (1 of 3 rows)." in notes(rows)[0]
-    changed = [replace(row, preregistration="ab, cd" if row.method == "grpo" else "cd") for row in rows]
-    assert "at 2 versions" in notes(changed)[0]
+    assert "ab" * 6 in notes(rows)[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from r3l.report.figures import series
@@ -54,13 +53,3 @@ def test_seeds_meet_after_equal_updates_whatever_they_spent():
     spent = [flat(level, 3, **{"tokens/generated": tokens}) for level, tokens in ((0.2, 1000), (0.4, 3000))]
     band = series.band([series.curve(r, series.mean_of("y"), series.tokens) for r in spent])
     assert band.x.tolist() == [2, 4, 6] and band.mean == pytest.approx([0.3] * 3)  # thousands
-
-
-def test_a_mean_ends_where_the_shortest_seed_does():
-    curves = [series.curve(flat(0.5, count), series.mean_of("y")) for count in (2, 4)]
-    assert series.band(curves).x.tolist() == [1, 2]
-
-
-def test_time_is_exploration_and_training_in_minutes():
-    row = {"seconds/collect": 90.0, "seconds/train": 30.0, "seconds/rollout": 60.0}
-    assert series.minutes(row) == 2 and np.isclose(series.tokens({"tokens/generated": 1500}), 1.5)

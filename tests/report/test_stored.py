@@ -17,26 +17,23 @@ STORED = ROOT / "results" / "stored"
 MADE = re.search(r"for t in ([\w ]+); do", (ROOT / "Makefile").read_text(encoding="utf-8"))[1].split()
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_stored_tables_regenerate_from_the_stored_runs(stored, name, tmp_path):
-    """`make stored` writes them."""
+def test_stored_tables_regenerate_from_the_stored_runs(stored, tmp_path):
+    """`make stored` writes them. One test, since each process that runs one would read all the stored runs first."""
+    for name in MADE:
+        _check_table(stored, name, tmp_path / name)
+
+
+def _check_table(stored, name, folder):
     if name == "budget":
         rows = budget_rows(stored)
-        write([row.flat() for row in rows], budget_table(rows), tmp_path / "table.csv")
+        write([row.flat() for row in rows], budget_table(rows), folder / "table.csv")
     else:
         table, config = plan.tables()[name], plan.load()
         shown = tables.selected(stored, table, config, tables.Asked())
         methods = tables.methods_of(shown, table, config, tables.Asked())
-        tables.build(table, shown, methods, 5, "nano").write(tmp_path / "table.csv")
-    for path in tmp_path.iterdir():
+        tables.build(table, shown, methods, 5, "nano").write(folder / "table.csv")
+    for path in folder.iterdir():
         assert path.read_text() == (STORED / f"{name}_nano{path.suffix}").read_text(), path.suffix
-
-
-def test_stored_scores_are_those_of_the_stored_episodes(stored):
-    for record in stored:
-        scores = record.groups["all"]
-        assert scores["episodes"] == len(record.episodes) >= 140
-        assert abs(scores["success"] - sum(record.successes("all")) / len(record.episodes)) < 1e-12
 
 
 def test_what_training_counted_agrees_with_itself(stored):

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from r3l.config import build_method, find_model, names, resolve, trains
-from r3l.config import gpu_memory as memory
+from r3l.config import build_method, names, resolve
 from r3l.files.paths import ROOT
 from r3l.trinity.config import Place, as_yaml, trinity_config
 from r3l.trinity.sizes import planned_models
-from r3l.workflow import plan
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 MODELS = [config.model for config in planned_models()]
@@ -65,18 +63,6 @@ def test_every_method_environment_and_model_is_valid(tmp_path):
     assert configs == expected
 
 
-def test_the_configurations_of_rltfs_tier_are_valid(tmp_path):
-    config, table = plan.load(plan.workflow_content("rltf")), plan.tables()["table_rltf"]
-    runs = [resolve("rltf", env, method, 0) for env in config.columns(table) for method in table.methods]
-    trained = list(filter(trains, runs))
-    for run in trained:
-        written = as_yaml(run, trinity_config(run, Place(tmp_path / "runs", tmp_path / "tasks")))
-        (tmp_path / f"{run.env}-{run.method}.yaml").write_text(written)
-    configs = validated(tmp_path)
-    assert len(configs) == len(trained) >= 6 * 7  # the methods of RLTF's Table 1, in its six environments
-    assert {(c["verl_lr"], c["verl_tokens"], c["max_tokens"]) for c in configs.values()} == {(2e-5, 24576, 8096)}
-
-
 def test_an_unknown_key_is_an_error_there(tmp_path):
     """Else the test above would prove nothing."""
     run = resolve("paper", "alfworld", "grpo", 0)
@@ -84,19 +70,3 @@ def test_an_unknown_key_is_an_error_there(tmp_path):
     config["buffer"]["pad_token_id"] = 0  # a key of the released fork
     (tmp_path / "wrong.yaml").write_text(as_yaml(run, config))
     assert "pad_token_id" in validated(tmp_path)["wrong.yaml"]["error"]
-
-
-def test_our_formula_for_activations_is_trinitys():
-    ask = (
-        "from types import SimpleNamespace as N; from trinity.common.config_validator import GPUMemoryValidator as V; "
-        "print([V()._calc_fsdp_activation_memory(N(hidden_size=h, num_hidden_layers=l, vocab_size=v), t, "
-        "'normal-without-entropy', 1) for h, l, v, t in {shapes}])"
-    )
-    models = [find_model(name).architecture for name in MODELS]
-    shapes = [(a.hidden, a.layers, a.vocabulary, tokens) for a in models for tokens in (100, 16384)]
-    program = [PYTHON, "-c", ask.format(shapes=shapes)]
-    done = subprocess.run(
-        program, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
-    )
-    activations = json.loads(done.stdout.splitlines()[-1])
-    assert activations == [memory.activations(a, tokens) for a in models for tokens in (100, 16384)]

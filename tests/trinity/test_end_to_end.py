@@ -17,7 +17,6 @@ from start_models import START_MODEL
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT
 from r3l.runs.preemption import EXIT_CODE
-from r3l.trinity.processes import Environment
 
 SETTINGS = ["train.tasks_per_step=2", "train.save_every=1", "workers=1", "method_settings.group_size=4"]
 SETTINGS += ["compute=transformers"]  # the pass that both have: Trinity's environment is without numba
@@ -123,7 +122,3 @@ def test_sigterm_leaves_no_process(tmp_path):
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == EXIT_CODE
     assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_the_environment_is_found():
-    assert Environment.find().program("trinity") == str(PYTHON.parent / "trinity")

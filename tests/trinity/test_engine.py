@@ -11,17 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 from r3l.envs.registry import find_environment
-from start_models import cell
 from typer.testing import CliRunner
 
 from r3l.cli import app
 from r3l.config import resolve
-from r3l.core.errors import CheckpointError, ConfigError
+from r3l.core.errors import ConfigError
 from r3l.core.task import tasks_of_step
-from r3l.files.digests import write_digests
 from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.paths import ROOT
-from r3l.trinity import job, processes
+from r3l.trinity import job
 from r3l.trinity.config import task_rows
 from r3l.trinity.engine import metrics_of, reconcile, train
 from r3l.trinity.job import reported, reset_to
@@ -31,13 +29,6 @@ from r3l.trinity.tinker import Tinker
 
 def run_of(*overrides):
     return resolve("nano", "alfworld", "r3l@engine=trinity", 0, overrides=list(overrides))
-
-
-def test_the_engine_is_part_of_a_run_and_of_its_place_where_it_is_not_the_tiers():
-    local, trinity = resolve("nano", "alfworld", "r3l", 0), run_of()
-    assert (local.engine, local.cell) == ("local", cell("alfworld", "r3l"))
-    assert trinity.engine == "trinity" and trinity.fingerprint() != local.fingerprint()
-    assert trinity.cell == f"{local.cell}@engine=trinity"
 
 
 def test_tasks_stand_in_the_order_of_the_local_engine():
@@ -70,17 +61,6 @@ def test_after_a_crash_both_of_trinitys_roles_go_on_from_our_checkpoint(tmp_path
     assert not tmp_path.exists()
 
 
-def test_a_step_counts_when_both_roles_have_reported_it(tmp_path):
-    monitor = tmp_path / "monitor"
-    monitor.mkdir()
-    append_jsonl(monitor / "steps-explorer.jsonl", {"step": 1, "a": 1.0})
-    assert reported(tmp_path) == {}
-    append_jsonl(monitor / "steps-trainer.jsonl", {"step": 1, "b": 2.0})
-    append_jsonl(monitor / "steps-explorer.jsonl", {"step": 1, "c": 3.0})  # a role may report in parts
-    append_jsonl(monitor / "steps-explorer.jsonl", {"step": 2, "a": 4.0})
-    assert reported(tmp_path) == {1: {"a": 1.0, "b": 2.0, "c": 3.0}}
-
-
 REPORTED = {"grad_norm": 0.5, "explorer/time/wait_explore_step": 3.0, "time/train_step": 1.5}
 
 
@@ -111,7 +91,6 @@ def test_metrics_have_the_local_engines_names():
         "experience_pipeline/train/success": 0.25,
         "experience_pipeline/tokens/response": 40.0,
         "experience_pipeline/tokens/masked": 10.0,
-        "experience_pipeline/experience_pipeline/time/total": 9.0,
         "experience_pipeline/experience_count": 16.0,
         "actor/final_loss": 0.01,
         "actor/loss/policy": 0.02,
@@ -175,35 +154,6 @@ def started(log):
         time.sleep(0.02)
 
 
-def test_what_a_killed_process_has_started_ends_too(tmp_path, monkeypatch):
-    """It is nobody's child any more, as Ray's agents are for a minute after its head was killed."""
-    monkeypatch.setattr(processes, "SECONDS_TO_END", 1.0)
-    log = tmp_path / "log"
-    with _running([sys.executable, "-c", FAMILY], log, os.environ) as process:
-        started(log)
-        child = psutil.Process(process.pid).children()[0]
-        process.kill()
-        process.wait()
-        assert child.is_running()
-    assert not child.is_running()
-
-
-def test_a_question_to_ray_ends_with_the_command_that_was_killed(tmp_path):
-    """`ray status` waits for a Ray that is still starting, be nobody there to hear the answer."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ray").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/asked\nexec sleep 600\n")
-    (tmp_path / "bin" / "ray").chmod(0o755)
-    script = "import sys; from pathlib import Path; from r3l.trinity.processes import Environment, Ray; "
-    script += "Ray(Environment(Path(sys.argv[1])), Path(), '', {})._has(1)"
-    command = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
-    while not (tmp_path / "asked").is_file() or not (tmp_path / "asked").read_text():
-        time.sleep(0.02)
-    asking = psutil.Process(int((tmp_path / "asked").read_text()))
-    command.kill()
-    command.wait()
-    assert not psutil.wait_procs([asking], timeout=10)[1]
-
-
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
     """SIGTERM runs through every `finally`; after SIGKILL the kernel tells the process that its parent is dead."""
@@ -229,34 +179,13 @@ with stop_at_once(), processes._running(family, log, os.environ) as process:
     assert not process.is_running()
 
 
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """An environment that R3L_TRINITY names."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "trinity").write_text("")
+def test_what_trains_nothing_needs_neither_trinity_nor_gpus(tmp_path, monkeypatch):
+    """Zero-shot is a row of the paper tier's tables: the local engine keeps the base checkpoint."""
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
-    return tmp_path
-
-
-def test_what_trains_nothing_needs_neither_trinity_nor_gpus(elsewhere):
-    """Zero-shot is a row of the paper tier's tables: the local engine keeps the start model."""
-    run_dir = elsewhere / "run"
+    run_dir = tmp_path / "run"
     options = ["--engine", "trinity", "--method", "zero_shot", "--run-dir", str(run_dir)]
     done = CliRunner().invoke(app, ["train", *options])
     assert done.exit_code == 0, done.output
     result = json.loads((run_dir / "result.json").read_text())
     assert (result["method"], result["steps"]) == ("zero_shot@engine=trinity", 0)
     assert (run_dir / result["checkpoint"] / "model.safetensors").is_file()
-
-
-def test_another_runs_directory_is_refused_and_stays_as_it_is(elsewhere):
-    run_dir = elsewhere / "run"
-    state = run_dir / "checkpoints" / "step-000004" / "trainer.json"
-    state.parent.mkdir(parents=True)
-    state.write_text(json.dumps({"step": 4, "fingerprint": "other", "totals": {}}))
-    write_digests(state.parent)
-    (run_dir / "manifest.json").write_text("{}")
-    append_jsonl(run_dir / "metrics.jsonl", {"step": 1})
-    with pytest.raises(CheckpointError, match="another configuration"):
-        train(run_of(), run_dir)
-    assert (run_dir / "manifest.json").read_text() == "{}" and state.is_file()

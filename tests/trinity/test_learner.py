@@ -96,27 +96,6 @@ def test_a_step_is_the_local_trainers(learner):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
 
 
-def test_without_a_gradient_the_model_stays_as_it_is(learner):
-    before = copy.deepcopy(learner.trainer.model.state_dict())
-    learner.forward([Datum(np.arange(6), np.zeros(6, dtype=np.float32))], backward=True)
-    assert learner.step(1.0) == 0 and learner.steps_done == 1
-    for name, value in learner.trainer.model.state_dict().items():
-        assert torch.equal(value, before[name])
-
-
-def test_the_sampler_lags_until_it_is_handed_the_weights(learner):
-    ids = np.arange(5, 25)
-    weights = np.concatenate([np.zeros(4), np.ones(16)]).astype(np.float32)
-    before = learner.logprobs(ids.tolist(), of_base=False)
-    learner.forward([Datum(ids, weights)], backward=True)
-    learner.step(1e-2)
-    assert learner.logprobs(ids.tolist(), of_base=False) == before
-    learner.sync()
-    after = learner.logprobs(ids.tolist(), of_base=False)
-    assert sum(after[4:]) > sum(before[4:])  # it has learnt to say that
-    assert learner.logprobs(ids.tolist(), of_base=True) == before
-
-
 def test_it_goes_on_from_its_newest_checkpoint(learner, tmp_path):
     ids, weights = np.arange(5, 25), np.ones(20, dtype=np.float32)
     for _ in range(2):

@@ -22,7 +22,6 @@ from r3l.trinity.engine import train
 from r3l.trinity.verl import Verl
 
 STANDIN = Path(__file__).with_name("standin.py")
-PLANNED = ClusterConfig(nodes=1, gpus_per_node=8, engines=6, sampling_memory=0.7)
 SETTINGS = ["train.steps=5", "train.save_every=2", "train.tasks_per_step=2"]
 
 
@@ -117,19 +116,6 @@ def saved(backend, *steps, newest):
     (backend.job / "latest_checkpointed_iteration.txt").write_text(str(newest))
 
 
-def test_a_checkpoint_counts_when_its_number_is_noted(tmp_path):
-    backend = Verl(
-        run_of(), tmp_path, tmp_path / "job", ClusterConfig(nodes=1, gpus_per_node=8, engines=6, sampling_memory=0.7)
-    )
-    assert backend.steps_done() == 0
-    saved(backend, 2, 4, newest=2)  # killed while it wrote the fourth step's
-    assert backend.steps_done() == 2
-    saved(backend, newest=4)
-    assert backend.steps_done() == 4
-    backend.drop_after(3)  # nobody reported step 4
-    assert backend.steps_done() == 2 and not (backend.job / "global_step_4").exists()
-
-
 def test_weights_whose_writing_was_cut_off_do_not_end_a_run(machine):
     run, run_dir = run_of(), machine / "run"
     train(run, run_dir)
@@ -176,17 +162,6 @@ def test_a_cluster_of_ones_own_is_asked_for_its_gpus(machine, monkeypatch):
     program(count, "#!/bin/sh\necho 1 8\n")
     assert train(run_of(), machine / "run")["steps"] == 5
     assert not (machine / "run/trinity/ray.log").exists()  # none was started
-
-
-def test_the_command_for_the_other_nodes():
-    planned = ClusterConfig(nodes=3, gpus_per_node=8, engines=8, sampling_memory=0.8)
-    command = verl.join_command("/env/bin/ray", "10.0.0.1:6379", planned, "node1")
-    assert " ".join(command) == (
-        "srun --overlap --cpu-bind=none --kill-on-bad-exit=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --exclude=node1 "
-        "/env/bin/ray start --address=10.0.0.1:6379 --block --num-gpus=8 --num-cpus=128 --disable-usage-stats"
-    )
-    given = {"SLURM_GPUS": "24", "SLURM_JOB_ID": "7", "PATH": "/bin"}
-    assert verl.step_variables(given) == {"SLURM_JOB_ID": "7", "PATH": "/bin"}
 
 
 def test_in_a_job_of_two_nodes_the_other_one_joins_the_head(machine, monkeypatch):

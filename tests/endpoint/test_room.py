@@ -1,0 +1,215 @@
+"""Want of room at a server: less is asked for; a refusal for another reason is an error, never a wrong answer."""
+
+import asyncio
+import json
+
+import pytest
+from chat_server import completion, serving
+
+from r3l.core.policy import Sampling
+from r3l.core.text import Message
+from r3l.endpoint.client import Endpoint
+from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
+from r3l.endpoint.room import Room, limit_of_model, limit_of_properties, refusal_for_room
+
+VLLM = "This model's maximum context length is 4096 tokens. "
+
+
+def error(message, **fields):
+    return json.dumps({"error": {"message": message, **fields}})
+
+
+REFUSALS = {  # text, status, what it says
+    "vllm": (
+        error(VLLM + "However, you requested 4186 tokens (90 in the messages, 4096 in the completion)."),
+        *(400, Room(4096, 90, 4186)),
+    ),
+    "vllm of today": (
+        error(
+            "'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 4096 "
+            "tokens and your request has 90 input tokens (4096 > 4096 - 90)."
+        ),
+        *(400, Room(4096, 90)),
+    ),
+    "vllm, a bound": (
+        error(VLLM + "However, you requested 4096 output tokens and your prompt contains at least 1 input tokens."),
+        *(400, Room(4096)),
+    ),
+    "vllm, flat": (
+        json.dumps({"object": "error", "message": VLLM + "However, you requested 4186 tokens.", "code": 400}),
+        *(400, Room(4096, None, 4186)),
+    ),
+    "sglang": (
+        error(
+            "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of "
+            "4186 tokens: 90 tokens from the input messages and 4096 tokens for the completion."
+        ),
+        *(400, Room(4096, 90, 4186)),
+    ),
+    "tgi": (
+        json.dumps(
+            {
+                "error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 90 "
+                "`inputs` tokens and 4096 `max_new_tokens`",
+                "error_type": "validation",
+            }
+        ),
+        *(422, Room(4096, 90)),
+    ),
+    "tgi, a prompt": (
+        error("Input validation error: `inputs` must have less than 1024 tokens. Given: 2000"),
+        *(422, Room(1024, 2000)),
+    ),
+    "gemini": (
+        json.dumps(
+            [
+                {
+                    "error": {
+                        "code": 400,
+                        "message": "The input token count (1200000) exceeds the maximum number of tokens allowed "
+                        "(1048576).",
+                        "status": "INVALID_ARGUMENT",
+                    }
+                }
+            ]
+        ),
+        *(400, Room(1048576, 1200000)),
+    ),
+    "openai": (error("Your input exceeds what we take.", code="context_length_exceeded"), 400, Room()),
+    "openai, a response": (
+        error("max_tokens is too large: 100000. This model supports at most 16384 completion tokens."),
+        *(400, Room(response=16384)),
+    ),
+    "llama.cpp": (
+        error("no room", type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096),
+        *(500, Room(4096, 5000)),
+    ),
+    "llama.cpp before": (
+        error("the request exceeds the available context size. try increasing the context size"),
+        *(400, Room()),
+    ),
+    "llama-cpp-python": (error("Requested tokens (2285) exceed context window of 2048"), 500, Room(2048, 2285)),
+    "lmdeploy": (
+        json.dumps({"object": "error", "message": "input length 5000 exceeds session_len 4096", "code": 400}),
+        *(400, Room(4096, 5000)),
+    ),
+    "mistral": (
+        error("Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length"),
+        *(400, Room(32768, 40000)),
+    ),
+    "tensorrt-llm": (error("Prompt length (5000) exceeds maximum input length (4096)"), 400, Room(4096, 5000)),
+    "anthropic": (error("prompt is too long: 210000 tokens > 200000 maximum"), 400, Room(200000, 210000)),
+}
+
+
+@pytest.mark.parametrize("server", REFUSALS)
+def test_want_of_room_in_the_words_of_many_servers(server):
+    text, status, room = REFUSALS[server]
+    assert refusal_for_room(status, text) == room
+
+
+OTHER = [
+    (400, error("chat template error: 'context' is undefined")),
+    (400, error("Template error: maximum context length is not defined", type="BadRequestError")),
+    (400, error("jinja2.exceptions.TemplateError: Conversation roles must alternate in this context")),
+    (400, error("System role not supported")),
+    (400, error("temperature must be less than 2 in this context")),
+    (400, error("This model does not support the field context_window")),
+    (400, error("the name of the user is too long")),
+    (500, error("CUDA error: device-side assert, out of context")),
+    (401, error("context_length_exceeded", code="context_length_exceeded")),
+    (429, error("Request too large: limit of 8000 tokens per minute exceeded", code="rate_limit_exceeded")),
+    (400, "[" * 100_000),
+]
+
+
+@pytest.mark.parametrize(("status", "text"), OTHER)
+def test_other_refusals_are_not_for_want_of_room(status, text):
+    assert refusal_for_room(status, text) is None
+
+
+def ask(answer, tokens=4096, counts=None, **options):
+    """(text of the answer, requests)."""
+
+    async def asked(url):
+        async with Endpoint(EndpointOptions(url, "tiny", **options)) as endpoint:
+            try:
+                return (await endpoint.chat([Message("user", "2+2?")], Sampling(0.0, tokens), (0,))).text
+            finally:
+                (counts if counts is not None else {}).update(endpoint.counts)
+
+    with serving(answer) as (url, seen):
+        return asyncio.run(asked(url)), seen
+
+
+def with_room(limit, refusal, prompt=90):
+    """A server with room for ``limit`` tokens, which refuses with ``refusal(requested)``."""
+
+    def answer(request, before):
+        wanted = request.get("max_tokens", request.get("max_completion_tokens"))
+        if prompt + wanted > limit:
+            return 400, refusal(prompt + wanted)
+        status, body = completion("4")
+        return status, body | {"usage": {"prompt_tokens": prompt, "completion_tokens": 1}}
+
+    return answer
+
+
+def test_less_is_asked_for_where_the_server_has_less_room():
+    counts = {}
+    told = lambda requested: error(f"{VLLM}However, you requested {requested} tokens.")  # noqa: E731
+    text, seen = ask(with_room(4096, told), counts=counts)
+    assert text == "4" and [request["max_tokens"] for request in seen] == [4096, 4006]
+    assert counts == {"requests": 2, "shortened": 1}
+
+
+def test_where_the_refusal_names_no_prompt_one_token_is_asked_for():
+    """Its answer says how many the prompt has."""
+    told = lambda requested: error(f"{VLLM}However, you requested {requested - 90} output tokens.")  # noqa: E731
+    text, seen = ask(with_room(4096, told))
+    assert text == "4" and [request["max_tokens"] for request in seen] == [4096, 1, 4006]
+
+
+def test_the_other_name_of_the_field_is_shortened_too():
+    told = lambda requested: error(f"{VLLM}However, you requested {requested} tokens.")  # noqa: E731
+    fields = {"max_tokens": None, "max_completion_tokens": 4096}
+    _, seen = ask(with_room(4096, told), fields=fields)
+    assert seen[1]["max_completion_tokens"] == 4006 and "max_tokens" not in seen[1]
+
+
+def test_a_dialog_that_has_no_room_for_a_token_ends():
+    for words in (VLLM + "However, your request has 5000 input tokens.", "context length exceeded"):
+        with pytest.raises(DialogTooLongError):
+            ask(lambda request, before, words=words: (400, error(words)))
+
+
+def test_a_server_that_hides_its_limit_is_an_error_that_says_so():
+    with pytest.raises(ServerError, match="does not say how long: ask for fewer tokens") as refused:
+        ask(with_room(4096, lambda requested: error("context length exceeded")))
+    assert not isinstance(refused.value, DialogTooLongError)
+
+
+def test_a_refusal_for_another_reason_quotes_the_server():
+    words = "chat template: \x1b[31m'context'\x1b[0m\nis undefined"
+    with pytest.raises(ServerError, match="answered 400: chat template: 'context' is undefined. A refused") as refused:
+        ask(lambda request, before: (400, error(words)))
+    assert str(refused.value).isprintable() and not isinstance(refused.value, DialogTooLongError)
+
+
+def test_a_refusal_for_room_with_a_servers_error_is_not_waited_out():
+    seen = []
+    full = error("no room", type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096)
+    with pytest.raises(DialogTooLongError):
+        ask(lambda request, before: seen.append(before) or (500, full))
+    assert seen == [0]
+
+
+def test_limits_where_servers_state_them():
+    assert limit_of_model({"data": [{"id": "a", "max_model_len": 7}, {"id": "b", "max_model_len": 9}]}, "b") == 9
+    assert limit_of_model({"data": [{"id": "a", "meta": {"n_ctx": 512, "n_ctx_train": 8192}}]}, "b") == 512
+    assert limit_of_model({"data": [{"id": "a", "context_length": 7}]}, "a") == 7
+    assert limit_of_model({"data": [{"id": "a"}, {"id": "c", "max_context_length": 7}]}, "b") is None
+    for lie in (None, [], {"data": 4}, {"data": [4]}, {"data": [{"id": "a", "max_model_len": -1}]}, {"data": [{}]}):
+        assert limit_of_model(lie, "a") is None
+    assert limit_of_properties({"default_generation_settings": {"n_ctx": 256}, "n_ctx": True}) == 256
+    assert limit_of_properties({"n_ctx": 10**400}) is None and limit_of_properties("no") is None

@@ -1,0 +1,91 @@
+"""A model folder of somebody else: its code never runs, and what is wrong with it is one paragraph."""
+
+import ast
+import json
+import shutil
+
+import pytest
+import torch
+from start_models import START_FOLDER
+
+from r3l.core.errors import CheckpointError
+from r3l.files.paths import ROOT
+from r3l.local.checkpoint import load_model
+
+CPU = torch.device("cpu")
+
+
+def test_nothing_else_calls_from_pretrained():
+    calls = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("r3l", "envs", "baselines")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ("from_pretrained", "trust_remote_code")
+    ]
+    assert {call.split(":")[0] for call in calls} == {"r3l/core/pretrained.py"}
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A stored model's files in a folder without digests, whose Python files leave a mark when they run."""
+    where = tmp_path / "model"
+    shutil.copytree(START_FOLDER, where, ignore=shutil.ignore_patterns("sft.json", "SHA256SUMS"))
+    for name in ("evil", "configuration_evil", "modeling_evil", "tokenization_evil"):
+        (where / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    return where
+
+
+def edited(path, **changes):
+    content = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({key: value for key, value in (content | changes).items() if value is not None}))
+
+
+AUTO_MAPS = {
+    "model": ("config.json", {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}, "evil"),
+    "model, known type": ("config.json", {"AutoModelForCausalLM": "evil.Model"}, "qwen2"),
+    "config alone": ("config.json", {"AutoConfig": "configuration_evil.C"}, "evil"),
+    "of another repository": ("config.json", {"AutoConfig": "someone/else--evil.C"}, "evil"),
+    "tokenizer": ("tokenizer_config.json", {"AutoTokenizer": ["tokenization_evil.T", "tokenization_evil.T"]}, "qwen2"),
+}
+
+
+@pytest.mark.parametrize("what", AUTO_MAPS)
+@pytest.mark.parametrize("forward", ["packed", "transformers"])
+def test_code_of_a_folder_never_runs_and_nobody_is_asked(foreign, tmp_path, monkeypatch, what, forward):
+    file, auto_map, kind = AUTO_MAPS[what]
+    edited(foreign / file, auto_map=auto_map)
+    edited(foreign / "config.json", model_type=kind)
+    if what == "tokenizer":
+        edited(foreign / file, tokenizer_class="EvilTokenizer")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asks"))
+    try:
+        load_model(str(foreign), CPU, forward)
+    except CheckpointError as error:
+        assert "auto_map" in str(error) and "\n" not in str(error) and "trust_remote_code" not in str(error)
+    else:  # transformers has a class of its own for it
+        assert kind == "qwen2"
+    assert not (tmp_path / "ran").exists()
+
+
+DAMAGED = {
+    "config of another shape": ("config.json", "[1, 2]"),
+    "config that is not JSON": ("config.json", "{"),
+    "no such type": ("config.json", '{"model_type": "nope"}'),
+    "sizes as text": ("config.json", '{"model_type": "qwen2", "hidden_size": "large"}'),
+    "tokenizer of another shape": ("tokenizer.json", '{"model": 7}'),
+    "tokenizer that is not JSON": ("tokenizer.json", "\x00"),
+    "tokenizer_config of another shape": ("tokenizer_config.json", "[]"),
+    "tokenizer_config that is not JSON": ("tokenizer_config.json", "{]"),
+    "generation_config of another shape": ("generation_config.json", "7"),
+    "generation_config that is not JSON": ("generation_config.json", "{"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_folder_is_one_paragraph(foreign, what):
+    file, content = DAMAGED[what]
+    (foreign / file).write_text(content)
+    with pytest.raises(CheckpointError) as refusal:
+        load_model(str(foreign), CPU, "packed")
+    assert str(foreign) in str(refusal.value) and "\n" not in str(refusal.value)
