@@ -13,8 +13,9 @@ from r3l.core.policy import FinishReason
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 
-settings.register_profile("no deadline", settings(), deadline=None)  # an example takes longer on a busy machine
-settings.load_profile("no deadline")
+# An example takes longer on a busy machine; every run draws others.
+settings.register_profile("r3l", max_examples=30, deadline=None)
+settings.load_profile("r3l")
 
 TASK = Task("t0", "toy", "test")
 

@@ -35,13 +35,14 @@ def explore(name, script, **settings):
     return method, groups, a.counters
 
 
-def played(name, script, **settings):
+def played(name, script, judge=None, task=TASK, **settings):
     """(method, groups, rollout context) of one task."""
     overrides = [f"method_settings.{key}={json.dumps(value)}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
     pool, policy = EnvironmentPool(find_environment("alfworld"), 0), Scripted(script)
     a = rollout_context(policy, pool)
-    groups = asyncio.run(method.explore(TASK, a))
+    a.judge = judge
+    groups = asyncio.run(method.explore(task, a))
     pool.close()
     return method, groups, a
 

@@ -125,17 +125,11 @@ def table(graders: dict[str, Rule], pairs: list[Pair]) -> list[dict[str, object]
     """A row a kind of pair and grader."""
     rows: list[dict[str, object]] = []
     for kind in dict.fromkeys(pair.kind for pair in pairs):
-        of_kind = [pair for pair in pairs if pair.kind == kind]
         for name, rule in graders.items():
-            accepted = [rule(pair.gold, pair.answer) for pair in of_kind]
-            counts = (
-                len(of_kind),
-                sum(pair.right for pair in of_kind),
-                sum(accepted),
-                sum(pair.right and not accepts for pair, accepts in zip(of_kind, accepted, strict=True)),
-                sum(accepts and not pair.right for pair, accepts in zip(of_kind, accepted, strict=True)),
-            )
-            rows.append(dict(zip(COLUMNS, (kind, name, *counts), strict=True)))
+            judged = [(pair.right, rule(pair.gold, pair.answer)) for pair in pairs if pair.kind == kind]
+            rejected, wrongly = judged.count((True, False)), judged.count((False, True))
+            right, accepted = (sum(column) for column in zip(*judged, strict=True))
+            rows.append(dict(zip(COLUMNS, (kind, name, len(judged), right, accepted, rejected, wrongly), strict=True)))
     return rows
 
 

@@ -9,9 +9,10 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil
 from program import Program
@@ -23,6 +24,7 @@ MARK = "R3L_ATTACK_MARK"  # in the environment of every process that a case star
 SIGNALS = (*[signal.SIGKILL] * 7, *[signal.SIGTERM] * 2, signal.SIGINT)
 ENDING = 15.0  # seconds in which what a killed process has started may end by itself
 NEVER_EQUAL = {".lock", "manifest.json", "SHA256SUMS"}  # dates; digests of metrics.jsonl, which has seconds
+TOOLS = {".snakemake", "logs"}  # what jobs printed, with their times
 OWN_WORK = ("multiprocessing.spawn", "multiprocessing.resource_tracker")
 
 
@@ -102,13 +104,8 @@ def prepared(job: Job, folder: Path) -> Iterator[str]:
     for name in ("temporary", "cache"):
         (beside / name).mkdir(parents=True)
     changed = {MARK: mark, "TMPDIR": str(beside / "temporary"), "R3L_CACHE": str(beside / "cache")}
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
+    with patch.dict(os.environ, changed):
         yield mark
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def kill_once(job: Job, undisturbed: Quiet, folder: Path, rng: random.Random) -> Outcome | None:
@@ -139,10 +136,9 @@ def kill_once(job: Job, undisturbed: Quiet, folder: Path, rng: random.Random) ->
         outcome.wrong += remaining(mark)
         if len(codes) > 2 or codes[-1]:
             outcome.wrong.append(f"exit codes {codes}")
-        outcome.wrong += [
-            *differences(undisturbed.folder, folder),
-            *_left_in(folder.with_name(f"{folder.name}.beside")),
-        ]
+        outcome.wrong += differences(undisturbed.folder, folder)
+        temporary = folder.with_name(f"{folder.name}.beside") / "temporary"
+        outcome.wrong += [f"temporary {path.name} left" for path in temporary.iterdir()]
         return outcome
 
 
@@ -183,11 +179,9 @@ def _changes(folder: Path, program: Program) -> Iterator[str]:
 
 def _sizes(folder: Path) -> dict[str, int]:
     sizes = {}
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                path = Path(parent, name)
-                sizes[str(path.relative_to(folder))] = path.stat().st_size
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            sizes[str(path.relative_to(folder))] = path.stat().st_size
     return sizes
 
 
@@ -212,38 +206,27 @@ def _marked(mark: str) -> Iterator[psutil.Process]:
 
 
 def differences(expected: Path, found: Path) -> list[str]:
-    """Files that are in one folder alone, or not the same in both."""
+    """Files that are in one folder alone, or not the same in both; not what tools keep for themselves."""
     names = [
-        {str(p.relative_to(f)) for p in f.rglob("*") if p.is_file() and not _of_tools(p)} for f in (expected, found)
+        {str(p.relative_to(f)) for p in f.rglob("*") if p.is_file() and TOOLS.isdisjoint(p.parts)}
+        for f in (expected, found)
     ]
-    wrong = [f"{name} only {where}" for name, where in _apart(*names)]
+    wrong = [f"{name} is in one folder alone" for name in sorted(names[0] ^ names[1])]
     for name in sorted(names[0] & names[1]):
         if Path(name).name not in NEVER_EQUAL and not same(expected / name, found / name):
             wrong.append(f"{name} differs")
     return wrong
 
 
-def _of_tools(path: Path) -> bool:
-    """What tools keep for themselves, and what jobs printed, with their times."""
-    return not {".snakemake", "logs"}.isdisjoint(path.parts)
-
-
-def _apart(expected: set[str], found: set[str]) -> list[tuple[str, str]]:
-    return [(name, "without kills") for name in sorted(expected - found)] + [
-        (name, "after them") for name in sorted(found - expected)
-    ]
-
-
 def same(expected: Path, found: Path) -> bool:
     """Byte for byte; of metrics all but times and faults."""
-    if expected.name == "metrics.jsonl":
-        return [_kept(row) for row in read_jsonl(expected)] == [_kept(row) for row in read_jsonl(found)]
-    return expected.read_bytes() == found.read_bytes()
-
-
-def _kept(row: Mapping[str, float]) -> dict[str, float]:
-    return {k: v for k, v in row.items() if not ((m := declared(k)) and m.kind in (Kind.TIME, Kind.FAULT))}
-
-
-def _left_in(beside: Path) -> list[str]:
-    return [f"temporary {path.name} left" for path in (beside / "temporary").iterdir()]
+    if expected.name != "metrics.jsonl":
+        return expected.read_bytes() == found.read_bytes()
+    ours, theirs = (
+        [
+            {k: v for k, v in row.items() if not ((m := declared(k)) and m.kind in (Kind.TIME, Kind.FAULT))}
+            for row in rows
+        ]
+        for rows in map(read_jsonl, (expected, found))
+    )
+    return ours == theirs

@@ -1,12 +1,9 @@
 """R3L's samples: which retries, what of them trains, what is imitated."""
 
 import numpy as np
-import pytest
 from conftest import make_trajectory
 from exploration import LOSE, PERFECT, R3L_SCRIPT, WIN, explore, review, shape
 from scripted import Scripted, rollout_context, say
-
-from r3l.config import resolve
 
 
 def test_r3l_sample_layout_paper():
@@ -37,19 +34,6 @@ def test_r3l_imitates_verified_improvements():
     assert reflection.credit_mask().sum() == 2  # of the dialog only the reflection's own two tokens
 
 
-def test_r3l_sample_layout_released_code():
-    """SFT samples are groups of one with reward 1 and advantage exactly 1; a success in a mixed group too."""
-    method, groups, _ = rescue(
-        sft_mode="reward1_singleton", amplify_rule="released_code", amplify_all_equal="as_rule", opmd_tau=1.0
-    )
-    assert shape(groups) == [
-        ("policy", [("base", 0.0), ("distilled", 1.0)]),
-        ("policy", [("reflection", 0.0)]),
-        ("policy", [("guided_retry", 1.0)]),
-    ]
-    assert [method.advantages(g).tolist() for g in groups] == [[-0.5, 1.0], [1.0], [1.0]]
-
-
 def test_r3l_released_triggers():
     script = {"rollout": WIN + WIN, "reflection": [PERFECT, review(0, trajectory_outcome="success_but_inefficient")]}
     script["retry"] = WIN
@@ -58,16 +42,6 @@ def test_r3l_released_triggers():
     released = {"sft_trigger": "solved_improve_or_shorter", "sft_perfect_reflection": True}
     _, groups, _ = explore("r3l", script, group_size=4, **released)
     assert shape(groups)[1] == ("sft", [("reflection", 0.0)])  # the perfect one; the retry is not shorter
-
-
-@pytest.mark.parametrize(("trigger", "imitated"), [("solved_improve_or_shorter", 1), ("solved_improve", 0)])
-def test_a_shorter_retry_of_a_success_is_imitated_where_that_is_the_rule(trigger, imitated):
-    longer = [say("look"), *WIN]
-    script = {"rollout": longer, "reflection": [review(0, trajectory_outcome="success_but_inefficient")], "retry": WIN}
-    _, groups, _ = explore("r3l", script, group_size=2, sft_trigger=trigger)
-    assert len(groups) == 1 + imitated
-    script = {"rollout": LOSE, "reflection": [review(0)], "retry": WIN}
-    assert len(explore("r3l", script, group_size=2, sft_trigger=trigger)[1]) == 2  # failed, then solved: both rules
 
 
 def test_the_release_imitates_another_retry_as_if_it_had_been_right():
@@ -84,12 +58,6 @@ def test_the_release_imitates_another_retry_as_if_it_had_been_right():
     assert (method.advantages(groups[2]).tolist(), imitated.trainable) == ([1.0], range(1, 2))
     assert counters["rollouts"] == 3 == method.max_rollouts  # paid for, and no retry of the method
     assert (counters["retry/count"], counters["retry/success"]) == (1, 1)
-
-
-@pytest.mark.parametrize(("samples", "imitated"), [("turn", "resampled"), ("trajectory", "verified")])
-def test_the_released_profile_resamples_where_samples_are_turns(samples, imitated):
-    run = resolve("paper", "alfworld", "r3l@profile=released_code", 0, overrides=[f"samples={samples}"])
-    assert run.method_settings["imitated_retry"] == imitated
 
 
 def test_r3l_ablations_change_one_thing():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from r3l.files.paths import ROOT
 
@@ -18,23 +17,20 @@ LAYERS = (
 LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
 CORE = {"core", "files", "processes", "original"}  # nouns and rules, and the rooms that they share with everything
 PAPER = {"algorithm", "reflection", "retry", "credit", "amplification"}
-PACKAGES = {"r3l": ROOT / "r3l", "r3l.baselines": ROOT / "baselines", "r3l.envs": ROOT / "envs"}
 
 
 def modules() -> dict[str, Path]:
     """Every module of the package by its name."""
+    folders = {"r3l": ROOT / "r3l", "r3l.baselines": ROOT / "baselines", "r3l.envs": ROOT / "envs"}
     paths = {
         f"{prefix}.{path.relative_to(folder).with_suffix('').as_posix().replace('/', '.')}": path
-        for prefix, folder in (
-            ("r3l", ROOT / "r3l"),
-            ("r3l.baselines", ROOT / "baselines"),
-            ("r3l.envs", ROOT / "envs"),
-        )
+        for prefix, folder in folders.items()
         for path in folder.rglob("*.py")
     }
     return {name.removesuffix(".__init__"): path for name, path in paths.items()}
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """The modules of r3l that a file imports, in functions too."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
@@ -68,16 +64,3 @@ def test_methods_know_no_environment_and_environments_no_method():
             assert "envs" not in targets, module
         if module.startswith("r3l.envs"):
             assert not targets & {"baselines", *PAPER}, module
-
-
-def test_r3l_opens_with_the_paper_and_folders():
-    entries = {path for path in (ROOT / "r3l").iterdir() if path.name != "__pycache__"}
-    assert {path.stem for path in entries if path.suffix == ".py"} == {"__init__", *PAPER}
-    assert {path.name for path in entries if path.is_dir()} | {"baselines", "envs"} == set(LEVEL) - PAPER | CORE
-
-
-@pytest.mark.parametrize("folder", sorted(set(LEVEL) - PAPER))
-def test_every_folder_says_what_lives_there(folder):
-    home = PACKAGES.get(f"r3l.{folder}", ROOT / "r3l" / folder)
-    docstring = ast.get_docstring(ast.parse((home / "__init__.py").read_text(encoding="utf-8")))
-    assert docstring and docstring.split("\n\n")[0].endswith(".")

@@ -3,35 +3,27 @@
 import gzip
 import json
 import random
-import shutil
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
-import torch
 from attack import MINUTES, SEED, TEXTS
 from program import run
 from readers import READERS, hostile, reader, seconds
-from start_models import START_FOLDER
 
 from r3l.config import resolve
-from r3l.core.errors import CheckpointError, DataError
+from r3l.core.errors import DataError
 from r3l.evaluation.evaluate import evaluate_run
-from r3l.evaluation.verification import check_signed
 from r3l.files.columns import read_columns, write_columns
-from r3l.files.digests import SUMS, altered
+from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.files.paths import STORED
-from r3l.local.checkpoint import load_model
 from r3l.local.engine import train
-from r3l.runs.places import find_runs
 
 pytestmark = pytest.mark.attack
 
 LENGTHS = (10, 100, 100, 100, 1_000, 1_000, 1_000, 10_000)  # characters; 10,000 is what a response of 4,096 tokens has
 SLOW = 0.05  # seconds of processor time
 FILES = 20_000
-CPU = torch.device("cpu")
 
 
 def test_hostile_texts(capsys):
@@ -102,7 +94,7 @@ def test_hostile_files(tmp_path, capsys):
 
 
 FLIPS = 200
-EARLIER, LAST = "step-000002", "step-000004"
+LAST = "step-000004"
 
 
 def ranges(folder, count):
@@ -126,66 +118,25 @@ def flip(path, start, end, rng):
     return whole
 
 
-def test_flipped_bits(tmp_path, capsys):
-    """One flipped bit in each byte range of each file of a stored run and of a start model is noticed.
-
-    Or harmless: nothing but the notes of the digests has changed, and they say the same.
-    """
-    rng, outcomes = random.Random(SEED), Counter()
-    run = next(path.parent for path in find_runs(STORED) if path.parent.match("r3l/seed0"))
-    for source, check in ((run, check_signed), (START_FOLDER, lambda f: load_model(str(f), CPU))):
-        folder = tmp_path / source.name
-        shutil.copytree(source, folder)
-        check(folder)
-        for path, start, end in ranges(folder, FLIPS // 2):
-            whole = flip(path, start, end, rng)
-            try:
-                check(folder)
-                assert path.name == SUMS, (path, start, SEED)
-                outcomes["harmless"] += 1
-            except (DataError, CheckpointError):
-                outcomes["noticed"] += 1
-            path.write_bytes(whole)
-    with capsys.disabled():
-        print(
-            f"\nattack: seed {SEED}, {outcomes.total()} flipped bits: {outcomes['noticed']} noticed, "
-            f"{outcomes['harmless']} harmless"
-        )
-    assert outcomes.total() >= FLIPS
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A trained and evaluated run with its last two checkpoints."""
-    run_dir = tmp_path_factory.mktemp("finished")
-    small = ["train.steps=4", "train.save_every=2", "train.tasks_per_step=2", "method_settings.group_size=4"]
-    train(resolve("nano", "math", "r3l", 0, overrides=small), run_dir)
-    evaluate_run(run_dir)
-    return run_dir
-
-
-def test_flipped_bits_of_a_run_with_its_checkpoints(finished, monkeypatch, capsys):
-    """Every one is named by `r3l verify`; one in a checkpoint also by what would use that.
+def test_flipped_bits_of_a_run_with_its_checkpoints(tmp_path, monkeypatch, capsys):
+    """Every one is named by `r3l verify`; one in the last checkpoint also by `r3l evaluate`.
 
     Or harmless: a bit of the notes of the digests, which say the same to whoever reads them.
     """
-    rng, said, wrong = random.Random(SEED), defaultdict(Counter), []
-    for path, start, end in ranges(finished, FLIPS):
-        whole, name = flip(path, start, end, rng), str(path.relative_to(finished))
+    small = ["train.steps=4", "train.save_every=2", "train.tasks_per_step=2", "method_settings.group_size=4"]
+    train(resolve("nano", "math", "r3l", 0, overrides=small), tmp_path)
+    evaluate_run(tmp_path)
+    rng, outcomes, wrong = random.Random(SEED), Counter(), []
+    for path, start, end in ranges(tmp_path, FLIPS):
+        whole = flip(path, start, end, rng)
         for verb in ("verify", "evaluate") if path.parent.name == LAST else ("verify",):
-            code, _, stderr = run(monkeypatch, capsys, verb, finished)
+            code, _, stderr = run(monkeypatch, capsys, verb, tmp_path)
             noticed = code == 2 and stderr.startswith("error: ") and len(stderr.splitlines()) == 1
-            said[name][f"{verb} {code}"] += 1
+            outcomes["noticed" if noticed else "harmless"] += 1
             if not noticed and not (path.name == SUMS and code == 0):
-                wrong.append((name, start, verb, code, stderr))
-        if path.parent.name == EARLIER:
-            said[name]["damaged to train"] += bool(altered(path.parent))
+                wrong.append((path, start, verb, code, stderr))
         path.write_bytes(whole)
-    assert run(monkeypatch, capsys, "verify", finished)[0] == 0
-    flips = sum(count["verify 2"] + count["verify 0"] for count in said.values())
-    harmless = sum(count["verify 0"] for count in said.values())
+    assert run(monkeypatch, capsys, "verify", tmp_path)[0] == 0
     with capsys.disabled():
-        for name, counts in sorted(said.items()):
-            print(f"\n{name}: {', '.join(f'{what}: {n}' for what, n in counts.items())}", end="")
-        print(f"\nattack: seed {SEED}, {flips} flipped bits: {flips - harmless} noticed, {harmless} harmless")
-    assert not wrong and flips >= FLIPS
+        print(f"\nattack: seed {SEED}, flipped bits: {dict(outcomes)}")
+    assert not wrong and outcomes.total() >= FLIPS

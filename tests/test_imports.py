@@ -29,14 +29,11 @@ def without(names, folder):
 
 def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
     path = without(OTHERS, tmp_path / "blocked")
-    tools = tmp_path / "bin"
-    tools.mkdir()  # an empty PATH: no java
-    settings = ("train.tasks_per_step=1", "method_settings.group_size=2", "env_settings.max_turns=4", "workers=1")
-    command = [sys.executable, "-m", "r3l.cli", "train", "--set", "train.steps=1", "--run-dir", str(tmp_path / "run")]
+    settings = ("train.steps=1", "train.tasks_per_step=1", "method_settings.group_size=2", "env_settings.max_turns=4")
+    command = [sys.executable, "-m", "r3l.cli", "train", "--run-dir", str(tmp_path / "run"), "--set", "workers=1"]
     command += [part for setting in settings for part in ("--set", setting)]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path, "PATH": str(tools)}, capture_output=True, text=True
-    )
+    environment = {**os.environ, "PYTHONPATH": path, "PATH": str(tmp_path)}  # no program on it: no java
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "result.json").is_file()
 

@@ -1,35 +1,21 @@
 """One setting says who writes the feedback, for every method that reads some: real ALFWorld, scripted policy."""
 
-import asyncio
 import json
+from dataclasses import replace
 
 import pytest
-from r3l.envs.registry import find_environment
-from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+from exploration import LOSE, WIN, played, review
+from scripted import TASK
 
-from r3l.config import build_method, resolve
 from r3l.core.feedback import InvalidFeedback
 from r3l.core.policy import Completion, FinishReason, JudgePrompts, Usage
-from r3l.core.task import Task
-from r3l.processes.pool import EnvironmentPool
 
-WIN = [say(action) for action in WALKTHROUGH]
-LOSE = [say("look"), say("fly")]
-REVIEW = {
-    "trajectory_summary": "s",
-    "root_cause_analysis": "c",
-    "trajectory_outcome": "failure",
-    "improvement_suggestion": "go on",
-    "retry_from_step": 1,
-}
-METHODS = {  # how many rollouts fail and get feedback, and its kind
-    "r3l@group_size=2": (1, "reflection"),
-    "reflect_grpo@group_size=0,reflected_rollouts=1": (1, "reflection"),
-    "critique_grpo@group_size=1": (1, "critique"),
-    "rltf_grpo@group_size=1": (1, "critique"),
-    "rltf_sd@group_size=1": (1, "critique"),
-    "rltf_fm@group_size=1": (1, "critique"),
-    "rltf_sft@group_size=1": (1, "critique"),
+METHODS = {  # in which one rollout fails and gets feedback: its kind
+    "r3l@group_size=2": "reflection",
+    "reflect_grpo@group_size=0,reflected_rollouts=1": "reflection",
+    "critique_grpo@group_size=1": "critique",
+    "rltf_grpo@group_size=1": "critique",
+    "rltf_fm@group_size=1": "critique",
 }
 
 
@@ -46,14 +32,8 @@ class ScriptedJudge:
 
 def explore(name, script, judge=None, answer=None):
     """(groups, rollout context) of one task, to which ``answer`` is the gold answer."""
-    method = build_method(resolve("nano", "alfworld", name, 0))
-    pool, policy = EnvironmentPool(find_environment("alfworld"), 0), Scripted(script)
-    ctx = rollout_context(policy, pool)
-    ctx.judge = judge
     payload = TASK.payload | ({"answer": answer} if answer else {})
-    groups = asyncio.run(method.explore(Task(TASK.id, TASK.env, TASK.split, TASK.group, payload), ctx))
-    pool.close()
-    return groups, ctx
+    return played(name, script, judge, replace(TASK, payload=payload))[1:]
 
 
 def written(ctx, kind):
@@ -64,38 +44,37 @@ def written(ctx, kind):
 @pytest.mark.parametrize("name", METHODS)
 def test_the_environment_writes_for_every_method(name):
     """ALFWorld's critic: the retry starts at turn 1 for R3L, where ``fly`` was no action."""
-    count, kind = METHODS[name]
+    kind = METHODS[name]
     _, ctx = explore(f"{name},feedback=environment", {"rollout": LOSE, "retry": WIN})
     ((text, parsed),) = written(ctx, kind)
     assert json.loads(text)["root_cause_analysis"] == "not possible there" and not isinstance(parsed, InvalidFeedback)
-    assert ctx.counters[f"{kind}/by_environment"] == count == ctx.counters["retry/count"]
+    assert ctx.counters[f"{kind}/by_environment"] == 1 == ctx.counters["retry/count"]
     assert ctx.counters["tokens/generated"] == ctx.counters["tokens/rollout"] + ctx.counters["tokens/retry"]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_policy_writes_for_every_method(name):
-    count, kind = METHODS[name]
-    _, ctx = explore(f"{name},feedback=self", {"rollout": LOSE, kind: [json.dumps(REVIEW)], "retry": WIN})
-    assert ctx.counters[f"{kind}/by_model"] == count == ctx.counters["retry/count"]
+    kind = METHODS[name]
+    _, ctx = explore(f"{name},feedback=self", {"rollout": LOSE, kind: [review(1)], "retry": WIN})
+    assert ctx.counters[f"{kind}/by_model"] == 1 == ctx.counters["retry/count"]
     assert ctx.counters[f"tokens/{kind}"] == 2
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_judge_writes_for_every_method(name):
     """It reads whole instructions around a log; its tokens are counted apart from those that the policy sampled."""
-    count, kind = METHODS[name]
-    judge = ScriptedJudge(json.dumps(REVIEW))
+    kind, judge = METHODS[name], ScriptedJudge(review(1))
     _, ctx = explore(f"{name},feedback=judge", {"rollout": LOSE, "retry": WIN}, judge)
     ((address, messages),) = judge.asked
     assert address == ("t", kind, "judge", TASK.id, 0) and "Step 1: " in messages[-1].content
     assert [text for text, _ in written(ctx, kind)] == [judge.text]
-    assert ctx.counters[f"{kind}/by_judge"] == count == ctx.counters["retry/count"]
+    assert ctx.counters[f"{kind}/by_judge"] == 1 == ctx.counters["retry/count"]
     assert (ctx.counters["tokens/judge"], ctx.counters["prompt/judge"], ctx.counters[f"tokens/{kind}"]) == (7, 50, 0)
     assert ctx.counters["tokens/generated"] == ctx.counters["tokens/rollout"] + ctx.counters["tokens/retry"]
 
 
 def test_a_judge_of_our_own_reads_what_the_policy_would():
-    judge = ScriptedJudge(json.dumps(REVIEW), JudgePrompts.AS_POLICY)
+    judge = ScriptedJudge(review(1), JudgePrompts.AS_POLICY)
     _, ctx = explore("r3l@group_size=2,feedback=judge", {"rollout": LOSE, "retry": WIN}, judge)
     ((_, messages),) = judge.asked
     assert [m.role for m in messages] == ["user", "assistant", "user", "assistant", "user"]
@@ -103,19 +82,17 @@ def test_a_judge_of_our_own_reads_what_the_policy_would():
     assert messages[-1].content.endswith("Reflect.")
 
 
-@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTEXT])
-def test_what_a_judge_leaves_unfinished_guides_nothing(reason):
-    _, ctx = explore(
-        "rltf_grpo@group_size=1,feedback=judge", {"rollout": LOSE}, ScriptedJudge("Do this", reason=reason)
-    )
-    assert ctx.counters[f"critique/invalid/{reason}"] == 1 and ctx.counters["retry/count"] == 0
+def test_what_a_judge_leaves_unfinished_guides_nothing():
+    judge = ScriptedJudge("Do this", reason=FinishReason.LENGTH)
+    _, ctx = explore("rltf_grpo@group_size=1,feedback=judge", {"rollout": LOSE}, judge)
+    assert ctx.counters["critique/invalid/length"] == 1 and ctx.counters["retry/count"] == 0
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("r3l@group_size=2", "reflection"), ("critique_grpo@group_size=1", "critique")]
 )
 def test_a_teacher_that_tells_the_answer_is_dropped_and_a_model_that_found_it_is_not(name, kind):
-    telling = json.dumps(REVIEW | {"improvement_suggestion": "say xyzzy"})
+    telling = review(1, improvement_suggestion="say xyzzy")
     _, ctx = explore(f"{name},feedback=judge", {"rollout": LOSE}, ScriptedJudge(telling), answer="Xyzzy")
     assert (ctx.counters["leak/told"], ctx.counters[f"{kind}/invalid/leak"], ctx.counters["retry/count"]) == (1, 1, 0)
     assert written(ctx, kind) == [(telling, InvalidFeedback("leak"))]
@@ -124,7 +101,7 @@ def test_a_teacher_that_tells_the_answer_is_dropped_and_a_model_that_found_it_is
 
 
 def test_a_model_that_was_shown_the_answer_is_a_teacher():
-    telling = json.dumps(REVIEW | {"improvement_suggestion": "say xyzzy"})
+    telling = review(1, improvement_suggestion="say xyzzy")
     name = "r3l@group_size=2,reflection_sees=answer"
     _, ctx = explore(name, {"rollout": LOSE, "reflection": [telling]}, answer="xyzzy")
     assert (ctx.counters["reflection/invalid/leak"], ctx.counters["retry/count"]) == (1, 0)
@@ -132,16 +109,14 @@ def test_a_model_that_was_shown_the_answer_is_a_teacher():
 
 def test_quoting_is_no_leak():
     """The answer stands in the attempt: nothing is dropped, and it is counted as stated."""
-    judge = ScriptedJudge(json.dumps(REVIEW | {"improvement_suggestion": "do not fly"}))
+    judge = ScriptedJudge(review(1, improvement_suggestion="do not fly"))
     _, ctx = explore("rltf_grpo@group_size=1,feedback=judge", {"rollout": LOSE, "retry": WIN}, judge, answer="fly")
     assert (ctx.counters["leak/answer_stated"], ctx.counters["leak/quoted"], ctx.counters["leak/told"]) == (1, 1, 0)
     assert ctx.counters["retry/count"] == 1
 
 
 def test_self_criticism_of_rltf_is_what_feedback_modelling_imitates():
-    groups, _ = explore(
-        "rltf_fm@group_size=1,feedback=self",
-        {"rollout": LOSE, "critique": [json.dumps(REVIEW)], "retry": WIN},
-    )
-    assert [t.turns[-1].response for t in groups[-1].trajectories] == [json.dumps(REVIEW)]
+    script = {"rollout": LOSE, "critique": [review(1)], "retry": WIN}
+    groups, _ = explore("rltf_fm@group_size=1,feedback=self", script)
+    assert [t.turns[-1].response for t in groups[-1].trajectories] == [review(1)]
     assert groups[-1].objective == "sft"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_trajectory
-from r3l.baselines.gigpo import GiGPO, anchors, states
+from r3l.baselines.gigpo import GiGPO, states
 from r3l.baselines.grpo import GRPO
 
 from r3l.core.batching import collate, rows_of
@@ -55,10 +55,6 @@ def test_a_rollout_that_comes_back_to_a_state_is_compared_with_itself():
     seen = [replace(turn, observation=text) for turn, text in zip(WON.turns, "ABA", strict=True)]
     (turns,) = by_turn(GiGPO({**HALF, "normalisation": "none"}), Group(WON.task, [replace(WON, turns=seen)]))
     np.testing.assert_allclose(turns, [1 - 3 / 8, 1, 1 + 3 / 8])  # an episode without others keeps its return
-
-
-def test_anchors_are_equal_observations_of_one_task():
-    assert anchors([WON, LOST]) == [[(0, 0), (1, 0)], [(0, 1), (1, 1)], [(0, 2)]]
 
 
 def test_between_lines_of_a_response_the_state_is_what_was_written():

@@ -9,7 +9,6 @@ from r3l.baselines.rltf import RLTF
 from scripted import TASK
 
 from r3l.config import build_method, resolve
-from r3l.core.trajectory import Group
 from r3l.retry import Retry
 from r3l.runs.session import progress
 
@@ -88,17 +87,3 @@ def test_the_weight_of_self_distillation_rises_linearly_over_training(step, weig
     distilled = method.groups(TASK, rltf_pairs(), progress(run, step))[2]
     np.testing.assert_allclose(method.advantages(distilled), [0.75 * weight, -0.25 * weight, 0.75 * weight])
     assert RLTF({"learn": "sd"}).sd_weight(progress(run, step)) == 0.1
-
-
-def test_a_training_of_one_step_begins_where_the_schedule_does():
-    assert progress(resolve("nano", "math", "rltf_sd", 0, overrides=["train.steps=1"]), 1) == 0.0
-
-
-def test_rltf_sft_keeps_only_second_attempts_that_were_right():
-    groups = RLTF({"learn": "sft"}).groups(TASK, rltf_pairs())
-    assert [t.reward for t in groups[2].trajectories] == [1.0, 1.0]
-
-
-def test_a_lone_rltf_failure_has_no_empty_groups():
-    pairs = [SecondTry(make_trajectory(1, 0.0))]
-    assert [isinstance(g, Group) for g in RLTF({"learn": "fm"}).groups(TASK, pairs)] == [True]

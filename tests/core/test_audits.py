@@ -78,34 +78,21 @@ def test_retries_count_by_where_they_started():
     assert shares["retry_success_wrong_pivot"] == pytest.approx(1 / 2)  # 3, 7
 
 
-def test_runs_that_were_not_graded_have_no_rates():
-    shares = rates({"pivot/with_oracle": 9, "pivot/oracle_agrees": 3})
-    assert shares["pivot_oracle_agreement"] == pytest.approx(1 / 3)
-    assert shares["pivot_oracle_near"] is None and shares["reflection_accurate"] is None
-
-
 PROBLEM = "Ann has 12 apples. Ann finds 7."
 
 
 @pytest.mark.parametrize(
-    ("text", "leak"),
+    ("text", "answer", "texts", "leak"),
     [
-        ("It is 42.", Leak.TOLD),
-        ("try X = 42, then", Leak.TOLD),
-        ("it is 142", None),
-        ("look again", None),
+        ("It is 42.", 42, [PROBLEM], Leak.TOLD),
+        ("try X = 42, then", 42, [PROBLEM], Leak.TOLD),
+        ("it is 142", 42, [PROBLEM], None),  # it is stated as a whole word
+        ("compute 12 + 7", "7", [PROBLEM], Leak.QUOTED),  # of the problem
+        ("the last result is 19", "19", [PROBLEM], Leak.TOLD),
+        ("the last result is 19", "19", [PROBLEM, "12 + 7 = 19"], Leak.QUOTED),  # of the attempt
+        ("so ann is a  KNIGHT,\nben is a knave", "Ann is a knight, Ben is a knave", [], Leak.TOLD),
+        ("anything", " ", [], None),
     ],
 )
-def test_an_answer_is_stated_as_a_whole_word(text, leak):
-    assert leak_of(text, 42, [PROBLEM]) is leak
-
-
-def test_what_stands_in_the_problem_or_the_attempt_may_be_quoted():
-    assert leak_of("compute 12 + 7", "7", [PROBLEM]) is Leak.QUOTED
-    assert leak_of("the last result is 19", "19", [PROBLEM]) is Leak.TOLD
-    assert leak_of("the last result is 19", "19", [PROBLEM, "12 + 7 = 19"]) is Leak.QUOTED
-
-
-def test_case_and_spacing_do_not_hide_an_answer_of_several_words():
-    assert leak_of("so ann is a  KNIGHT,\nben is a knave", "Ann is a knight, Ben is a knave", []) is Leak.TOLD
-    assert leak_of("anything", " ", []) is None
+def test_what_tells_an_answer(text, answer, texts, leak):
+    assert leak_of(text, answer, texts) is leak

@@ -66,17 +66,11 @@ def test_only_templates_yield_control_tokens(renderer):
 
 
 def test_nothing_is_lost_of_it(renderer):
+    """Nor of a response that spells the end token and is cut off."""
     for text in spelled(renderer):
         ids = renderer.response(text)
-        assert renderer.text(ids) == text
+        assert renderer.text(ids) == renderer.text(ids[:-1]) == text
         assert f"see {text}." in renderer.tokenizer.decode(renderer.opening([Message("user", f"see {text}.")]))
-
-
-def test_only_the_end_token_ends_a_response(renderer):
-    """A response that spells the end token and is cut off keeps those words."""
-    end = renderer.tokenizer.decode([renderer.end_id])
-    assert renderer.text(renderer.response(f"a{end}")[:-1]) == f"a{end}"
-    assert renderer.text(renderer.response(f"a{end}")) == f"a{end}"
 
 
 def test_earlier_responses_are_text_too(renderer):
@@ -87,7 +81,7 @@ def test_earlier_responses_are_text_too(renderer):
         assert controls(renderer, renderer.opening(hostile)) == controls(renderer, renderer.opening(dialog))
 
 
-@settings(max_examples=150, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_ordinary_text_has_the_tokens_of_the_whole_rendering(nano, chatml, text):
     for tokenizer in (nano[1], chatml):
@@ -101,10 +95,3 @@ def test_a_lone_surrogate_is_replaced(renderer):
     replaced = renderer.opening([Message("user", "a\ufffdb")])
     assert renderer.opening([Message("user", "a\ud800b")]) == replaced
     assert renderer.response("\udfff") == renderer.response("\ufffd")
-
-
-def test_a_mark_of_our_own_is_nothing_special(renderer):
-    """What the renderer puts into a dialog to cut its rendering apart cannot stand in a text."""
-    for mark in ("\u241e", "\ue000", "\x00"):
-        ids = renderer.following([Message("user", f"x{mark}y")], ended=True)
-        assert f"x{mark}y" in renderer.tokenizer.decode(ids)

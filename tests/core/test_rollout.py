@@ -7,7 +7,6 @@ import signal
 import time
 
 import pytest
-from conftest import make_trajectory
 from r3l.envs.registry import find_environment
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
@@ -45,35 +44,19 @@ def test_a_winning_walkthrough(pool):
 
 def test_an_answer_that_nobody_has_read_is_not_late():
     """A worker may answer while this very process samples for longer than the deadline."""
-    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=2.0)
+    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=1.0)
 
     async def asked_before_sampling():
         env = pool.open()
         first = await env.reset(TASK)
         answer = asyncio.ensure_future(env.step(WALKTHROUGH[0]))
         await asyncio.sleep(0)  # the call is on its way
-        time.sleep(2.5)
+        time.sleep(1.3)
         return first, await answer
 
     first, after = asyncio.run(asked_before_sampling())
     pool.close()
     assert pool.lost == 0 and after.text != first.text
-
-
-def test_a_worker_that_stands_still_is_replaced_after_the_deadline():
-    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=0.5)
-    stopped = pool._workers[0].process
-
-    async def one_step():
-        env = pool.open()
-        await env.reset(TASK)
-        os.kill(stopped.pid, signal.SIGSTOP)
-        return await env.step(WALKTHROUGH[0])
-
-    with pytest.warns(UserWarning, match="did not answer within 0.5 s"):
-        after = asyncio.run(one_step())
-    pool.close()
-    assert pool.lost == 1 and not stopped.is_alive() and after.text
 
 
 @pytest.mark.parametrize(
@@ -90,11 +73,6 @@ def test_unusable_responses_end_the_episode_before_the_engine_sees_them(response
     assert (trajectory.stop_reason, trajectory.reward, trajectory.success) == (reason, 0.0, False)
     assert counters["env_steps"] == steps and counters[f"stop/{reason}"] == 1
     assert trajectory.turns[-1].error == reason and reason in trajectory.feedback
-
-
-def test_the_turn_limit():
-    trajectory, _ = played(map(say, WALKTHROUGH), max_turns=2)
-    assert trajectory.stop_reason == "max_turns" and len(trajectory.turns) == 2 and not trajectory.success
 
 
 async def played_and_retried(a, pivots, settings=None, repeat_observation=False):
@@ -139,16 +117,14 @@ def test_guidance_stands_only_in_the_pivot_turn():
 def test_where_guidance_stands():
     system, user = Message("system", "rules"), Message("user", "desk")
     start, later, repeated = Restart(0, "G"), Restart(1, "G"), Restart(1, "G", repeat_observation=True)
-    prompt = with_guidance(start, "user_turn")([system, user])
-    assert prompt == Prompt([system, Message("user", "G\ndesk")], [system, user])
-    prompt = with_guidance(start, "system_message")([system, user])
-    assert prompt == Prompt([Message("system", "rules\n\nG"), user], [system, user])
-    prompt = with_guidance(later, "system_message")([user])
-    assert prompt == Prompt([Message("system", "G"), user], [user])
-    prompt = with_guidance(repeated, "system_message")([user])  # audit B-6
-    assert prompt == Prompt([user, Message("system", "G"), user], [user, user])
-    prompt = with_guidance(Restart(0, None), "user_turn")([system, user])
-    assert prompt == Prompt([system, user], [system, user])
+    for restart, place, messages, guided, clean in (
+        (start, "user_turn", [system, user], [system, Message("user", "G\ndesk")], [system, user]),
+        (start, "system_message", [system, user], [Message("system", "rules\n\nG"), user], [system, user]),
+        (later, "system_message", [user], [Message("system", "G"), user], [user]),
+        (repeated, "system_message", [user], [user, Message("system", "G"), user], [user, user]),  # audit B-6
+        (Restart(0, None), "user_turn", [system, user], [system, user], [system, user]),
+    ):
+        assert with_guidance(restart, place)(messages) == Prompt(guided, clean)
 
 
 def test_the_released_double_observation_reaches_both_samples():
@@ -162,56 +138,42 @@ def test_the_released_double_observation_reaches_both_samples():
     assert len(done.guided.turns[2].prompt_ids) == 3 and done.guided.turns[2].prompt_ids[::2] == (plain, plain)
 
 
+def retried(script, pivot=0, rules="released_lenient"):
+    """The retry that follows the base of ``script``, and the messages that it was shown."""
+    a = rollout_context(Scripted(script), EnvironmentPool(find_environment("alfworld"), 0))
+
+    async def played():
+        base = await play(a, TASK, 0)
+        return await retry(a, base, Restart(pivot, None), RetrySettings(retry_rules=rules))
+
+    done = asyncio.run(played())
+    return done.guided, [messages[-1].content for where, messages in a.policy.asked if "retry" in where]
+
+
 def test_lenient_retries_survive_an_impossible_action():
     """Audit B-7: the released ALFWorld retry goes on where the base ends."""
     script = ["fly", "fly", *WALKTHROUGH]
     for rules, success in (("same_as_base", False), ("released_lenient", True)):
-        pool = EnvironmentPool(find_environment("alfworld"), 0)
-        a = rollout_context(Scripted(map(say, script)), pool)
-        base, (done,) = asyncio.run(played_and_retried(a, [0], settings=RetrySettings(retry_rules=rules)))
-        assert base.stop_reason == "inadmissible" and done.guided.success is success
-    assert done.guided.turns[0].action is None and done.guided.turns[0].error == "inadmissible"
-
-
-def lenient_retry(script, pivot=0, env="alfworld", task=TASK):
-    """The retry that follows the base of ``script``, and the messages that it was shown."""
-    pool = EnvironmentPool(find_environment(env), 0)
-    a = rollout_context(Scripted(script), pool, env=env)
-
-    async def played():
-        base = await play(a, task, 0)
-        settings = RetrySettings(retry_rules="released_lenient")
-        return base.trajectory, await retry(a, base, Restart(pivot, None), settings)
-
-    base, done = asyncio.run(played())
-    pool.close()
-    shown = [messages[-1].content for where, messages in a.policy.asked if "retry" in where]
-    return base, done.guided, shown
+        guided, _ = retried(map(say, script), rules=rules)
+        assert guided.success is success
+    assert guided.turns[0].action is None and guided.turns[0].error == "inadmissible"
 
 
 def test_lenient_retries_end_at_the_third_identical_action():
     """As in the released code; two of them may be the base's."""
-    _, guided, _ = lenient_retry(map(say, ["fly", *["look"] * 3, *WALKTHROUGH]))
+    guided, _ = retried(map(say, ["fly", *["look"] * 3, *WALKTHROUGH]))
     assert (guided.stop_reason, guided.reward, guided.success, len(guided.turns)) == ("repetition", 0, False, 3)
-    _, guided, _ = lenient_retry(map(say, ["look", "look", "fly", "look", *WALKTHROUGH]), pivot=2)
+    guided, _ = retried(map(say, ["look", "look", "fly", "look", *WALKTHROUGH]), pivot=2)
     assert (guided.stop_reason, len(guided.turns)) == ("repetition", 3)
 
 
 def test_after_an_unusable_response_a_lenient_retry_records_no_action():
     """The released history stands still from then on: prompts show it, and nothing is a repetition any more."""
     script = ["fly", "look", "fly", *["look"] * 3, *WALKTHROUGH]
-    _, guided, shown = lenient_retry([*map(say, script[:2]), "no tags", *map(say, script[3:])])
+    guided, shown = retried([*map(say, script[:2]), "no tags", *map(say, script[3:])])
     assert guided.success and len(guided.turns) == 5 + len(WALKTHROUGH)
     assert [turn.error for turn in guided.turns[:3]] == [None, "format", None]
     assert shown[2] == "1: Not possible (format)." and all(text.startswith("1: ") for text in shown[2:])
-
-
-@pytest.mark.parametrize("env", ["scienceworld", "webshop"])
-def test_retries_of_other_environments_end_as_bases_do(env):
-    """Only ALFWorld's are lenient in the release (audit B-7)."""
-    task = find_environment(env).tasks("nano/test")[0]
-    base, guided, _ = lenient_retry(["no tags", say("look"), "no tags", say("x")], env=env, task=task)
-    assert (base.stop_reason, len(base.turns)) == (guided.stop_reason, len(guided.turns) - 1) == ("format", 1)
 
 
 @pytest.mark.parametrize("how", ["killed", "hung"])
@@ -283,7 +245,7 @@ def test_a_worker_that_dies_at_every_start_is_started_three_times_in_all(monkeyp
 
 
 class Talker:
-    """An engine whose observations are no Unicode: the first has two lone surrogates, later ones one."""
+    """An engine whose observations are no Unicode: the first has two lone surrogates, the second one."""
 
     name = "talker"
 
@@ -294,7 +256,7 @@ class Talker:
         return Observation("desk \ud800\udbff 1", ("go", "look \udfff"))
 
     def step(self, action):
-        return Observation(f"{action} \udc00", ("go",), done=action == "go")
+        return Observation(f"{action} \udc00", ("go",), done=True)
 
     def snapshot(self):
         return None
@@ -304,41 +266,8 @@ class Talker:
 
 
 def test_observations_are_made_unicode_and_that_is_counted():
-    pool = EnvironmentPool(Talker(), 0)
-    policy = Scripted([say("look \ufffd"), say("go")])
-    ctx = rollout_context(policy, pool)
-
-    async def one():
-        episode = await play(ctx, TASK, 0)
-        return episode, await retry(ctx, episode, Restart(1, None), RetrySettings.model_validate({}))
-
-    policy.responses = {"rollout": iter([say("look \ufffd"), say("go")]), "retry": iter([say("go")])}
-    ctx.dialogue.parse = lambda response, now, actions: Parsed(response[len("<think>x</think><action>") : -9])
-    episode, _ = asyncio.run(one())
+    ctx = rollout_context(Scripted([say("go")]), EnvironmentPool(Talker(), 0))
+    ctx.dialogue.parse = lambda response, now, actions: Parsed("go")
+    episode = asyncio.run(play(ctx, TASK, 0))
     assert (episode.first.text, episode.first.admissible) == ("desk \ufffd\ufffd 1", ("go", "look \ufffd"))
-    assert [turn.observation for turn in episode.trajectory.turns] == ["desk \ufffd\ufffd 1", "look \ufffd \ufffd"]
-    assert ctx.counters["text/replaced"] == 3 + 1 + 1 + 1 + 1  # first, two steps, rewound to, retried
-    assert all("\ufffd" in m.content for _, messages in policy.asked for m in messages)
-
-
-def test_nothing_is_counted_of_text_that_is_unicode():
-    _, counters = played(map(say, WALKTHROUGH))
-    assert "text/replaced" not in counters
-
-
-def test_what_was_played_does_not_depend_on_who_ended_first():
-    """A worker that was lost ends its episodes last: neither their order nor a sum of fractions may tell."""
-
-    def collected(order):
-        a = rollout_context(Scripted([]), None)
-        for member in order:
-            a.trajectories.append(make_trajectory(1, kind="base"))
-            a.trajectories[-1].member = member
-            a.trajectories.append(make_trajectory(1, kind="reflection"))
-            a.trajectories[-1].member = member
-            a.add_fraction("retry/gain", (0.1, 0.2, 0.3)[member])
-        return [(t.kind, t.member) for t in a.played()], a.counters["retry/gain"]
-
-    assert collected([0, 1, 2]) == collected([2, 1, 0]) == collected([1, 2, 0])
-    assert collected([2, 0, 1])[0] == [(kind, member) for kind in ("base", "reflection") for member in range(3)]
-    assert (0.1 + 0.2) + 0.3 != (0.3 + 0.2) + 0.1  # as a plain sum has it
+    assert ctx.counters["text/replaced"] == 3 + 1

@@ -20,11 +20,6 @@ def trained_turns(trajectory):
     return turns
 
 
-@pytest.mark.parametrize(("pivot", "expected"), [(2, [2, 3, 4]), (0, [0, 1, 2, 3, 4]), (5, []), (9, [])])
-def test_golden_mask_of_five_turns(pivot, expected):
-    assert trained_turns(make_trajectory(5, first=pivot)) == expected
-
-
 def test_tokens_and_logprobs_in_order():
     t = make_trajectory(2)
     assert t.token_ids().tolist() == [100, 0, 1, 101, 10, 11]

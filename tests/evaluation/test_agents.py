@@ -11,7 +11,6 @@ from nano_server import NanoServer
 from program import run
 from start_models import START_MODEL, cell, start_model
 
-from r3l.evaluation.agents import model_named
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report import records
 
@@ -64,17 +63,8 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     (record,) = records.load([Path("here/evaluation.json")])
     assert record.method.startswith("zero_shot")
     assert by_messages["requests"] == {"requests": turns} and len(seen) == 2 * turns
-    assert by_messages["agent"] == {
-        "endpoint": url + "/v1",
-        "model": START_MODEL,
-        "dialog": "messages",
-        "same_template": True,
-        "temperature": 0.0,
-        "max_tokens": 24,
-        "request": {},
-        "concurrency": 16,
-        "deadline": 600.0,
-    }
+    agent = {"endpoint": url + "/v1", "model": START_MODEL, "dialog": "messages", "same_template": True}
+    assert by_messages["agent"].items() >= (agent | {"temperature": 0.0, "max_tokens": 24}).items()
 
 
 @pytest.mark.slow
@@ -158,12 +148,8 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
     assert "folder holds an evaluation with request" in refused and "choose another folder with --out" in refused
     written = "".join(path.read_text() for path in Path("folder").rglob("*") if path.is_file())
     assert "secret" not in written and "word@" not in written
-    request = '{"seed": 7, "top_p": 0.9}'
-    assert read_json(Path("folder/manifest.json"))["agent"] == {
-        "model": "any",
-        "dialog": "messages",
-        "request": request,
-    }
+    agent = {"model": "any", "dialog": "messages", "request": '{"seed": 7, "top_p": 0.9}'}
+    assert read_json(Path("folder/manifest.json"))["agent"] == agent
     assert "folder has no checkpoint: a server played it; give --server" in program("./folder")
 
 
@@ -171,29 +157,13 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
     ("arguments", "message"),
     [
         (["alfworld"], "say what plays alfworld"),
-        (["./folder", "--set", "evaluation.temperature=0"], "--set has no meaning for a run, which is played"),
         (["./folder", "--model", START_MODEL], "--model has no meaning for a run, which is played"),
         (["nowhere", "--model", START_MODEL], "nowhere"),
         (["math", "--server", "nonsense", "--model", "m"], "must be an address"),
-        (["math", "--server", "http://localhost:1", "--model", "m", "--dialog", "signs"], "no dialog 'signs'"),
         (["math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),
-        (
-            ["math", "--server", "http://x", "--model", "m", "--tokenizer", "/none"],
-            "tokenizer in /none cannot be loaded",
-        ),
         (["math", "--server", "http://x", "--model", "m", "--request", "top_p"], "must look like key=value"),
     ],
 )
 def test_bad_input_is_one_paragraph(program, arguments, message):
     error = program(*arguments)
     assert error.startswith("error: ") and message in error and len(error.strip().splitlines()) == 1
-
-
-def test_hub_ids_of_known_models_have_our_names():
-    assert model_named("Qwen/Qwen2.5-1.5B-Instruct") == "qwen2.5-1.5b"
-    assert model_named("someone/else/") == "someone/else"
-
-
-def test_training_is_not_for_servers(monkeypatch, capsys):
-    code, _, err = run(monkeypatch, capsys, "train", "--method", "grpo", "--engine", "server")
-    assert code == 2 and "a server plays and trains nothing; r3l evaluate alfworld --server URL" in err

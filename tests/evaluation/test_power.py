@@ -22,10 +22,10 @@ def test_two_seeds_by_hand():
     """
     assert power_of(0, 2) == pytest.approx(0.05, abs=1e-6)
     generator = np.random.default_rng(0)
-    z, w = generator.standard_normal((2, 1_000_000))
+    z, w = generator.standard_normal((2, 200_000))
     delta = 10 * np.sqrt(2)
     simulated = (np.abs(z + delta) > stats.t.ppf(0.975, 1) * np.abs(w)).mean()
-    assert power_of(10, 2) == pytest.approx(simulated, abs=4 * np.sqrt(0.25 / 1_000_000))
+    assert power_of(10, 2) == pytest.approx(simulated, abs=4 * np.sqrt(0.25 / 200_000))
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 20])
@@ -45,14 +45,6 @@ def test_five_seeds_show_1_68_standard_deviations():
     assert smallest_difference(1, 10_000) == pytest.approx(2.80159 / 100, rel=1e-3)
 
 
-def test_what_holm_asks_of_the_only_difference_among_many():
-    """Its first step: 5 % over the number of comparisons."""
-    assert Goal(comparisons=10).level == pytest.approx(0.005)
-    strict = smallest_difference(1, 5, Goal(comparisons=10))
-    assert strict == pytest.approx(smallest_difference(1, 5, Goal(alpha=0.005)))
-    assert strict > 1.5 * smallest_difference(1, 5)
-
-
 @pytest.mark.parametrize(("seeds", "goal"), [(3, Goal()), (5, Goal(comparisons=44)), (10, Goal(power=0.9))])
 def test_the_smallest_difference_is_found_as_often_as_promised(seeds, goal):
     """Experiments with normal differences, tested as r3l tests them; within four binomial standard errors."""
@@ -64,26 +56,10 @@ def test_the_smallest_difference_is_found_as_often_as_promised(seeds, goal):
     assert found == pytest.approx(goal.power, abs=4 * np.sqrt(goal.power * (1 - goal.power) / experiments))
 
 
-def test_the_planned_number_of_seeds_finds_the_wanted_difference_and_one_seed_less_does_not():
-    experiments, deviation, wanted = 1000, 0.06, 0.05
-    seeds = seeds_needed(deviation, wanted)
-    assert seeds == 14  # 0.8333 standard deviations
-    generator = np.random.default_rng(1)
-    error = np.sqrt(0.16 / experiments)
-    drawn = generator.normal(wanted, deviation, (experiments, seeds))
-    assert np.mean([paired_p_value(differences) < 0.05 for differences in drawn]) > 0.8 - 4 * error
-    assert power_of(wanted / deviation, seeds - 1) < 0.8
-
-
 def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three():
     """chi-square quantiles with 4 degrees of freedom (tables): 0.484419 and 11.143287."""
     assert spread([1, 2, 3, 4, 5]) == pytest.approx(2.5**0.5)
     assert uncertainty(5) == pytest.approx(((4 / 11.143287) ** 0.5, (4 / 0.484419) ** 0.5), rel=1e-6)
-
-
-def test_one_seed_and_equal_differences_have_no_spread():
-    assert spread([0.3]) is None
-    assert spread([0.1, 0.1, 0.1]) is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +82,7 @@ def test_the_stopping_rule_by_hand(deviation, seeds, due):
 
 def test_false_claims_after_the_stopping_rule_stay_below_five_percent():
     """Without a difference, at the spread that is worst for it; a test at 5 % would err in 7.5 %."""
-    experiments, rule = 20_000, StoppingRule()
+    experiments, rule = 10_000, StoppingRule()
     drawn = np.random.default_rng(2).normal(0, 0.05, (experiments, rule.most))
     p_values = np.ones(experiments)
     running = np.ones(experiments, dtype=bool)

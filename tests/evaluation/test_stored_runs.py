@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 
 import pytest
 
@@ -13,7 +12,7 @@ from r3l.evaluation.verification import check_signed, sign, verify
 from r3l.files.columns import columns_path
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
-from r3l.files.paths import ROOT, STORED
+from r3l.files.paths import STORED
 from r3l.report import records
 from r3l.runs import trajectory_log
 from r3l.runs.places import find_runs
@@ -40,24 +39,12 @@ def edit(path, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
-def test_every_stored_number_follows_from_its_raw_lines(seed):
-    """As `r3l verify` checks it of all seeds, in a minute."""
-    for path in PATHS:
-        if path.parent.name == f"seed{seed}":
-            check_signed(path.parent)
-            verify(path.parent)
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
-def test_the_store_stays_small_in_git():
-    """Whoever clones the repository pays for what is kept."""
-    files = subprocess.run(["git", "ls-files", "-s", STORED], capture_output=True, check=True, cwd=ROOT).stdout
-    objects = b"".join(line.split()[1] + b"\n" for line in files.splitlines())
-    packed = subprocess.run(
-        ["git", "pack-objects", "--stdout", "-q"], input=objects, capture_output=True, check=True, cwd=ROOT
-    ).stdout
-    assert 1e6 < len(packed) < 40e6, "results/stored is above its limit: keep fewer trajectories or start models"
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 10))])
+def test_every_stored_number_follows_from_its_raw_lines(part):
+    """As `r3l verify` checks it of all runs, in a minute."""
+    for path in PATHS[part::10]:
+        check_signed(path.parent)
+        verify(path.parent)
 
 
 def test_one_changed_episode_is_found(copy):
@@ -79,15 +66,6 @@ def test_a_run_without_digests_is_signed_by_verify(copy):
         records.load([copy / "evaluation.json"])
     verify(copy)
     assert len(records.load([copy / "evaluation.json"])) == 1
-
-
-def test_a_file_beside_the_signed_ones_is_not_read(copy):
-    """Plain lines are read where a packed file is too."""
-    for name in ("metrics.json.xz", "metrics.jsonl.gz"):
-        (copy / name).write_bytes(b"")
-        with pytest.raises(DataError, match=rf"{name} changed"):
-            check_signed(copy)
-        (copy / name).unlink()
 
 
 def rename(copy):

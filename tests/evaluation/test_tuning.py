@@ -1,26 +1,17 @@
 """Equal tuning: the rule by hand, and the runs that it takes."""
 
-import json
-
 import pytest
 from start_models import START_MODEL, cell, start_model
-from typer.testing import CliRunner
 
-from r3l import cli
-from r3l.cli import workflow
-from r3l.config import resolve, tuning, variant
+from r3l.config import resolve, tuning
 from r3l.config.tier import TuningConfig
-from r3l.core import requirements
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
-from r3l.evaluation.stored_runs import store_tunings
 from r3l.evaluation.tuning import choose
 from r3l.files.json_files import read_jsonl
-from r3l.files.paths import STORED
 from r3l.local.engine import train
 from r3l.report.tuning import tuning_table
-from r3l.runs.places import validation_evaluation
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
@@ -81,39 +72,6 @@ def test_the_workflow_knows_the_runs_of_a_tuning_by_their_names_alone():
         jobs.run(Wildcards(place | {"model": start_model("math")}))
 
 
-@pytest.fixture
-def made(tmp_path):
-    """A tuning of GRPO on ALFWorld under results, which has chosen the highest rate."""
-    content = {"tier": "nano", "env": "alfworld", "method": "grpo", "chosen": 9e-4}
-    content["rates"] = [{"lr": lr, "runs": [{"seed": 100}, {"seed": 101}]} for lr in (1e-4, 3e-4, 9e-4)]
-    path = tmp_path / "tuning" / "nano" / "alfworld" / "grpo.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(content))
-    return path
-
-
-def test_a_finished_tuning_needs_no_packages_of_its_environment(tmp_path, monkeypatch):
-    monkeypatch.setattr(requirements, "missing", lambda extra: ["math-verify"] if extra == "math" else [])
-    runs = {
-        place: run for of_rate in plan.tuning_runs("nano", "math", "grpo").values() for place, run in of_rate.items()
-    }
-    for place, run in runs.items():
-        with pytest.raises(ConfigError, match="'math' needs packages of the extra 'math', and math-verify is not"):
-            workflow.check_installed(tmp_path, runs, "validation")
-        scored = validation_evaluation(tmp_path / place, run)
-        scored.parent.mkdir(parents=True)
-        scored.touch()
-    workflow.check_installed(tmp_path, runs, "validation")
-    with pytest.raises(ConfigError, match="'math' needs packages"):
-        workflow.check_installed(tmp_path, runs, "test")
-
-
-def test_tuning_runs_may_be_shorter_than_others():
-    config = TuningConfig(span=3, seeds=[100, 101], steps=30)
-    assert tuning.at_rate(variant("grpo"), "0.0001", config).name == "grpo@train.lr=0.0001,train.steps=30"
-    assert tuning.at_rate(variant("grpo@train.steps=5"), "0.1", config).name == "grpo@train.steps=5,train.lr=0.1"
-
-
 def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
     """Two real runs of one update, scored on the validation task set."""
     short = ["train.steps=1", "train.tasks_per_step=1", "method_settings.group_size=2", "train.lr=1e-4"]
@@ -135,38 +93,3 @@ def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
     three = content | {"rates": [rate, rate, rate]}
     (cells,) = tuning_table([three]).cells()
     assert cells[2].text.startswith("0.0001: ") and cells[2].bold
-
-
-def test_tunings_lie_by_tier_environment_and_row():
-    row = variant("rltf_sd@feedback=environment")
-    assert str(tuning.place("nano", "math", row)) == "tuning/nano/math/rltf_sd@feedback=environment.json"
-
-
-def test_a_tuning_is_kept_unless_its_code_was_in_no_commit(made, tmp_path):
-    """In the project's own store; another folder takes it as it is."""
-    results, elsewhere = tmp_path, tmp_path / "elsewhere"
-    content = json.loads(made.read_text())
-    for commit, kept in (("abc", True), ("abc-dirty", False)):
-        for rate in content["rates"]:
-            for run in rate["runs"]:
-                run["commit"] = commit
-        made.write_text(json.dumps(content))
-        if not kept:
-            with pytest.raises(DataError, match="grpo.json has runs .* uncommitted changes"):
-                store_tunings(results, STORED)
-        (written,) = store_tunings(results, elsewhere)
-        assert written == elsewhere / "tuning" / "nano" / "alfworld" / "grpo.json"
-        assert written.read_text() == made.read_text()
-    assert store_tunings(results, elsewhere) == []  # it stands there already
-
-
-def test_bad_commands_are_one_paragraph(tmp_path):
-    for arguments, message in (
-        (["tune"], "give a method and an environment"),
-        (["tune", "grpo", "--env", "alfworld,math"], "give a method and an environment"),
-        (["tune", "--show", "--results", str(tmp_path)], "there is no such tuning"),
-        (["tune", "grpo", "--env", "alfworld", "--offline", "--results", str(tmp_path)], "is not trained"),
-        (["tune", "grpo", "--env", "alfworld", "--results", str(tmp_path)], "add --offline"),
-    ):
-        error = CliRunner().invoke(cli.app, arguments).exception
-        assert isinstance(error, ConfigError | DataError) and message in str(error), arguments

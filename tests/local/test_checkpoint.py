@@ -1,21 +1,16 @@
 """Loading models: a tokenizer must read text as it did when its model was built."""
 
-import hashlib
-import os
 import shutil
-import subprocess
-import sys
 
 import huggingface_hub
 import pytest
 import torch
-from program import run as run_cli
 from start_models import START_FOLDER
 from tokenizers import Tokenizer
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError
-from r3l.files.digests import SUMS, altered, write_digests
+from r3l.files.digests import SUMS, write_digests
 from r3l.files.paths import STORED_MODELS
 from r3l.local.checkpoint import last_good, load_model
 from r3l.local.engine import train
@@ -77,13 +72,6 @@ def test_the_last_good_checkpoint_is_used_and_the_bad_one_named(checkpoints, dam
     assert last_good(checkpoints / "nothing") is None
 
 
-def test_digests_are_those_of_sha256sum(checkpoints):
-    folder = checkpoints / "step-000005"
-    digest = hashlib.sha256(b"step-000005").hexdigest()
-    assert (folder / SUMS).read_text() == f"{digest}  model.safetensors\n"
-    assert altered(folder) == [] and altered(folder, ["more.json"]) == ["more.json"]
-
-
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_one_flipped_bit_of_a_start_model_is_found(tmp_path, name):
     """Another tokenizer or template would play other episodes, too."""
@@ -94,22 +82,14 @@ def test_one_flipped_bit_of_a_start_model_is_found(tmp_path, name):
         load_model(str(folder), torch.device("cpu"))
 
 
-WRONG = {  # a key or value of config.json: another, and the reason that is given
-    '"num_hidden_layers"': ('"num_hidden_laxers"', r"`num_hidden_layers` \(32\) must be equal"),
-    '"intermediate_size": ': ('"intermediate_size": 1', "RuntimeError: "),
-}
-
-
-@pytest.mark.parametrize("right", WRONG)
-def test_a_configuration_that_cannot_be_is_refused_with_its_reason(tmp_path, right):
+def test_a_configuration_that_cannot_be_is_refused_with_its_reason(tmp_path):
     """In a folder without digests, as others write it."""
-    folder, (wrong, reason) = tmp_path / "start", WRONG[right]
+    folder = tmp_path / "start"
     shutil.copytree(START_FOLDER, folder)
     (folder / SUMS).unlink()
     config = (folder / "config.json").read_text()
-    assert right in config
-    (folder / "config.json").write_text(config.replace(right, wrong))
-    with pytest.raises(CheckpointError, match=f"cannot be loaded from .*{reason}"):
+    (folder / "config.json").write_text(config.replace('"num_hidden_layers"', '"num_hidden_laxers"'))
+    with pytest.raises(CheckpointError, match=r"cannot be loaded from .*`num_hidden_layers` \(32\) must be equal"):
         load_model(str(folder), torch.device("cpu"))
 
 
@@ -122,21 +102,3 @@ def test_a_model_that_does_not_exist_is_refused_before_a_directory_is_made(tmp_p
     with pytest.raises(CheckpointError, match=f"model '.*{model}'") as refused:
         train(run, tmp_path / "run")
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_a_hub_that_cannot_be_reached_is_asked_once(tmp_path):
-    """transformers would ask five times, with pauses of half a minute in all. The address is a closed port's."""
-    environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "empty")}
-    environment |= {"HF_HUB_OFFLINE": "0", "PYTHONPATH": os.getcwd()}
-    command = [sys.executable, "-m", "r3l.cli", "train", "--model", "nope/nope", "--run-dir", str(tmp_path / "run")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 2 and line.startswith("error: model 'nope/nope' cannot be loaded")
-    assert "the hub cannot be reached" in line and not (tmp_path / "run").exists()
-
-
-def test_questions_are_not_prepared_for_a_model_that_does_not_exist(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    code, _, stderr = run_cli(monkeypatch, capsys, "evaluate", "gsm8k", "--model", "nobody")
-    assert code == 2 and stderr.startswith("error: there is no stored model 'nobody'")

@@ -5,23 +5,20 @@ import os
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from program import Program
 
 from r3l.config import resolve
-from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
+from r3l.core.errors import CheckpointError, DataError
 from r3l.evaluation.evaluate import evaluate_run
-from r3l.evaluation.verification import verify, verify_further
+from r3l.evaluation.verification import verify
 from r3l.files.digests import write_digests
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.local.engine import train
 from r3l.processes.pool import WorkerProcess
 from r3l.runs import trajectory_log
 from r3l.runs.metrics import base_success
-from r3l.runs.places import run_dir_of
-from r3l.runs.run_dir import locked
 
 STEPPING = ["train.tasks_per_step=2", "train.save_every=2", "threads=1", "method_settings.group_size=4"]
 SMALL = [*STEPPING, "workers=0"]
@@ -59,23 +56,6 @@ def uninterrupted(tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("uninterrupted")
     train(stoppable(), run_dir)
     return run_dir
-
-
-def test_a_run_leaves_what_the_design_says(finished):
-    run_dir, result = finished
-    rows = read_jsonl(run_dir / "metrics.jsonl")
-    assert [row["step"] for row in rows] == [1, 2, 3]
-    manifest = json.loads((run_dir / "manifest.json").read_text())
-    assert manifest["fingerprint"] == result["fingerprint"] == small().fingerprint()
-    assert manifest["task_set"]["test"]["tasks"] == 200
-    assert result["steps"] == 3 and (run_dir / result["checkpoint"]).is_dir()
-    for row in rows:
-        base = 2 * 2  # two tasks, N/2 base rollouts each
-        assert row["rollouts"] == base + row.get("retry/count", 0)
-        assert row["reflection/count"] == base
-        dropped = sum(v for k, v in row.items() if k.startswith("reflection/invalid/"))
-        assert row.get("reflection/valid", 0) + dropped == base
-        assert sum(v for k, v in row.items() if k.startswith("stop/")) == row["rollouts"]
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 75)])
@@ -150,45 +130,19 @@ def test_one_flipped_bit_of_the_weights_is_found(uninterrupted, tmp_path, caplog
         assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
 
 
-def test_trajectories_are_those_of_the_step(finished):
-    """The first task of every step is there, with N/2 bases that were reflected on; each response ends with a token."""
-    run_dir, _ = finished
-    rows = read_jsonl(run_dir / trajectory_log.FILE)
-    for number in (1, 2, 3):
-        first, *taught = [row for row in rows if row["step"] == number]
-        assert (
-            first["selected_as"] == "first"
-            and all(row["selected_as"] == "taught" for row in taught)
-            and len(taught) <= 1
-        )
-        explored = [t for group in first["groups"] for t in group["trajectories"]]
-        bases = [t for t in explored if t["kind"] == "base"]
-        assert len(bases) == 2 and len([t for t in explored if t["kind"] == "reflection"]) == 2
-        for t in explored:
-            shown = "".join(text for turn in t["turns"] for text, _, _ in turn["response"])
-            # the end of a turn is a sampled token like any other
-            assert shown.endswith("<|end|>") or t["turns"][-1]["finish_reason"] == "length"
-
-
 def test_a_finished_run_stays_and_is_no_other_one(finished):
     run_dir, result = finished
+    manifest = read_json(run_dir / "manifest.json")
+    assert manifest["fingerprint"] == result["fingerprint"] == small().fingerprint()
+    assert result["steps"] == 3 and (run_dir / result["checkpoint"]).is_dir()
     before = (run_dir / "metrics.jsonl").read_bytes()
     assert train(small(), run_dir) == result and (run_dir / "metrics.jsonl").read_bytes() == before
     with pytest.raises(CheckpointError, match="another configuration"):
         train(small(method="grpo"), run_dir)
 
 
-def test_a_directory_in_use_or_unwritable_is_refused(tmp_path):
-    with locked(tmp_path), pytest.raises(RunDirectoryError, match="in use by another process"):
-        train(small(), tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunDirectoryError, match="cannot be written"):
-        train(small(), tmp_path / "file")
-
-
-def test_evaluation_covers_the_task_set_and_repeats_exactly(tmp_path):
-    """On templated mathematics, whose 200 episodes are short."""
-    train(resolve("nano", "math", "grpo", 0, overrides=[*SMALL, "train.steps=1"]), tmp_path)
+def test_evaluation_covers_the_task_set_and_repeats_exactly(uninterrupted, tmp_path):
+    shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
     first = evaluate_run(tmp_path)
     episodes = (tmp_path / "episodes.jsonl").read_bytes()
     assert first["episodes"] == len(episodes.splitlines()) == first["task_set"]["tasks"] == 200
@@ -196,27 +150,10 @@ def test_evaluation_covers_the_task_set_and_repeats_exactly(tmp_path):
     assert sum(first["stops"].values()) == 200
     assert evaluate_run(tmp_path) == first
     assert (tmp_path / "episodes.jsonl").read_bytes() == episodes
-    for name in ("optimizer.safetensors", "config.json"):
-        path = tmp_path / "checkpoints/step-000001" / name
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(DataError, match=f"step-000001: {name} changed after it was written"):
-            verify(tmp_path)
-        path.write_bytes(whole)
-
-
-def test_another_task_set_is_evaluated_by_name(finished):
-    """In a folder of its own: the evaluation on the test task set stays what it is."""
-    run_dir, _ = finished
-    evaluation = evaluate_run(run_dir, task_set="one/train")
-    assert (evaluation["episodes"], evaluation["task_set"]["name"]) == (1, "one/train")
-    path = run_dir / "evaluations/one/train/evaluation.json"
-    assert read_json(path) == evaluation and run_dir_of(path) == run_dir
-    assert len(read_jsonl(path.with_name("episodes.jsonl"))) == 1
-    assert run_dir_of(run_dir / "evaluation.json") == run_dir and not (run_dir / "evaluation.json").exists()
-    verify_further(path.parent, run_dir)
-    with pytest.raises(ConfigError, match="ALFWorld task set 'none' is unknown"):
-        evaluate_run(run_dir, task_set="none")
+    path = tmp_path / f"checkpoints/step-{STEPS:06d}/optimizer.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+    with pytest.raises(DataError, match="optimizer.safetensors changed after it was written"):
+        verify(tmp_path)
 
 
 def test_a_lagging_sampler_survives_a_resume(tmp_path):
@@ -244,7 +181,6 @@ def test_dynamic_sampling_fills_the_batch_from_further_tasks(tmp_path):
     overrides = [*SHORT, "train.steps=1", "method_settings.sampling_rounds=3"]
     train(resolve("nano", "alfworld", "dapo", 0, overrides=overrides), tmp_path)
     (row,) = read_jsonl(tmp_path / "metrics.jsonl")
-    assert 1 <= row["sampling_rounds"] <= 3
     assert row["groups/policy"] + row["dropped/groups"] == row["rollouts"] / 4
     assert row["groups/policy"] <= 2 and row["groups/zero_variance"] == 0
     assert row["groups/policy"] == 2 or row["sampling_rounds"] == 3
@@ -254,6 +190,10 @@ def test_every_step_accounts_for_its_tokens(finished):
     run_dir, result = finished
     kinds = ("rollout", "reflection", "retry")
     for row in read_jsonl(run_dir / "metrics.jsonl"):
+        base = 2 * 2  # two tasks, N/2 base rollouts each
+        assert row["rollouts"] == base + row.get("retry/count", 0) and row["reflection/count"] == base
+        dropped = sum(v for k, v in row.items() if k.startswith("reflection/invalid/"))
+        assert row.get("reflection/valid", 0) + dropped == base
         assert row["tokens/generated"] == sum(row.get(f"tokens/{kind}", 0) for kind in kinds)
         assert row["tokens/trained"] == sum(v for k, v in row.items() if k.startswith("trained/"))
         assert row["tokens/response"] >= row["tokens/masked"] >= 0 and row["entropy"] > 0
@@ -267,12 +207,10 @@ def test_every_step_accounts_for_its_tokens(finished):
 
 
 def test_kl_needs_a_reference_and_changes_the_loss(tmp_path):
-    overrides = [*SHORT, "train.steps=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"]
-    overrides += ["train.kl_metric_every=2"]
-    run = resolve("nano", "alfworld", "grpo", 0, overrides=overrides)
-    train(run, tmp_path)
+    overrides = [*SMALL, "train.steps=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"]
+    overrides += ["train.kl_metric_every=2", "train.lr=1e-2"]
+    train(resolve("nano", "math", "grpo", 0, overrides=overrides), tmp_path)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert "kl_to_start" in rows[1] and rows[1]["kl_to_start"] > 0  # measured after the step, every second one
     assert rows[0]["clip_fraction"] == 0  # on policy: the trainer's ratios to the sampled log-probs are 1
     assert rows[0]["loss/kl"] == pytest.approx(0, abs=1e-5)  # the first step's model is its own reference
-    assert Path(tmp_path / "result.json").is_file()

@@ -12,10 +12,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Con
 from r3l.core.batching import packed_by_prefix
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
-from r3l.local.forward import has_machine_code, is_of_family, torch_kernel, two_products
+from r3l.local.forward import has_machine_code, is_of_family
 from r3l.local.logprobs import token_logprobs, tree_logprobs
 from r3l.local.machine_code import KernelTree
-from r3l.local.packed_decoding import packed_by_length
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import recompute_activations
 from r3l.local.prefix_tree import BLOCK, PrefixTree
@@ -80,8 +79,7 @@ def rows_of_a_step():
 
 
 @pytest.mark.filterwarnings("error")  # a run prints them
-@pytest.mark.parametrize("name", FAMILY)
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(("name", "recompute"), [*((name, False) for name in FAMILY), ("qwen3", True)])
 def test_values_and_gradients_are_those_of_padded_rows(name, recompute):
     """In float64 to 1e-10, relative to the largest."""
     model, (ids_B_T, mask_B_T) = random_model(FAMILY[name]).train(), rows_of_a_step()
@@ -105,11 +103,7 @@ def test_rows_without_a_scored_token_cost_nothing(nano):
     assert not tree_logprobs(nano[0], ids_B_T, torch.zeros(2, 5)).any()
     first_alone = torch.tensor([[1.0, 0, 0, 0, 0]] * 2)  # nothing stands before it
     assert not tree_logprobs(nano[0], ids_B_T, first_alone).any()
-
-
-def test_episodes_whose_first_prompt_had_no_room_have_no_tokens(nano):
-    empty = torch.zeros(2, 0, dtype=torch.long)
-    assert tree_logprobs(nano[0], empty, torch.zeros(2, 0)).shape == (2, 0)
+    assert tree_logprobs(nano[0], ids_B_T[:, :0], torch.zeros(2, 0)).shape == (2, 0)  # a prompt that had no room
 
 
 def test_a_tree_by_hand():
@@ -126,23 +120,6 @@ def test_parts_count_what_is_shared_once():
     assert packed_by_prefix(rows, 6) == [[3, 2, 0, 1]]
     assert packed_by_prefix(rows, 5) == [[3, 2, 0], [1]]
     assert packed_by_prefix(rows, 2) == [[3], [2], [0], [1]]  # a longer row stands alone
-
-
-def test_rows_of_like_length_attend_together():
-    assert packed_by_length([20, 3, 8, 9, 5, 40, 41]) == [[1, 4, 2], [3], [0, 5], [6]]
-
-
-@pytest.mark.parametrize("count", [5, 1])
-def test_both_kinds_of_attention_agree(count):
-    torch.manual_seed(0)
-    queries, keys, values = torch.randn(3, 4, count, 8), torch.randn(3, 2, 11, 8), torch.randn(3, 2, 11, 8)
-    bias = torch.full((3, count, 11), -torch.inf).triu(7)
-    assert torch.allclose(
-        two_products(queries, keys, values, bias), torch_kernel(queries, keys, values, bias), atol=1e-6
-    )
-    assert torch.allclose(
-        two_products(queries, keys, values, bias[:1]), torch_kernel(queries, keys, values, bias[:1]), atol=1e-6
-    )
 
 
 def test_other_architectures_keep_their_own_forward_pass(nano):
@@ -189,12 +166,6 @@ def test_machine_code_is_for_float32_on_a_cpu_and_heads_of_whole_vectors(nano):
     assert has_machine_code(model)
     assert not has_machine_code(copy.deepcopy(model).double())
     assert not has_machine_code(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
-    threads = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
-        assert not has_machine_code(model)
-    finally:
-        torch.set_num_threads(threads)
 
 
 @pytest.mark.filterwarnings("error")

@@ -20,7 +20,7 @@ from r3l.files.json_files import read_jsonl
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import Trainer
 from r3l.processes.gather import together
-from r3l.runs.steps import REFUSED, keeping_batch, recording
+from r3l.runs.steps import REFUSED
 from r3l.sft.training import WeightedCrossEntropy
 
 RUN = resolve("nano", "math", "grpo", 0)
@@ -76,23 +76,6 @@ def test_a_method_that_divides_by_no_deviation_ends_its_run(tmp_path, monkeypatc
     assert not list((tmp_path / "run").glob("checkpoints/*"))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [({"reward": math.inf}, "reward of row 1 .* is inf"), ({"reward": math.nan}, "reward of row 1 .* is nan")],
-)
-def test_a_row_is_named_by_task_and_member(tmp_path, change, words):
-    method = build_method(RUN)
-    group = Group(make_trajectory(1).task, [make_trajectory(1), make_trajectory(1)])
-    rows = rows_of(method, [group])
-    for key, value in change.items():
-        setattr(rows[1].trajectory, key, value)
-    expected = pytest.raises(NonFiniteError, match=rf"method grpo, step 7: {words}")
-    with expected as refused, keeping_batch(RUN, 7, tmp_path, rows):
-        raise AssertionError("unreachable")
-    assert "task t0, base 0" in str(refused.value) and str(tmp_path / REFUSED) in str(refused.value)
-    assert [kept["row"] for kept in read_jsonl(tmp_path / REFUSED)] == [0, 1]
-
-
 def test_log_probs_of_training_name_the_row(nano):
     t = trainer(nano)
     with torch.no_grad():
@@ -143,10 +126,3 @@ def test_a_start_model_that_is_not_a_number_plays_nothing(nano):
     dialog.add(Message("user", "You arrive at desk 1."))
     with pytest.raises(NonFiniteError, match="response at address 0/train/3/rollout/t0/1/0 is nan"):
         asyncio.run(ctx.complete(dialog, Sampling(max_tokens=2), "rollout", "t0", 1, 0))
-
-
-def test_what_is_reported_is_finite(tmp_path):
-    expected = pytest.raises(NonFiniteError, match="method grpo, step 3: metric 'grad_norm' is inf")
-    with recording(RUN, tmp_path, (), 0) as record, expected:
-        record({"step": 3, "grad_norm": math.inf, "seconds/collect": 1.0, "train/success": 0.0})
-    assert not (tmp_path / "metrics.jsonl").exists()

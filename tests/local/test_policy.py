@@ -1,11 +1,13 @@
 """Sampling with caches equals sampling from scratch; forks share, close forgets."""
 
 import asyncio
+import json
 
 import pytest
 import torch
 
 from r3l.core.policy import Sampling
+from r3l.core.pretrained import load_tokenizer
 from r3l.core.text import Message
 from r3l.local.policy import LocalPolicy
 
@@ -48,17 +50,14 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
     assert cached.take_counts() == {}
 
 
-def test_a_token_budget_cuts_batches_and_changes_no_sample(nano):
+def test_a_sample_does_not_depend_on_who_shares_the_batch(nano):
     """The longest dialog has 80 tokens or so: 100 hold one or two dialogs, so five take several batches."""
-    model, tokenizer = nano
-    together, apart = LocalPolicy(model, tokenizer, 512), LocalPolicy(model, tokenizer, 512, tokens_per_batch=100)
-    assert_same(talk(together), talk(apart))
+    together, apart = (LocalPolicy(*nano, 512, tokens_per_batch=budget) for budget in (10_000, 100))
+    crowd, split = talk(together), talk(apart)
     small, large = apart.take_counts(), together.take_counts()
     assert small["forwards"] > large["forwards"] and small["encoded"] == large["encoded"]
-
-
-def assert_same(expected, sampled):
-    for (a, *_), (b, *_) in zip(expected, sampled, strict=True):
+    alone = talk(together, dialogs=1)
+    for (a, *_), (b, *_) in [*zip(crowd, split, strict=True), (crowd[0], alone[0])]:
         assert [x.response_ids for x in a] == [x.response_ids for x in b]
         for x, y in zip(a, b, strict=True):
             assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
@@ -68,19 +67,16 @@ def test_logprobs_are_those_of_a_plain_forward_pass(nano):
     model, tokenizer = nano
     for completions, conversation, twin in talk(LocalPolicy(model, tokenizer, 512)):
         for dialog, last in ((conversation, completions[2]), (twin, completions[3])):
-            ids = torch.tensor(dialog._ids)
-            with torch.no_grad():
-                logp = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
-            n = len(last.response_ids)
-            expected = logp[len(ids) - n - 1 : -1].gather(1, ids[-n:, None]).squeeze(1)
-            assert last.logprobs == pytest.approx(expected.tolist(), abs=1e-5)
+            expected = plain_logprobs(model, dialog._ids, len(last.response_ids))
+            assert last.logprobs == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_sample_does_not_depend_on_who_shares_the_batch(nano):
-    model, tokenizer = nano
-    alone = talk(LocalPolicy(model, tokenizer, 512), dialogs=1)
-    crowd = talk(LocalPolicy(model, tokenizer, 512), dialogs=6)
-    assert [c.response_ids for c in alone[0][0]] == [c.response_ids for c in crowd[0][0]]
+def plain_logprobs(model, ids, count):
+    """Log-probs of the last ``count`` of ``ids``, by one forward pass of transformers."""
+    ids = torch.tensor(ids)
+    with torch.no_grad():
+        logp = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
+    return logp[len(ids) - count - 1 : -1].gather(1, ids[-count:, None]).squeeze(1).tolist()
 
 
 def test_temperature_zero_is_greedy_and_context_is_respected(nano):
@@ -96,6 +92,27 @@ def test_temperature_zero_is_greedy_and_context_is_respected(nano):
     assert len({g.response_ids for g in greedy}) == 1
     tight = LocalPolicy(model, tokenizer, 6)
     assert asyncio.run(once(tight, Sampling(1.0, 8), ("c",))).finish_reason == "context"
+
+
+def test_every_declared_end_ends_a_turn(nano, tmp_path):
+    """Those of generation_config.json too; the template's own end then follows with the next message."""
+    model, tokenizer = nano
+    tokenizer.save_pretrained(tmp_path)
+    ends = list(range(1, len(tokenizer), 5))
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    policy = LocalPolicy(model, load_tokenizer(str(tmp_path)), 512)
+    written = policy.renderer.end_id
+    assert policy.renderer.end_ids == set(ends) > {written}
+    ended = 0
+    for completions, *_ in talk(policy):
+        for k, completion in enumerate(completions[:3]):
+            *inner, last = completion.response_ids
+            assert not set(inner) & set(ends)
+            assert (completion.finish_reason == "end") == (last in ends)
+            if k < 2:
+                assert (completions[k + 1].prompt_ids[0] == written) == (last != written)
+            ended += last in ends and last != written
+    assert ended >= 5
 
 
 def test_lines_continue_one_response_and_forks_continue_it_too(nano):
@@ -117,8 +134,6 @@ def test_lines_continue_one_response_and_forks_continue_it_too(nano):
     assert [x.prompt_ids for x in lines[1:]] == [()] * 5
     sampled = [i for x in lines for i in x.response_ids]
     assert dialog._ids[-len(sampled) :] == sampled
-    with torch.no_grad():
-        logp = torch.log_softmax(model(torch.tensor(dialog._ids)[None]).logits[0].double(), -1)
-    expected = [logp[k - 1, dialog._ids[k]].item() for k in range(len(dialog._ids) - len(sampled), len(dialog._ids))]
+    expected = plain_logprobs(model, dialog._ids, len(sampled))
     assert [p for x in lines for p in x.logprobs] == pytest.approx(expected, abs=1e-5)
     assert [x.response_ids for x in again] == [x.response_ids for x in lines[2:]]

@@ -10,13 +10,11 @@ from safetensors.torch import load_file
 
 from r3l.config import TrainConfig, resolve
 from r3l.core.batching import rows_of
-from r3l.core.errors import ConfigError, EngineError
 from r3l.core.method import Batch
 from r3l.core.trajectory import Group
 from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint, precision
 from r3l.local.engine import train
-from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, vocabulary_logits
 from r3l.local.trainer import LogprobMismatch, Trainer
 
@@ -55,16 +53,6 @@ def test_gradients_of_micro_batches_are_added_in_float32():
     assert master_weights.parameters[0].grad.item() == 257.0
 
 
-def test_a_float32_model_is_its_own_master():
-    model = weight(0.1)
-    master_weights = MasterWeights(model)
-    assert master_weights.parameters[0] is model.weight
-    model.weight.grad = torch.ones(1, 1)
-    master_weights.accumulate_gradients()
-    master_weights.copy_to_model()
-    assert model.weight.grad.item() == 1.0 and model.weight.item() == pytest.approx(0.1)
-
-
 def test_rotary_frequencies_are_not_rounded(nano):
     model = copy.deepcopy(nano[0])
     before = {name: b.clone() for name, b in model.named_buffers()}
@@ -83,14 +71,6 @@ def test_logits_are_float32_sums_of_rounded_factors(nano):
     torch.testing.assert_close(logits.double(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_bfloat16_is_for_gpus_unless_it_is_wanted_anywhere():
-    gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert precision.compute_dtype("bfloat16", gpu) == precision.compute_dtype("bfloat16_anywhere", gpu)
-    assert precision.compute_dtype("bfloat16", gpu) == precision.compute_dtype("bfloat16_anywhere", cpu)
-    assert precision.compute_dtype("bfloat16", gpu) == torch.bfloat16
-    assert precision.compute_dtype("bfloat16", cpu) == precision.compute_dtype("float32", gpu) == torch.float32
-
-
 def test_a_step_in_bfloat16_on_a_cpu(tmp_path):
     """It is computed in another type (the entropy differs from the fourth digit on, not the second), sampling and
     training agree within the limit that r3l preflight sets, and what it leaves is float32."""
@@ -104,13 +84,6 @@ def test_a_step_in_bfloat16_on_a_cpu(tmp_path):
     ratio = steps["bfloat16_anywhere"]["entropy"] / steps["float32"]["entropy"]
     assert 1e-4 < abs(ratio - 1) < 0.1
     assert steps["bfloat16_anywhere"]["logprob_mismatch/mean"] < precision.LIMITS[torch.bfloat16][0]
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_gpu_that_is_not_there_is_an_error():
-    assert precision.device_of("auto").type == "cpu"
-    with pytest.raises(ConfigError, match="device is 'cuda', .* finds no GPU; set device=cpu"):
-        precision.device_of("cuda")
 
 
 def test_a_step_computed_in_bfloat16_moves_the_master_weights_and_resumes_exactly(nano, tmp_path):
@@ -159,23 +132,3 @@ def test_probing_the_memory_changes_nothing(nano):
     trainer.probe_memory(8)
     assert all(p.grad is None for p in model.parameters())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), nano[0].parameters(), strict=True))
-
-
-def test_recomputed_activations_give_the_same_step(nano):
-    rows = rows_of(METHOD, [Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])])
-    stepped = []
-    for recompute in (False, True):
-        model = copy.deepcopy(nano[0])
-        config = CONFIG.model_copy(update={"gradient_checkpointing": recompute})
-        Trainer(model, METHOD, config).step(rows)
-        stepped.append(model)
-    assert all(layer.gradient_checkpointing for layer in stepped[1].model.layers)
-    assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in stepped), strict=True))
-
-
-def test_out_of_memory_says_what_to_set():
-    with (
-        pytest.raises(EngineError, match=r"out of GPU memory in training .*lower train.tokens_per_microbatch"),
-        out_of_memory_explained("in training", TRAINING_REMEDY),
-    ):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")

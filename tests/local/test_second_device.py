@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from conftest import make_trajectory
-from local.second_device import DEVICE, There, second_device
+from local.second_device import DEVICE, second_device
 from local.test_policy import talk
 from r3l.baselines.grpo import GRPO
 
@@ -24,21 +24,12 @@ def moved(model):
     return there
 
 
-def test_two_devices_do_not_mix():
-    with second_device():
-        there = torch.tensor([1.0, 2.0], device=DEVICE)
-        assert isinstance(there, There) and (there * 2 + torch.tensor(1.0)).tolist() == [3.0, 5.0]
-        with pytest.raises(AssertionError, match="add mixes devices"):
-            there + torch.ones(2)
-
-
-@pytest.mark.parametrize("kind", ["packed", "transformers"])
-def test_sampling(nano, kind, monkeypatch):
+def test_sampling(nano, monkeypatch):
     # Before torch 2.13 inference mode lets no tensor subclass be made.
     monkeypatch.setattr(LocalPolicy, "sample", torch.no_grad()(LocalPolicy.sample.__wrapped__))
 
     def sampled(model):
-        return talk(LocalPolicy(model, nano[1], 512, tokens_per_batch=200, forward=kind), dialogs=3, turns=2)
+        return talk(LocalPolicy(model, nano[1], 512, tokens_per_batch=200, forward="packed"), dialogs=2, turns=2)
 
     here = sampled(nano[0])
     with second_device():

@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.files.paths import ROOT
 from r3l.local.engine import train
-from r3l.local.vllm_sampling import NUMBAS, unseen
 
 VLLM = "compute=vllm"
 
@@ -33,35 +31,12 @@ def test_what_cannot_be_is_refused_when_the_run_is_resolved(setting, reason):
         resolve("nano", "alfworld", "grpo", 0, overrides=[VLLM, setting])
 
 
-def test_it_changes_the_fingerprint_and_its_default_does_not():
-    plain, torch, vllm = (
-        resolve("nano", "alfworld", "grpo", 0, overrides=overrides).fingerprint()
-        for overrides in ([], ["compute=packed"], [VLLM])
-    )
-    assert plain == torch != vllm
-
-
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed here")
 def test_without_vllm_a_run_is_refused_before_it_has_a_directory(tmp_path):
     run = resolve("nano", "alfworld", "grpo", 0, overrides=[VLLM])
     with pytest.raises(ConfigError, match="there is none beside .*make vllm"):
         train(run, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_numba_has_one_object_on_which_vllms_scan_of_modules_ends():
-    """It asks each object of each module, as here; the module that has that object is unseen while vLLM starts."""
-    importlib.import_module("r3l.local.kernels")
-
-    def without_a_dictionary():
-        modules = {name: module for name, module in sys.modules.items() if name.startswith(("numba", "llvmlite"))}
-        values = [(name, value) for name, module in modules.items() for value in list(vars(module).values())]
-        return {name for name, value in values if hasattr(value, "__dict__") and not hasattr(vars(value), "get")}
-
-    assert without_a_dictionary() == {NUMBAS}
-    with unseen(NUMBAS):
-        assert without_a_dictionary() == set()
-    assert NUMBAS in sys.modules
 
 
 @pytest.mark.slow

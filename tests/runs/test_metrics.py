@@ -10,16 +10,13 @@ from r3l.files.columns import read_columns
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT, STORED
 from r3l.local.engine import train
-from r3l.runs.metrics import METRICS, RATES, TIME, TOTAL, declared, is_total, rates, totals, with_rounded_times
+from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total, totals
 
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=0", "threads=1"]
-FAMILIES = {  # a method of each: what it is run with
+FAMILIES = {  # methods that report different metrics: what each is run with
     "r3l": ["method_settings.group_size=4"],
     "grpo": ["method_settings.group_size=2", "method_settings.kl=k3", "method_settings.kl_coef=0.1"],
     "raft": ["method_settings.group_size=2", "train.kl_metric_every=1"],
-    "dapo": ["method_settings.group_size=2"],
-    "reflect_grpo": ["method_settings.group_size=1", "method_settings.reflected_rollouts=2"],
-    "critique_grpo": ["method_settings.group_size=2"],
     "rltf_fm": ["method_settings.group_size=2"],
 }
 
@@ -42,12 +39,6 @@ def test_whatever_the_code_counts_is_declared():
     assert [pattern for pattern in patterns if not any(fnmatch(name, pattern) for name in METRICS)] == []
 
 
-def test_rates_are_made_from_declared_totals():
-    parts = {name for rate in RATES for name in (*rate.part, *rate.whole, *rate.less)}
-    assert [name for name in parts if not is_total(name)] == []
-    assert all(f"rate/{rate.name}" in METRICS for rate in RATES)
-
-
 def test_counts_are_added_up_and_means_and_times_are_not():
     step = {"step": 1, "rollouts": 4, "stop/success": 1, "train/success": 0.25, "seconds/collect": 3.0, "loss": 1.0}
     assert totals([step, step]) == {"rollouts": 8, "stop/success": 2}
@@ -55,16 +46,6 @@ def test_counts_are_added_up_and_means_and_times_are_not():
     assert METRICS["retry/gain"].kind is TOTAL
     assert declared("train/success/easy") is METRICS["train/success/*"]
     assert declared("train/sucess") is None and not is_total("my_own")
-
-
-def test_times_alone_are_rounded():
-    row = {"seconds/train": 1.23456789, "loss": 1.23456789, "step": 3}
-    assert with_rounded_times(row) == {"seconds/train": 1.2346, "loss": 1.23456789, "step": 3}
-
-
-def test_retries_a_base_rollout():
-    rate = rates({"rollouts": 6, "retry/count": 2, "retry/gain": 1.0})
-    assert rate["retry_trigger"] == 0.5 and rate["retry_gain"] == 0.5 and rate["masked"] is None
 
 
 def test_stored_runs_have_declared_metrics():

@@ -46,32 +46,6 @@ def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
     assert stopped.value.code == EXIT_CODE == 75 and stopped.value.signal_name == number.name
 
 
-def test_what_is_not_played_is_finished_first(loop):
-    with stop_signals() as received:
-        os.kill(os.getpid(), signal.SIGTERM)  # in the middle of an update, say: nothing happens
-        begun = []
-
-        async def episode():
-            begun.append(1)
-
-        with pytest.raises(Preempted):
-            wait(loop, received, episode())
-        assert not begun
-
-
-def test_without_a_stop_signal_nothing_changes(loop):
-    before = signal.getsignal(signal.SIGTERM)
-
-    async def cancelled():
-        raise asyncio.CancelledError
-
-    with stop_signals() as received:
-        assert wait(loop, received, sleep_and_answer(0)) == "done"
-        with pytest.raises(asyncio.CancelledError):
-            wait(loop, received, cancelled())
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
 def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     """Eight batches of 25; stopped after the first, then damaged as a kill in the middle of a line would."""
     quiet, stopped = tmp_path / "quiet", tmp_path / "stopped"

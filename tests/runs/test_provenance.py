@@ -19,7 +19,6 @@ from r3l.files.paths import ROOT, STORED
 from r3l.runs import provenance
 from r3l.runs.manifest import manifest
 from r3l.runs.places import find_runs
-from r3l.workflow import jobs, plan
 
 
 def test_a_manifest_has_the_hash_of_the_preregistration_and_its_fingerprint_has_not(monkeypatch, tmp_path):
@@ -58,15 +57,6 @@ def test_a_changed_file_makes_the_commit_dirty_and_runs_for_the_store_are_refuse
     assert "seed77 is kept in git" in str(result.exception)
 
 
-def test_the_workflow_for_the_store_refuses_a_dirty_tree_before_any_work(checkout):
-    content = plan.workflow_content() | {"clean": True}
-    jobs.Jobs(content, {})
-    (checkout / "Snakefile").write_text("2")
-    jobs.Jobs(plan.workflow_content(), {})
-    with pytest.raises(ConfigError, match="the workflow is asked for runs that can be stored"):
-        jobs.Jobs(content, {})
-
-
 @pytest.fixture
 def runs(tmp_path):
     """Two stored runs, the second of which says that its tree was dirty."""
@@ -95,15 +85,6 @@ def test_verify_lists_dirty_runs_and_refuses_them_when_strict(runs):
     strict = CliRunner().invoke(cli.app, [*arguments, "--strict"])
     assert isinstance(strict.exception, DataError)
     assert CliRunner().invoke(cli.app, ["verify", str(runs[0]), "--strict"]).exit_code == 0
-
-
-def test_runs_made_under_this_text_and_under_another_are_told_apart(runs):
-    for run_dir, sha256 in zip(runs, (provenance.preregistration_sha256(), "0" * 64), strict=True):
-        content = json.loads((run_dir / "manifest.json").read_text()) | {"preregistration_sha256": sha256}
-        (run_dir / "manifest.json").write_text(json.dumps(content))
-    lines = of_runs.origins(runs).lines()
-    assert any(line.startswith("1 were made under docs/preregistration.md as it is (") for line in lines)
-    assert "1 were made under docs/preregistration.md as it once was (000000000000)" in lines
 
 
 def test_a_dirty_run_does_not_enter_the_projects_store(runs, tmp_path):

@@ -20,10 +20,6 @@ def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path)
         assert not run_dir.exists() and (tmp_path / expected / "manifest.json").is_file()
 
 
-def test_nothing_is_renamed_where_nothing_is(tmp_path):
-    assert move_aside(tmp_path / "seed0", "new") is None
-
-
 def full_disk(run_dir):
     (run_dir / "metrics.jsonl").symlink_to("/dev/full")
 
@@ -42,13 +38,6 @@ def test_a_directory_lost_in_the_middle_of_a_run_is_one_paragraph(tmp_path, harm
         append_jsonl(run_dir / "metrics.jsonl", {"step": 1})
     assert "\n" not in str(lost.value)
     assert run_dir.is_dir() == (harm is full_disk)  # what somebody deleted does not come back
-
-
-def test_other_errors_of_the_system_keep_their_traceback(tmp_path):
-    for error in (BrokenPipeError(32, "Broken pipe"), FileNotFoundError(2, "No such file", "/elsewhere")):
-        with pytest.raises(type(error)) as raised, locked(tmp_path):
-            raise error
-        assert raised.value is error
 
 
 def test_the_key_is_not_in_the_note_of_an_error(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """The archive of stored runs: what an installed package unpacks, and what it says where there is none."""
 
-import subprocess
-import sys
 import threading
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -9,9 +7,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from program import run
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
 from r3l.evaluation import stored_runs
-from r3l.files.paths import ROOT, STORED
 
 
 @pytest.fixture
@@ -27,12 +24,6 @@ def archive(path, content):
         for name, text in content.items():
             file.writestr(name, text)
     return path
-
-
-def test_a_checkout_has_its_own(monkeypatch):
-    assert stored_runs.stored_runs() == STORED
-    with pytest.raises(ConfigError, match="has the stored runs already"):
-        stored_runs.fetch("any.zip")
 
 
 def test_it_is_unpacked_in_place_of_an_older_one(installed, tmp_path):
@@ -91,13 +82,3 @@ def test_without_it_verbs_say_where_to_get_it(installed, monkeypatch, capsys, wo
     code, _, stderr = run(monkeypatch, capsys, *words)
     assert code == 2 and len(stderr.splitlines()) == 1
     assert f"unpack it: r3l stored fetch {stored_runs.ARCHIVE}" in stderr
-
-
-def test_verbs_that_only_learn_from_it_do_without(installed, monkeypatch, capsys):
-    assert run(monkeypatch, capsys, "run", "--status", "--env", "math", "--seed", "0")[0] == 0
-
-
-def test_the_version_of_the_archive_is_that_of_the_package():
-    code = "import sys, r3l; print(r3l.__version__, 'importlib.metadata' in sys.modules)"
-    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert printed.split() == [stored_runs.TOP.removeprefix("r3l-stored-"), "False"]

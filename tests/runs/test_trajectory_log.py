@@ -1,28 +1,11 @@
 """What training leaves for a reader: real games with scripted responses, and spans worked out by hand."""
 
-import asyncio
-import json
-
 import numpy as np
 from conftest import make_trajectory
-from r3l.envs.registry import find_environment
-from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+from exploration import LOSE, R3L_SCRIPT, WIN, played, review
 
-from r3l.config import build_method, resolve
 from r3l.core.trajectory import Group, Objective
-from r3l.processes.pool import EnvironmentPool
 from r3l.runs import trajectory_log
-
-WIN = [say(action) for action in WALKTHROUGH]
-LOSE = [say("look"), say("fly")]
-
-
-def review(pivot, outcome="failure", suggestion="go on"):
-    content = {"trajectory_summary": "s", "root_cause_analysis": "c", "trajectory_outcome": outcome}
-    return json.dumps(content | {"improvement_suggestion": suggestion, "retry_from_step": pivot})
-
-
-R3L_SCRIPT = {"rollout": LOSE + WIN, "reflection": [review(1), review(None, "success", None)], "retry": [say("fly")]}
 
 
 def words(ids):
@@ -31,12 +14,7 @@ def words(ids):
 
 def explored(name, script, **settings):
     """The lines of a step in which ``name`` explores one task."""
-    overrides = [f"method_settings.{key}={value}" for key, value in settings.items()]
-    method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
-    pool = EnvironmentPool(find_environment("alfworld"), 0)
-    a = rollout_context(Scripted(script), pool)
-    groups = asyncio.run(method.explore(TASK, a))
-    pool.close()
+    method, groups, a = played(name, script, **settings)
     return groups, trajectory_log.lines(method, [groups], a.played(), words)
 
 
@@ -110,28 +88,6 @@ def test_where_a_retry_starts_is_known_even_where_everything_trains():
     distilled = line["groups"][0]["trajectories"][1]
     assert distilled["trainable"] == [0, 2] and distilled["restart_turn"] == 1
     assert all(all(_flat(turn["response"])) for turn in distilled["turns"])
-
-
-def test_reflections_that_cannot_be_used_say_why():
-    script = {"rollout": LOSE, "reflection": ["no object here"], "retry": []}
-    _, (line,) = explored("r3l", script, group_size=2)
-    (reflection,) = line["groups"][1]["trajectories"]
-    assert reflection["parsed"] == {"invalid": "no_json"} and reflection["turns"][-1]["finish_reason"] == "end"
-
-
-def test_several_retries_are_told_apart():
-    script = {"rollout": LOSE, "reflection": [review(1), review(0)], "retry": [*LOSE[1:], *WIN]}
-    _, (line,) = explored("r3l", script, group_size=3, retries=2)
-    restarts = {(t["kind"], t["attempt"]): t["restart_turn"] for g in line["groups"] for t in g["trajectories"]}
-    assert restarts == {
-        ("base", 0): 0,
-        ("distilled", 0): 1,
-        ("distilled", 1): 0,
-        ("reflection", 0): 2,
-        ("reflection", 1): 2,
-        ("guided_retry", 0): 1,
-        ("guided_retry", 1): 0,
-    }
 
 
 def test_what_a_refinement_replaced_is_still_shown():

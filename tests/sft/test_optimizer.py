@@ -32,14 +32,3 @@ def test_a_step_moves_matrices_by_orthogonal_updates_and_the_rest_by_the_learnin
         assert values.quantile(0.1) > 0.65 and values.max() < 1.2, name
     for name in moved.keys() - set(layers):  # AdamW's first step: the sign of the gradient, times the rate
         torch.testing.assert_close(moved[name].abs(), torch.full_like(moved[name], LR), rtol=1e-3, atol=0)
-
-
-def test_the_learning_rate_of_a_step_reaches_both() -> None:
-    weights = MasterWeights(build_model(build_tokenizer(["a"]), seed=1, layers=1, hidden_size=32))
-    optimizer = muon_of(weights, OptimizerConfig(lr=LR))
-    for group in optimizer.param_groups:
-        group["lr"] = 0.5
-    assert [group["lr"] for part in optimizer.optimizers for group in part.param_groups] == [0.5, 0.5]
-    weights.parameters[0].grad = torch.ones_like(weights.parameters[0])
-    optimizer.zero_grad()
-    assert weights.parameters[0].grad is None

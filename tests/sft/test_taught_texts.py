@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from r3l.core.errors import ConfigError
 from r3l.sft import demonstrations
 from r3l.sft.recipe import load_config
 
@@ -52,25 +51,3 @@ def test_plan_thoughts_change_the_thoughts_before_suggested_actions_alone():
                 changed[kind] += 1
     assert changed["episode"] == 0 and changed["retry"] > 5
     assert changed["hinted"] == sum(len(exchanges) for kind, exchanges in planned if kind == "hinted")
-
-
-def test_a_retry_that_begins_with_its_hint_thinks_the_hint():
-    """The first response under a hint is the action that the hint begins with, thought and taken."""
-    first = [
-        exchange
-        for kind, exchanges in taught("alfworld-1.5m", plan_thoughts=True)
-        if kind == "retry"
-        for exchange in exchanges
-        if exchange.messages and exchange.messages[-1].content.startswith("Hint: ")
-    ]
-    assert first
-    for exchange in first:
-        hint = exchange.messages[-1].content.partition("\n")[0].removeprefix("Hint: ").split(", then ")[0]
-        expected = rf"<think>(at \w+ \d+, )?{hint}</think><action>{hint}</action>"
-        assert hint == "look elsewhere" or re.fullmatch(expected, exchange.response)
-
-
-@pytest.mark.parametrize("option", [{"hinted_share": 0.2}, {"plan_thoughts": True}])
-def test_options_of_thoughts_are_refused_where_there_are_none(option):
-    with pytest.raises(ConfigError, match="hinted_share and plan_thoughts are of environments whose agents think"):
-        taught("math-1.5m", **option)

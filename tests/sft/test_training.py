@@ -28,15 +28,8 @@ from r3l.sft.training import WeightedCrossEntropy, build, draw, rows_of
 
 
 def phase(first, lr):
-    return {
-        "first_task": first,
-        "tasks": 16,
-        "variants": 1,
-        "steps": 2,
-        "decay_steps": 2,
-        "warmup_steps": 0,
-        "lr": lr,
-    }
+    sizes = {"tasks": 16, "variants": 1, "steps": 2, "decay_steps": 2, "warmup_steps": 0}
+    return {"first_task": first, "lr": lr, **sizes}
 
 
 @pytest.fixture
@@ -48,12 +41,8 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
 
     def write(*phases, **settings):
-        changed = {
-            "name": "tiny",
-            "tokens_per_step": 300,
-            "phases": [{**p, "error_rates": error_rates} for p in phases],
-            **settings,
-        }
+        changed = {"name": "tiny", "tokens_per_step": 300, **settings}
+        changed["phases"] = [{**p, "error_rates": error_rates} for p in phases]
         (tmp_path / "sft" / "tiny.yaml").write_text(yaml.safe_dump({**stored, **changed}))
 
     return write
@@ -95,58 +84,31 @@ def test_a_step_minimises_the_weighted_mean_cross_entropy(nano):
 
 
 def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_path):
-    recipe(phase(0, 1e-3), phase(16, 5e-4))
-    whole = build("tiny", tmp_path / "whole", workers=1)
+    """And is not taken up by another recipe; a model is sharpened once, after its last phase."""
+    both = phase(0, 1e-3), phase(16, 5e-4)
+    recipe(*both)
+    whole = build("tiny", tmp_path / "whole", workers=0)
     recipe_of_both = recipes.load_config("tiny")
     recipe(phase(0, 1e-3))  # the first phase alone is what a cut off build leaves
     build("tiny", tmp_path / "cut", workers=0)
+    recipe(phase(0, 2e-3), phase(16, 5e-4))
+    with pytest.raises(DataError, match="of another configuration"):
+        build("tiny", tmp_path / "cut", workers=0)
     path = tmp_path / "cut" / "sft.json"
     left = json.loads(path.read_text())
     path.write_text(json.dumps({**left, "config": recipe_of_both.model_dump(mode="json")}))
     write_digests(path.parent)
-    recipe(phase(0, 1e-3), phase(16, 5e-4))
-    resumed = build("tiny", tmp_path / "cut", workers=0)
-    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
-    assert all(torch.equal(a[name], b[name]) for name in a)
-    assert whole["weights_sha256"] == resumed["weights_sha256"] and len(resumed["examples"]) == 2
-    with pytest.raises(DataError, match="already holds a model"):
-        build("tiny", tmp_path / "cut", workers=0)
-
-
-def test_a_model_is_sharpened_once_after_its_last_phase(recipe, tmp_path):
-    both = phase(0, 1e-3), phase(16, 5e-4)
     recipe(*both)
-    build("tiny", tmp_path / "plain", workers=0)
+    resumed = build("tiny", tmp_path / "cut", workers=0)
     recipe(*both, sharpness=2)
     build("tiny", tmp_path / "sharp", workers=0)
-    plain, sharp = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "sharp"))
-    assert torch.equal(sharp.pop("model.norm.weight"), 2 * plain.pop("model.norm.weight"))
-    assert all(torch.equal(sharp[name], plain[name]) for name in plain)
-
-
-@pytest.mark.parametrize(
-    ("shares", "reason"),
-    [
-        ({"retry_share": 0.6, "hinted_share": 0.5}, "must not add up to more than 1"),
-        ({"hinted_share": 0.5, "guidance": "full_report"}, "needs guidance 'suggestion', not 'full_report'"),
-    ],
-)
-def test_shares_that_cannot_be_are_refused(recipe, shares, reason):
-    recipe(phase(0, 1e-3), **shares)
-    with pytest.raises(ConfigError, match=reason):
-        recipes.load_config("tiny")
-
-
-def test_phases_of_another_recipe_are_not_built_upon(recipe, tmp_path):
-    recipe(phase(0, 1e-3))
-    build("tiny", tmp_path / "old", workers=0)
-    recipe(phase(0, 2e-3), phase(16, 5e-4))
-    with pytest.raises(DataError, match="of another configuration"):
-        build("tiny", tmp_path / "old", workers=0)
-    recipe(phase(0, 1e-3), phase(16, 5e-4))
-    (tmp_path / "old" / "model.safetensors").write_bytes(b"")
-    with pytest.raises(DataError, match="not the one that"):
-        build("tiny", tmp_path / "old", workers=0)
+    a, b, sharp = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut", "sharp"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert torch.equal(sharp.pop("model.norm.weight"), 2 * a.pop("model.norm.weight"))
+    assert all(torch.equal(sharp[name], a[name]) for name in a)
+    assert whole["weights_sha256"] == resumed["weights_sha256"] and len(resumed["examples"]) == 2
+    with pytest.raises(DataError, match="already holds a model"):
+        build("tiny", tmp_path / "sharp", workers=0)
 
 
 @pytest.fixture(scope="module")

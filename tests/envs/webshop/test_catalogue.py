@@ -2,7 +2,6 @@
 
 import json
 import random
-import sqlite3
 from collections import Counter
 
 import pytest
@@ -70,15 +69,6 @@ def test_goals_made_from_records():
     assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(listed, {}, "attrs")) == []
 
 
-def test_records_that_the_original_drops(files, tmp_path):
-    listed = json.loads(files[0].read_text())
-    extra = [RECORD | {"asin": "nan"}, RECORD | {"asin": "B" * 11}, listed[0] | {"name": "again"}]
-    files[0].write_text(json.dumps([*listed[:5], *extra, *listed[5:]]))
-    products = [source.product for source in original_files(*files)]
-    assert len(products) == 60 and all(p.name != "again" for p in products)
-    assert len(list(original_files(*files, limit=5))) == 5
-
-
 def test_the_same_source_gives_the_same_bytes_and_another_gives_another_hash(tmp_path):
     one, two = (build(sources(30, 1), tmp_path / name, "nano", 4) for name in ("one", "two"))
     assert one == two
@@ -102,11 +92,8 @@ def test_wishes_can_be_read_back(shop):
     ("key", "value", "message"),
     [
         ("pricing", "12.99", r"record 0 \(B000000001\): pricing '12.99' holds no dollar amount"),
-        ("pricing", "$12.9.9", r"pricing '\$12.9.9' is not of the form"),
-        ("query", None, "a value has the wrong type"),
         ("name", ..., "key 'name' is missing"),
         ("customization_options", {"Size": [{"image": None}]}, "key 'value' is missing"),
-        ("customization_options", "Size", "a value has the wrong type .*docs/environments.md"),
     ],
 )
 def test_a_bad_record_is_named(key, value, message):
@@ -167,8 +154,3 @@ def test_a_damaged_catalogue_is_named(tmp_path):
         [shop.product(number) for number in range(20)]
     with pytest.raises(DataError, match="holds no catalogue"):
         read_meta(tmp_path)
-
-
-def test_a_catalogue_is_opened_read_only(shop):
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        shop._database.execute("DELETE FROM goals")

@@ -13,7 +13,6 @@ from r3l.config import resolve
 from r3l.core.errors import EngineError
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
-from r3l.evaluation.evaluate import evaluate_run
 from r3l.files.digests import write_digests
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.local.checkpoint import load_model
@@ -61,12 +60,6 @@ def policy(started):
     policy.take_counts()
     policy.renderer.__dict__.pop("_line_ends", None)
     return policy
-
-
-def scale(model, factor):
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(factor)
 
 
 def talk(policy, sampling, dialogs=range(5), turns=3):
@@ -138,29 +131,6 @@ def test_first_tokens_are_as_frequent_as_the_model_says(nano, policy):
         assert abs(sampled.count(token) / count - p) < 4 * math.sqrt(p * (1 - p) / count)
 
 
-def test_the_prefix_cache_serves_later_turns_and_forks_and_begins_empty(policy):
-    def counts():
-        talk(policy, Sampling(0.7, 24))
-        return policy.take_counts()
-
-    first, again = counts(), counts()
-    assert first["encoded"] == again["encoded"] and first["encoded"] < 1.5 * first["appended"]
-
-
-def test_a_sync_brings_all_of_new_weights(nano, policy):
-    scale(nano[0], 1.01)
-    gap = policy.sync_weights()
-    assert 0 < gap["handover/mean"] < 1e-5 and gap["handover/max"] < 1e-4
-
-
-def test_a_copy_without_its_tied_vocabulary_projection_is_refused(nano, policy, monkeypatch):
-    scale(nano[0], 1.01)
-    weights = {name: value for name, value in nano[0].state_dict().items() if name != "lm_head.weight"}
-    monkeypatch.setattr(policy, "_weights", lambda: weights)
-    with pytest.raises(EngineError, match=r"stale copy of the weights: .* 0\.\d+ nats in the mean .* Do not train"):
-        policy.sync_weights()
-
-
 def test_a_sync_that_does_nothing_is_refused_after_one_update(monkeypatch, tmp_path):
     """An update at the tier's learning rate is enough to see it, and the preflight needs none."""
     from r3l.local.vllm_sampling import VllmPolicy
@@ -214,11 +184,3 @@ def test_a_resumed_run_gives_the_same_bytes(tmp_path, method, sync_interval):
         for folder in (tmp_path / "whole", halves)
     ]
     assert last[0] == last[1] != []
-
-
-def test_a_run_is_evaluated_by_its_sampler_and_repeats(tmp_path):
-    train(small("math", "grpo", "train.steps=1"), tmp_path)
-    first = evaluate_run(tmp_path)
-    episodes = (tmp_path / "episodes.jsonl").read_bytes()
-    assert len(episodes.splitlines()) == 200 and evaluate_run(tmp_path) == first
-    assert (tmp_path / "episodes.jsonl").read_bytes() == episodes
