@@ -57,3 +57,7 @@ def test_a_damaged_game_names_its_file(download, content):
     with pytest.raises(DataError, match="damaged") as caught:
         games.load_game(LAMP, download)
     assert str(path) in str(caught.value)
+
+
+def test_the_digests_for_machines_without_the_package_are_those_of_the_package():
+    assert games.text_digests(["small/test"]) == games.PACKAGED
