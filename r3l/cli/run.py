@@ -30,7 +30,6 @@ from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
 from r3l.cli.workflow import jobs_of, line, make, placement
 from r3l.core.errors import check_known
-from r3l.runs.places import EVALUATION
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -118,6 +117,7 @@ def run(
 
 def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[str], dict[str, Run]]:
     """The files to make, and the runs behind them by their directories under results/."""
+    from r3l.runs.places import EVALUATION
     from r3l.workflow import plan
     from r3l.workflow.jobs import DEFAULT_TARGETS
 
@@ -144,6 +144,7 @@ def file_of(target: str) -> str:
 def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
     """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
     from r3l.report.figures import FIGURES
+    from r3l.runs.places import EVALUATION
     from r3l.workflow import plan
 
     tables = plan.tables()
@@ -210,6 +211,7 @@ def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
     """The number of runs by how they compare with the stored ones."""
     from r3l.evaluation import stored_runs
     from r3l.report.reproduction import reproduction
+    from r3l.runs.places import EVALUATION
 
     rows = reproduction(RESULTS, stored_runs.folder(), [RESULTS / key / EVALUATION for key in runs])
     return dict(Counter(row["verdict"] for row in rows))
@@ -218,6 +220,7 @@ def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
 def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
     from r3l.cli.table import print_table
     from r3l.report.tables import Asked
+    from r3l.runs.places import EVALUATION
     from r3l.workflow import plan
 
     tables = plan.tables()

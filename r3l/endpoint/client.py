@@ -58,7 +58,8 @@ class Endpoint:
 
     def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
         self.options, self.counts = options, Counter[str]()
-        self._asking, self._has_asked, self._limit = asyncio.Lock(), False, None
+        self._asking, self._has_asked = asyncio.Lock(), False
+        self._limit: int | None = None
         key = os.environ.get(KEY, "")
         if not _IN_HEADER.fullmatch(key):
             raise ConfigError(f"the key in {KEY} has spaces, line breaks or characters that no header can carry")

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from cli.bad_commands import bad_commands
 
 import r3l.cli.compare
@@ -51,19 +50,6 @@ def refusal(monkeypatch, capsys, tmp_path):
             return repr(error)[:200]
 
     return ended
-
-
-def every_option(command, name):
-    """Those of this name, of a command and all below it."""
-    yield from (option for option in command.params if option.name == name)
-    for below in getattr(command, "commands", {}).values():
-        yield from every_option(below, name)
-
-
-def test_every_place_that_is_written_is_checked_first():
-    """As an option's callback, before the command itself."""
-    options = list(every_option(typer.main.get_command(cli.app), "out"))
-    assert len(options) >= 13 and all(option.callback is not None for option in options)
 
 
 @pytest.mark.parametrize(("variable", "verb"), [("R3L_METHODS", "methods"), ("R3L_ENVS", "envs")])

@@ -3,19 +3,13 @@
 import json
 import logging
 import re
-from pathlib import Path
 
 import pytest
 from program import run
 from report.runs import rewrite, write_run
 from start_models import cell
 
-from r3l.cli.arguments import configured
-from r3l.cli.evaluate import _next
-from r3l.cli.run import _next as _after_run
-from r3l.config import resolve
 from r3l.files.paths import ROOT, STORED
-from r3l.workflow import plan
 
 
 @pytest.fixture
@@ -83,31 +77,6 @@ def test_ones_own_runs_stand_beside_those_of_another_folder(tmp_path, r3l):
     assert len(r3l("figure", "table1", *folders, "--out", tmp_path)["files"]) == 2
 
 
-def test_an_evaluation_names_a_command_that_finds_its_run(tmp_path, monkeypatch, r3l):
-    (tmp_path / "results").symlink_to(STORED)
-    grpo = resolve("nano", "math", "grpo", 0)
-    usual = Path("results") / grpo.directory
-    words = _next(grpo, usual, STORED).split()
-    assert words == ["r3l", "compare", "grpo", "--env", "math", "--offline"] and r3l(*words[1:])["rows"]
-    assert _next(grpo, usual, tmp_path / "none") == f"r3l report {usual}"  # nothing fetched
-    assert _next(grpo, tmp_path / "elsewhere", STORED) == f"r3l report {tmp_path / 'elsewhere'}"
-    smol = grpo.model_copy(update={"tier": "smol"})
-    (tmp_path / "kept" / "smol" / "math").mkdir(parents=True)
-    assert "--env math --tier smol --offline" in _next(smol, Path("results") / smol.directory, tmp_path / "kept")
-
-
-def test_a_finished_table_names_commands_that_find_its_runs():
-    def following(*methods, **values):
-        config = configured(None, envs=["math"], **values)
-        return list(_after_run(plan.grid(config, config.envs, methods), config))
-
-    report, more = "r3l report", "the same with --seed 0,1,2"
-    compared = "r3l compare r3l --env math --offline --against grpo"
-    assert following("grpo", "r3l") == [report, more, compared]
-    assert following("grpo", "r3l", seeds=[0, 1, 2]) == [report, compared]
-    assert following("zero_shot", seeds=[0, 1, 2]) == [report]
-
-
 def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_path, r3l, refused, caplog):
     for folder in "ab":
         write_run(tmp_path / folder, "grpo", 0, [1, 0], [0, 0])
@@ -121,18 +90,6 @@ def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_p
     said = refused("table", "table1", *folders)
     assert f"{tmp_path}/a/{cell('alfworld', 'grpo')}/seed1 and {tmp_path}/b" in said
     assert "(and 1 more such pairs)" in said and "name the runs" in said
-
-
-def test_offline_a_comparison_takes_all_seeds_that_both_have(tmp_path, r3l):
-    for seed in range(5):
-        write_run(tmp_path / "mine", "raft", seed, [1, 1], [0, 0])
-        write_run(tmp_path / "kept", "grpo", seed, [1, 0], [0, 0])
-    write_run(tmp_path / "kept", "grpo", 5, [1, 0], [0, 0])
-    of = ("compare", "raft", "--env", "alfworld", "--offline", "--stored", tmp_path / "kept")
-    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine")["rows"]
-    assert (row["pairs"], row["difference_mean"]) == (5, 0.25)
-    (row,) = r3l(*of, "--against", "grpo", "--results", tmp_path / "mine", "--seed", "1,3")["rows"]
-    assert row["pairs"] == 2
 
 
 def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_ones_own(tmp_path, r3l):
@@ -180,18 +137,6 @@ def test_what_is_ones_own_has_tables_figures_and_a_place_in_the_report(tmp_path,
         and page.count("<td>Guess a number</td>") > 6
         and "<td>Countdown</td>" in page
     )
-
-
-def test_an_environment_that_there_is_not_is_refused(tmp_path, refused):
-    write_run(tmp_path / "results", "grpo", 0, [1], [0])
-    assert "there is no env 'mase'" in refused("table", "table1", "--env", "mase")
-    assert "is about the published numbers" in refused("table", "llama", "--env", "alfworld")
-
-
-def test_a_sweep_does_not_take_a_method_of_ones_own(tmp_path, r3l):
-    write_run(tmp_path / "results", "r3l", 0, [1], [0])
-    write_run(tmp_path / "results", "mine", 0, [1], [0])
-    assert done(r3l("table", "alpha")["rows"]) == {("alfworld", "r3l", 1)}
 
 
 def test_a_copy_of_a_stored_run_with_another_result_is_refused(tmp_path, refused):

@@ -47,15 +47,7 @@ def profile(tmp_path):
 
 
 def snakemake(slurm, folder, profile, *arguments):
-    command = [
-        sys.executable,
-        "-m",
-        "snakemake",
-        "--snakefile",
-        str(ROOT / "Snakefile"),
-        "--profile",
-        str(profile),
-    ]
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--profile", str(profile)]
     return subprocess.Popen(
         [*command, *arguments], cwd=folder, env=slurm.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

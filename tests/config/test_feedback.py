@@ -2,17 +2,7 @@
 
 import pytest
 
-from r3l.config import (
-    PROFILES,
-    Variant,
-    feedback_of,
-    feedback_source,
-    load_method,
-    method_label,
-    names,
-    resolve,
-    variant,
-)
+from r3l.config import feedback_of, feedback_source, method_label, names, resolve, variant
 from r3l.core.feedback import FeedbackSource
 from r3l.workflow import plan
 
@@ -60,28 +50,3 @@ def test_rows_of_a_table_learn_with_one_teacher_or_say_in_their_name_with_which(
         assert source in (None, SELF, row.value("feedback", "")), row.name
         named = f"feedback={source}" in row.name
         assert named == (f"feedback={source}" in method_label(row)) == (source not in (None, SELF)), row.name
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("method", names("methods"))
-def test_another_teacher_than_the_model_is_in_the_name_in_print(method, profile):
-    """RLTF's methods ask a judge in the profile of its released code; no other default has another teacher."""
-    row = Variant(method).changed(profile=profile)
-    run = resolve("nano", "math", row, 0)
-    source, is_rltf = feedback_source(run.method_settings), method.startswith("rltf_")
-    assert source is feedback_of(row, "nano")
-    assert (source is JUDGE) == (is_rltf and profile == "released_code")
-    taught = ", feedback=judge" if source is JUDGE else ""
-    assert run.method_label == method_label(row) == f"{load_method(method).label} (profile={profile}{taught})"
-
-
-def test_a_source_that_is_named_is_named_once():
-    row = variant("rltf_sd@profile=released_code,feedback=environment")
-    assert method_label(row) == "RLTF-SD (profile=released_code, feedback=environment)"
-
-
-def test_no_method_changes_its_teacher_by_place():
-    """Else one row of a table would have two."""
-    for config in map(load_method, names("methods")):
-        by_place = [*config.tiers.values(), *(entry.settings for entry in config.where)]
-        assert not any("feedback" in settings for settings in by_place), config.method

@@ -42,19 +42,10 @@ def test_a_foreign_manifest_names_no_code(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize("key", ["method_code=os:system", "method=../../x", "tier=../x", "env=../x", "seed=-1"])
-def test_what_is_chosen_is_not_overridden(key):
-    with pytest.raises(ConfigError, match="is not for an override: it follows from the tier"):
-        resolve("nano", "alfworld", "grpo", 0, overrides=[key])
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
         ("class Shortest(:\n", "SyntaxError: invalid syntax (broken.py, line 1)"),
-        ("from broken import Other\n", "ImportError: cannot import name 'Other' from partially initialized module"),
-        ("x = 1 / 0\n", "broken.py, line 1)"),
-        ("import no_such_package\n", "No module named 'no_such_package'"),
         ("Shortest = 3\n", "module 'broken' has no class 'Shortest'"),
     ],
 )

@@ -8,12 +8,10 @@ from r3l.envs.registry import find_environment
 from start_models import START_FOLDER, START_MODEL
 
 from r3l.config import find_model, resolve
-from r3l.config import inputs as config_inputs
 from r3l.config.inputs import model_identity
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
-from r3l.files.writing import write_json_atomic
 from r3l.runs.manifest import manifest, run_of
 from r3l.runs.places import find_runs
 
@@ -51,22 +49,6 @@ def test_a_model_is_known_by_its_files(copies):
             file.write(b" ")
         assert model_identity(second) != before, name
     assert fingerprint(model=first) != fingerprint(model=second)
-
-
-def test_the_digest_of_a_large_file_is_kept(copies, tmp_path, monkeypatch):
-    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(config_inputs, "_KEPT", 1 << 20)
-    config_inputs._digest.cache_clear()
-    first = model_identity(str(copies[0]))
-    (kept,) = (tmp_path / "cache" / "digests").iterdir()
-    config_inputs._digest.cache_clear()
-    monkeypatch.setattr(config_inputs, "digest_of", lambda path: "" if path.stat().st_size > 1 << 20 else "small")
-    assert model_identity(str(copies[0])) != first  # the small files are read again, the large one is not
-    write_json_atomic(kept, read_json(kept) | {"file": ["another"]})
-    config_inputs._digest.cache_clear()
-    model_identity(str(copies[0]))
-    assert read_json(kept)["sha256"] == ""
-    config_inputs._digest.cache_clear()
 
 
 def test_a_model_of_the_hub_is_known_by_the_revision_in_the_cache(tmp_path, monkeypatch):

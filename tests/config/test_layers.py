@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.config import TierConfig, explained, load, load_method, names, resolve, variant
+from r3l.config import TierConfig, explained, load, load_method, resolve, variant
 from r3l.config import tuning as config_tuning
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
@@ -40,15 +40,6 @@ def test_a_model_and_a_profile_change_values_too():
     assert found["method_settings.credit_rule"] == ("released_inverted", "configs/methods/r3l.yaml")
 
 
-@pytest.mark.parametrize("method", names("methods"))
-def test_a_profile_on_the_command_line_is_that_of_the_row(method):
-    by_name, by_set = (
-        resolve("nano", "alfworld", f"{method}@profile=fair", 0),
-        resolve("nano", "alfworld", method, 0, overrides=["profile=fair"]),
-    )
-    assert by_name == by_set
-
-
 def test_a_tuned_rate_holds_where_it_was_tuned():
     """For the row, its method and what that extends; not for another profile or model, or beside a stated rate."""
     rate = load_method("r3l").rates["nano"]["alfworld"]
@@ -74,8 +65,3 @@ def test_rates_in_the_files_are_those_that_the_stored_tunings_chose(tuning):
         for run in rate["runs"]:
             tried = resolve(tier, env, config_tuning.at_rate(row, f"{rate['lr']:.3g}", config), run["seed"])
             assert tried.fingerprint() == run["fingerprint"]
-
-
-def test_what_is_to_be_written_after_a_tuning():
-    said = config_tuning.to_write("nano", "math", variant("rltf_sd@feedback=environment"), 1e-4)
-    assert said == "configs/methods/rltf_sd.yaml: under rates, nano@feedback=environment: {math: 0.0001}"

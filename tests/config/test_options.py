@@ -1,11 +1,9 @@
 """Hyperparameters are declared once; the printed options follow."""
 
 import pytest
-from pydantic import ValidationError
-from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.config import names, resolve
-from r3l.config.options import _options, method_options, run_options
+from r3l.config.options import method_options, run_options
 from r3l.core.errors import ConfigError
 
 
@@ -33,11 +31,3 @@ def test_true_is_no_number_for_any_option():
     for key in [*of_run, *of_r3l]:
         with pytest.raises(ConfigError, match="true and false are no numbers"):
             resolve("nano", "alfworld", "r3l", 0, overrides=[f"{key}=true"])
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_true_is_no_number_for_any_option_of_an_environment(environment):
-    model = find_environment(environment).options
-    for key in numeric(_options("", model)):
-        with pytest.raises(ValidationError, match="true and false are no numbers"):
-            model(**{key: True})

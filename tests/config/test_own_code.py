@@ -10,10 +10,8 @@ from start_models import cell
 from r3l.config import resolve
 from r3l.config.own_code import changed_files, own_code
 from r3l.config.run import SCHEMA_VERSION
-from r3l.core.errors import ConfigError
-from r3l.evaluation.evaluate import evaluate_run
 from r3l.files.paths import ROOT
-from r3l.runs.changed_code import changed_since, set_aside_changed
+from r3l.runs.changed_code import set_aside_changed
 
 
 @pytest.fixture
@@ -48,17 +46,6 @@ def test_what_is_read_and_imported_is_hashed(mine):
     assert set(own_code("math", "shortest")) == {"methods"} and set(own_code("guess", "r3l")) == {"envs"}
 
 
-def test_of_a_package_every_file_is_hashed(mine):
-    (mine / "room").mkdir()
-    (mine / "room" / "__init__.py").write_text("import unused\n")
-    (mine / "room" / "words.txt").write_text("hello")
-    (mine / "room" / "below").mkdir()
-    (mine / "room" / "below" / "__init__.py").write_text("")
-    (mine / "deeper.py").write_text("from room import something\n")
-    hashed = set(own_code("math", "mine")["methods"])
-    assert {"room/words.txt", "room/__init__.py", "room/below/__init__.py", "unused.py"} <= hashed
-
-
 @pytest.mark.parametrize("file", ["deeper.py", "mine.yaml", "guess.py"])
 def test_an_edit_is_another_run(mine, file):
     before = run()
@@ -90,19 +77,6 @@ def test_the_run_of_before_is_set_aside_and_said(mine, tmp_path, caplog):
         f"code changed since this run: deeper.py, helper.py, shortest.py; the earlier run is kept in {aside}"
         in caplog.text
     )
-
-
-def test_another_configuration_is_not_called_edited_code(mine, tmp_path):
-    manifest(tmp_path / "run", run("grpo"))
-    assert changed_since(tmp_path / "run", run()) == [] and changed_since(tmp_path, run()) == []
-
-
-def test_an_edited_environment_is_not_evaluated(mine, tmp_path):
-    manifest(tmp_path / "run", run())
-    (tmp_path / "run" / "result.json").write_text("{}")
-    (mine / "guess.py").write_text((mine / "guess.py").read_text() + "\n# edited\n")
-    with pytest.raises(ConfigError, match=r"code changed since this run: guess\.py"):
-        evaluate_run(tmp_path / "run")
 
 
 def test_train_and_compare_say_that_code_changed(mine, tmp_path, monkeypatch, capsys, caplog):

@@ -3,22 +3,14 @@
 import json
 import logging
 
-import pytest
 from program import run
 from report.runs import rewrite, write_run
 
-from r3l.config import EnvConfig, load, names, resolve, start_model_warning
+from r3l.config import resolve, start_model_warning
 from r3l.files.json_files import read_json
 from r3l.report import records, tables
 from r3l.report.html import page
 from r3l.workflow import plan
-
-NANO = [env for env in names("envs") if "nano" in load("envs", env, EnvConfig).tiers]
-
-
-@pytest.mark.parametrize("env", NANO)
-def test_the_base_checkpoints_of_the_nano_tier_learned_their_environment(env):
-    assert start_model_warning(resolve("nano", env, "r3l", 0)) is None
 
 
 def test_a_model_of_another_environment_is_named(tmp_path):

@@ -45,13 +45,6 @@ def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_folder_is_the_one_that_the_variable_names(monkeypatch, capsys, elsewhere):
-    monkeypatch.setenv("R3L_ENVS", os.pathsep.join([str(elsewhere / "a"), str(elsewhere / "b")]))
-    code, stdout, _ = run(monkeypatch, capsys, "new", "env", "maze")
-    assert code == 0 and "export" not in stdout and "r3l sft maze" in stdout
-    assert (elsewhere / "a" / "maze.yaml").read_text().startswith("env: maze\nlabel: maze\n")
-
-
 def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):
     (elsewhere / "mine").mkdir()
     (elsewhere / "mine" / "test_maze.py").write_text("mine")

@@ -1,8 +1,10 @@
 """Scripted demonstrations of every environment, on the real engines: careful agents win, critiques are reflections."""
 
+import re
+
 import pytest
-from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
-from r3l.envs.base.experts import ErrorModel, ScriptedExpert, WrongAction, criticise
+from r3l.envs.base.demonstrations import CAREFUL
+from r3l.envs.base.experts import ScriptedExpert, WrongAction, criticise
 from r3l.envs.registry import find_environment
 
 from r3l.core.environment import Transcript
@@ -53,12 +55,34 @@ def test_critiques_are_valid_reflections_and_the_dialogue_gives_the_same(env, er
     assert {"failure", "success_but_inefficient"} <= outcomes
 
 
+def named(env, step, suggestion):
+    """The things that a suggestion names and that are not offered at that step."""
+    if env == "alfworld":
+        return re.findall(r"\b[a-z]+ \d+\b", suggestion)
+    actions = suggestion.split(", then ")
+    if env == "scienceworld":
+        return [found[1] for action in actions if (found := re.match("(?:focus on|pick up) (.+)", action))]
+    return [a[len("click[") : -1] for a in actions if a.startswith("click[") and a not in step.now.admissible]
+
+
+def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(env, erring):
+    things = 0
+    for d in (d for d in erring if d.critique.turn is not None):
+        seen = d.steps[: d.critique.turn + 1]
+        shown = " ".join([d.first.text, *(step.now.text for step in seen)]).lower()
+        for thing in named(env, seen[-1], d.critique.suggestion.replace("click[buy now]", "")):
+            assert thing in shown
+            things += 1
+    assert things >= 2
+
+
 def test_a_retry_starts_at_the_critiques_turn_and_begins_with_its_suggestion(erring):
     retried = [d for d in erring if d.retry]
     followed = 0
     for d in retried:
         assert d.retry[0].now == d.steps[d.critique.turn].now
         followed += d.retry[0].action == d.critique.suggestion.split(", then ")[0]
+        assert not any(step.suggested for step in d.steps)
     assert followed > 0.8 * len(retried) > 4
 
 
@@ -83,18 +107,6 @@ def test_invalid_actions_are_not_imitated(env, erring):
         assert [step.imitate for step in d.steps].count(False) == 1
         if d.error:
             assert not d.steps[-1].imitate and d.critique.turn == len(d.steps) - 1
-
-
-def test_error_rates_draw_an_error_model_by_hand():
-    class Fixed:
-        def uniform(self, low, high):
-            return (low + high) / 2
-
-        def random(self):
-            return 0.6
-
-    error_rates = ErrorRates(low=0.2, high=0.4, systematic=0.9, overlook=0.7)
-    assert error_rates.draw(Fixed()) == ErrorModel(pytest.approx(0.3), 0.9, overlooks=True)
 
 
 class Countdown(ScriptedExpert):

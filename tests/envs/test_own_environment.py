@@ -34,10 +34,6 @@ def folder(tmp_path, monkeypatch):
     return mine
 
 
-def test_the_example_is_short():
-    assert sum(bool(line.strip()) for line in (EXAMPLES / "guess.py").read_text().splitlines()) <= 40
-
-
 def test_tasks_are_the_same_whenever_they_are_drawn(folder):
     package = environment_of("guess")
     train, test = package.tasks("train"), package.tasks("test")
@@ -73,10 +69,6 @@ def test_every_verb_takes_it(folder, monkeypatch, capsys):
     offline = ("--offline", "--stored", "results", "--env", "guess", "--seed", 0)
     (compared,) = r3l("compare", "r3l", *offline, "--against", "grpo")["rows"]
     assert compared["env"] == "guess"
-    assert r3l("report")["runs"] == 2
-    assert "<td>Guess a number</td>" in Path("results/report.html").read_text()
-    (picture,) = r3l("figure", "learning_curves", "--out", "curves.png")["files"]
-    assert Path(picture).is_file()
 
 
 def test_the_workflow_plans_it(folder):
@@ -97,11 +89,8 @@ def test_trinitys_processes_find_it(folder, monkeypatch):
     ("file", "name", "code", "words"),
     [
         ("alfworld", "alfworld", "guess:Guess", "alfworld.yaml (R3L_ENVS): the name 'alfworld' is taken: this package"),
-        ("my game", "my game", "guess:Guess", "the name 'my game' must be letters, digits"),
         ("mine", "../mine", "guess:Guess", "mine.yaml: key 'env' is '../mine', but the file is called 'mine'"),
         ("mine", "mine", "guess:Guess", "env code 'guess:Guess': its name is 'guess', but the file is called 'mine'"),
-        ("mine", "mine", "guess:Gess", "env code 'guess:Gess' cannot be found: module 'guess' has no class 'Gess'"),
-        ("mine", "mine", "guess:Game", "env code 'guess:Game' is no EnvironmentPackage; derive it from"),
         (
             "mine",
             "mine",
@@ -114,12 +103,6 @@ def test_a_name_that_cannot_be_used_is_one_paragraph(folder, monkeypatch, capsys
     (folder / f"{file}.yaml").write_text(f"env: {name}\nlabel: X\ncode: '{code}'\ntiers: {{{TIERS}}}\nsources: {{}}\n")
     code, _, err = run(monkeypatch, capsys, "train", "--env", file, "--method", "grpo")
     assert code == 2 and words in " ".join(err.split()) and err.count("\n") <= 4
-
-
-@pytest.mark.parametrize("name", ["../mine/guess", "nowhere"])
-def test_names_are_no_paths(folder, name):
-    with pytest.raises(ConfigError, match="there is no env .*; known: .*guess"):
-        load("envs", name, EnvConfig)
 
 
 def test_methods_and_environments_may_share_a_folder(folder):

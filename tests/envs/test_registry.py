@@ -28,10 +28,6 @@ def test_every_configured_environment_has_its_options_tasks_and_text_side(env):
         assert environment.dialogue("compact", settings.max_turns, settings.options).max_turns == settings.max_turns
 
 
-def test_data_alone_makes_an_environment():
-    assert environment_of("gsm8k") is environment_of("math") is find_environment("math")
-
-
 def test_unknown_names_are_named_with_what_is_meant():
     with pytest.raises(
         ConfigError, match=r"there is no environment 'scienceword'; known: alfworld.*did you mean 'scienceworld'"

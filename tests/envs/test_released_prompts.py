@@ -5,7 +5,6 @@ import json
 
 import pytest
 from r3l.envs.registry import find_environment
-from r3l.envs.webshop.engine import SEARCH_ACTION
 from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
 
 from r3l.config import build_method, resolve
@@ -37,45 +36,12 @@ def test_alfworld(clone):
     [
         ("inadmissible", say(" fly "), "not offered: fly"),
         ("repetition", say("look"), "again look"),
-        ("format", "look", "no tags"),
         ("format", "<action>look</action>", "no thought"),
-        ("format", "<think>x</think>", "no action"),
-        ("truncated", "<think>x</think><think>x</think>", "2 thoughts"),
         ("format", say("look") + "<action>look</action>", "2 actions"),
-        ("context", "look", ""),
     ],
 )
 def test_what_ends_an_alfworld_episode_is_said_as_there(clone, error, response, feedback):
     assert dialogue("alfworld").closing(0.0, False, 3, StopReason(error), response) == feedback
-
-
-@pytest.mark.parametrize(
-    ("reward", "turns", "feedback"),
-    [
-        (1, 8, "won 1.0 in 8 of 9"),
-        (1, 9, "won 1.0 at last, 9 of 9"),
-        (0.25, 8, "lost 0.25 in 8 of 9"),
-        (0, 9, "lost 0.0 at last, 9 of 9"),
-    ],
-)
-@pytest.mark.parametrize("env", ["alfworld", "scienceworld", "webshop"])
-def test_closing(clone, env, reward, turns, feedback):
-    assert dialogue(env).closing(reward, reward == 1, turns, None) == feedback
-
-
-def test_scienceworld(clone):
-    talk = dialogue("scienceworld")
-    system, user = talk.opening(None, Observation("Melt ice.\nA lab.\nA door."))
-    assert (system.content, user.content) == ("You are in scienceworld.", "Lab: Task: Melt ice.\nA lab.\nA door.!")
-    assert talk.following(LOOK, ["look"], NOW).content == "Lab: At b 1.!"
-    assert talk.closing(0.0, False, 3, StopReason.REPETITION, say("wait")) == "again wait"
-    assert talk.closing(0.0, False, 3, StopReason.FORMAT, "wait") == "no tags"
-
-
-def test_webshop(clone):
-    page = Observation("Page 1", (SEARCH_ACTION, "click[buy now]"))
-    shown = "Shop: Page 1\nMay: {'has_search_bar': True, 'clickables': ['buy now']}"
-    assert dialogue("webshop").following(LOOK, ["x"], page).content == shown
 
 
 def mathematics():
@@ -96,17 +62,6 @@ def test_mathematics(clone):
     assert talk.release.log([], [], "nothing read") == "\nTURN 0 user\nEND nothing read\nAgain!"
     critique = [("system", "You teach."), ("user", "Criticise L of 0.0.\n")]
     assert contents(talk.release.critique("L", 0.0)) == critique
-
-
-@pytest.mark.parametrize(
-    ("answer", "success", "turns", "feedback"),
-    [("2", True, 1, "right 2"), ("3", False, 2, "wrong 3"), ("3", False, 3, "wrong 3 at last")],
-)
-def test_closing_of_mathematics(clone, answer, success, turns, feedback):
-    response = f"<think>x</think><answer>{answer}</answer>"
-    assert mathematics().closing(float(success), success, turns, None, response) == feedback
-    assert mathematics().closing(0.0, False, turns, StopReason.TRUNCATED, "<think>x") == "nothing read"
-    assert mathematics().closing(0.0, False, turns, StopReason.CONTEXT, response) == ""
 
 
 def test_the_words_of_mathematics_are_for_whole_responses(clone):
@@ -154,8 +109,3 @@ def test_critique_grpo_criticises_and_refines_in_the_words_of_the_release(clone)
     assert role == "user" and critique.startswith("Criticise RULES You") and critique.endswith("END no tags of 0.0.\n")
     guided = next(messages for kind, messages in asked if kind == "retry")
     assert guided[0] == ("system", "You are in alfworld.\n\n# Critique\nTags!")
-
-
-def test_puzzles_have_no_released_prompts():
-    with pytest.raises(ConfigError, match="puzzles prompt style 'released' is unknown; it is one of full, compact"):
-        find_environment("puzzles").dialogue("released", 1)

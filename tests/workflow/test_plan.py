@@ -38,13 +38,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_default_targets_train_table_1(folder):
-    code, text = snakemake(folder)
-    assert code == 0, text
-    # three environments x three methods
-    assert jobs(text) == {"task_set": 3, "train": 9, "evaluate": 9, "table": 1, "figure": 2, "all": 1, "total": 25}
-
-
 def test_tables_figures_the_report_and_base_checkpoints_are_targets(folder):
     targets = ("table1.csv", "report.html", "retry_improvement.md", "llama.tex", "figures/pivot.pdf")
     targets += (f"models/{START_MODEL}",)  # only on request
@@ -64,6 +57,7 @@ def test_tables_figures_the_report_and_base_checkpoints_are_targets(folder):
     }
 
 
+@pytest.mark.slow
 def test_snakemakes_own_report_lists_results_by_category(folder):
     """Finished files are enough for it, so they are made by hand. The assets of its page come with the package."""
     done = ["task_sets/nano/alfworld.json", "table1.csv", "figures/learning_curves.png", "report.html"]
@@ -83,33 +77,6 @@ def test_snakemakes_own_report_lists_results_by_category(folder):
     for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "learning_curves", "all of it on one page"):
         assert expected in page
     assert '"method": "zero_shot"' in page  # labels of a run
-
-
-def test_the_paper_tier_trains_what_question_sets_and_in_domain_columns_need(folder):
-    grid = ("--configfile", ROOT / "configs/workflow_paper.yaml", "--config")
-    one = ("models=[qwen2.5-1.5b]", "seeds=[0]", "grid=core", "envs=[dapo]")
-    code, text = snakemake(folder, "results/table1.csv", "results/in_domain.csv", *grid, *one)
-    assert code == 0, text
-    # three methods on DAPO, each scored on five question sets; three on GSM8K and on MATH
-    expected = {"task_set": 3, "train": 9, "evaluate": 9, "evaluate_further": 15, "table": 2, "total": 38}
-    assert jobs(text) == expected
-
-
-@pytest.mark.parametrize(("kind", "key"), [("scores", "baseline"), ("measures", "measures"), ("published", "reason")])
-def test_a_table_has_what_its_kind_needs(monkeypatch, kind, key):
-    whole = {
-        "baseline": "a",
-        "methods": ["a"],
-        "measures": ["m"],
-        "published": ["p"],
-        "reason": "r",
-    }
-    lacking = {k: v for k, v in whole.items() if k != key}
-    table = plan.TableConfig(table="t", title="T", kind=kind, sources={}, **lacking)
-    monkeypatch.setattr(plan, "load_config", lambda *_: table)
-    monkeypatch.setattr(plan, "names", lambda _: ["t"])
-    with pytest.raises(ConfigError, match=rf"configs/tables/t\.yaml: key '{key}' is missing: kind '{kind}' needs it"):
-        plan.tables()
 
 
 @pytest.fixture
@@ -142,18 +109,18 @@ def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(dry_run):
 
 
 def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
-    """One real run: 200 problems by the start model, and the 200 of a question set."""
+    """One real run: 200 problems by the start model."""
     run_dir = f"results/{cell('dapo', 'zero_shot')}/seed0"
-    targets = (f"{run_dir}/evaluation.json", f"{run_dir}/evaluations/gsm8k_nano/test/evaluation.json")
-    run = (*targets, "--config", "methods=[zero_shot]", "envs=[dapo]")
+    further = f"{run_dir}/evaluations/gsm8k_nano/test/evaluation.json"
+    run = (f"{run_dir}/evaluation.json", "--config", "methods=[zero_shot]", "envs=[dapo]")
     code, text = snakemake(folder, *run, how=("--cores", "2"))
     assert code == 0, text
-    assert [read_json(folder / target)["episodes"] for target in targets] == [200, 200]
-    for file in ("README.md", "CHANGELOG.md", "r3l/report/tables/from_config.py"):
+    assert read_json(folder / run_dir / "evaluation.json")["episodes"] == 200
+    for file in ("README.md", "CHANGELOG.md", "r3l/report/labels.py"):
         os.utime(ROOT / file)
     code, text = snakemake(folder, *run)
     assert code == 0 and jobs(text) == {}, text
-    _, text = snakemake(folder, *run, 'set=["sampling.temperature=0.5"]')
+    _, text = snakemake(folder, further, *run, 'set=["sampling.temperature=0.5"]')
     assert jobs(text) == {"train": 1, "evaluate": 1, "evaluate_further": 1, "total": 3}
 
 
@@ -192,11 +159,7 @@ def test_only_meaning_changes_the_fingerprint():
     assert len(set(prints(seeds=[0, 1]))) == 18
 
 
-def test_options_are_quoted_for_the_shell():
-    config = plan.load(content(set=["model=a b"]))
-    assert plan.options(config) == "--set 'model=a b'"
-
-
+@pytest.mark.slow
 def test_snakemakes_own_lint_finds_nothing(folder):
     code, text = snakemake(folder, how=("--lint",))
     assert code == 0 and "in a good condition" in text, text

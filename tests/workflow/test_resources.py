@@ -18,7 +18,6 @@ from r3l.workflow.resources import (
     check_profile,
     load,
     requested_resources,
-    snakemake_resources,
 )
 
 RUN = resolve("nano", "alfworld", "r3l@alpha=5", 0)
@@ -47,11 +46,6 @@ def test_later_lines_are_laid_over_earlier_ones():
         "nodes": 1,
         "cpus": 1,  # the run's threads
     }
-
-
-def test_a_key_that_nobody_states_is_an_error():
-    with pytest.raises(ConfigError, match=f"resources.yaml, train of {RUN.cell}: key 'nodes' is"):
-        requested_resources(config({"mem_mb": 1, "runtime": 1, "gpu": 0}), "train", RUN)
 
 
 def test_nodes_share_the_gpus_equally():
@@ -87,13 +81,6 @@ def test_a_job_of_two_nodes_in_both_ways_of_asking():
             assert expected in line
     assert by_number.endswith(" --gpus=16") and "--gres" not in by_number
     assert by_name.endswith(" --gres=gpu:h200:8") and "--gpus" not in by_name
-
-
-def test_a_job_without_a_gpu_asks_for_none():
-    job = ResourceRequest(mem_mb=3000, runtime=120, gpu=0, nodes=1, cpus=1)
-    assert snakemake_resources(job, "gpu")["gres"] is None
-    for gres in (None, "gpu"):
-        assert "gpu" not in sbatch_line(job, gres) and "--ntasks=1 " in sbatch_line(job, gres)
 
 
 @pytest.mark.parametrize("name", ["slurm_account", "slurm_partition", "qos"])

@@ -6,7 +6,7 @@ import pytest
 from filelock import FileLock
 
 from r3l.core.errors import RunDirectoryError
-from r3l.report.status import status_table, summary
+from r3l.report.status import status_table
 from r3l.runs.run_dir import locked
 from r3l.workflow import plan, status
 
@@ -62,9 +62,3 @@ def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
         assert not (tmp_path / "failed.json").exists()
     with locked(tmp_path), pytest.raises(RunDirectoryError, match="in use"), locked(tmp_path):
         pass
-
-
-def test_without_any_finished_run_the_time_is_unknown(runs, tmp_path):
-    statuses = status.survey(runs, tmp_path)
-    assert {s.seconds_left for s in statuses} == {None}
-    assert "6 runs of unknown length" in summary(statuses)

@@ -78,11 +78,6 @@ def test_a_served_game_is_the_game(stamps, begin):
     assert engine.step(f"\\boxed{{{game.answer}}}").success
 
 
-def test_tasks_name_what_the_server_plays(stamps):
-    task = environment_of(stamps).tasks("test")[0]
-    assert task.payload == {"number": 40, "server": {"name": "StampsServer", "version": "1.0.0"}}
-
-
 def test_an_episode_goes_on_when_the_server_was_restarted(stamps, server):
     pool = EnvironmentPool(environment_of(stamps), workers=0)
     task = environment_of(stamps).tasks("train")[0]
@@ -116,8 +111,6 @@ def test_a_server_with_too_few_sessions_says_so(server, write):
     [
         ({"url": "http://localhost:1"}, "arguments.url is 'http://localhost:1': no OpenEnv server answers there"),
         ({"observation": "text"}, "arguments.observation is 'text': no field of the server's observations, which have"),
-        ({"action": "message"}, "arguments.action is 'message': no field of the server's actions, which have"),
-        ({"action": "metadata"}, "arguments.action is 'metadata': the server's actions also need response"),
     ],
 )
 def test_wrong_arguments_are_one_paragraph(server, write, given, words):

@@ -6,7 +6,7 @@ from program import run as program
 import r3l
 from r3l.config import environment_of
 from r3l.config.own_code import own_code
-from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.errors import DataError
 from r3l.files.json_files import read_jsonl
 
 STEPS = {"train.steps": 3, "train.tasks_per_step": 2, "method_settings.group_size": 4, "workers": 0}
@@ -139,11 +139,8 @@ class Own(vf.Taskset[Task, vf.TasksetConfig]):
     ("name", "task", "data", "words"),
     [
         ("box", "NEEDS_CONTAINER = True", "", "its tasks run in a container"),
-        ("image", "pass", "image='python:3'", "its tasks run in a container"),
         ("files", "@vf.reward\n    async def tidy(self, runtime): return 1.0", "", "tidy asks for a runtime"),
-        ("tools", "toolsets = classmethod(lambda cls, config: ['search'])", "", "it gives tools"),
         ("spy", "@vf.intercept\n    async def hide(self, request: vf.Request): pass", "", "it rewrites messages"),
-        ("early", "@vf.stop\n    async def end(self, request: vf.Request): return False", "", "a @vf.stop looks at"),
     ],
 )
 def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, name, task, data, words):
@@ -165,8 +162,6 @@ def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, 
             {"taskset": {"id": "echo"}},
             "key arguments.splits is {'test': [40, 60], 'train': [0, 40]}: the taskset has 4",
         ),
-        ({"taskset": {"id": "echo"}, "env": {"speaker": {"max_total_tokens": 9}}, "splits": SMALL}, "limits tokens"),
-        ({"taskset": {"id": "chain"}, "env": {"id": "user-sim"}}, "it has the seats assistant, user"),
         ({}, "arguments.taskset is"),
     ],
 )
@@ -186,26 +181,6 @@ def test_a_taskset_that_draws_anew_is_refused(write, begin, tmp_path):
     verifiers._load.cache_clear()  # as another process has it
     with pytest.raises(DataError, match="the taskset is not deterministic"):
         package.create({}).reset(task)
-
-
-def test_an_env_with_two_dialogues_in_a_seat_is_an_error(write, begin):
-    name = write("chain", "verifiers", taskset={"id": "chain"}, env={"id": "best-of-n", "n": 2})
-    engine, _ = begin(name)
-    with pytest.raises(EngineError, match="several dialogues with its seat 'agent'"):
-        engine.step("\\boxed{4}")
-
-
-def test_what_ends_before_anything_is_said_ends_the_run(write, begin, tmp_path):
-    task = "async def setup(self, trace, runtime): raise RuntimeError('no paper')"
-    (tmp_path / "mine" / "own_broken.py").write_text(TASKSET.format(task=task, data=""))
-    with pytest.raises(EngineError, match="ended before anything was said: .*no paper"):
-        begin(write("broken", "verifiers", taskset={"id": "own_broken"}, splits=SMALL))
-
-
-def test_a_tier_asks_for_what_there_is(write):
-    package = environment_of(write("chain", "verifiers", taskset={"id": "chain"}))
-    with pytest.raises(ConfigError, match="chain task set 'nano/train' is unknown; it has test, train"):
-        package.tasks("nano/train")
 
 
 @pytest.mark.parametrize(("method", "workers"), [("grpo", 1), ("r3l", 0)])

@@ -48,24 +48,6 @@ def test_compact_prompts_can_end_with_the_places_to_go_to():
     assert listing.opening(TASK, FIRST) == COMPACT.opening(TASK, FIRST)  # the first text names them
 
 
-def test_released_later_turns_show_the_task_and_the_last_four_actions():
-    actions = [f"go to drawer {k}" for k in range(1, 7)]
-    content = FULL.following(FIRST, actions, NOW).content
-    assert "Your task is to: put some mug on desk." in content
-    assert "taken 6 step(s)" in content and "at step 7" in content
-    assert "go to drawer 2" not in content and "step 3: go to drawer 3" in content
-    assert "step 6: go to drawer 6" in content
-    assert NOW.text in content and "- take mug 1 from desk 1" in content
-    one = FULL.following(FIRST, ["look"], NOW).content
-    assert "The last 1: step 1: look." in one
-
-
-def test_text_of_a_game_is_never_read_as_a_template():
-    odd = Observation("Costs $5 ${x}. Your task is to: buy $y.", ("pay $5",))
-    assert "Costs $5 ${x}." in FULL.opening(TASK, odd)[1].content
-    assert "Your task is to: buy $y." in FULL.following(odd, ["pay $5"], odd).content
-
-
 @pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
 @pytest.mark.parametrize(
     "response, error",
@@ -73,19 +55,14 @@ def test_text_of_a_game_is_never_read_as_a_template():
         (tagged("look"), None),
         (tagged("  look\n"), None),
         ("<action>look</action> then <think>a\nb</think>", None),  # the order is free
-        ("<think></think><action>look</action>", None),
         ("<action>look</action>", "format"),
-        ("<think>x</think>", "format"),
         ("", "format"),
         (tagged("look") + "<action>look</action>", "format"),
-        (tagged("look") + "<think>again</think>", "format"),
         (tagged("look") + "<action>", "format"),
         ("</think>x<think><action>look</action>", "format"),
-        ("<think>x</think></action>look<action>", "format"),
         (tagged("Look"), "inadmissible"),
         (tagged(""), "inadmissible"),
         (tagged("take mug 2 from desk 1"), "inadmissible"),
-        (tagged("take mug 1  from desk 1"), "inadmissible"),
     ],
 )
 def test_reading_responses(dialogue, response, error):
@@ -131,18 +108,6 @@ def test_parse_gives_an_admissible_action_or_an_error(response, actions):
     assert (parsed.action is None) != (parsed.error is None)
     assert parsed.action is None or parsed.action in NOW.admissible
     assert parsed.error in (None, "format", "inadmissible", "repetition")
-
-
-@pytest.mark.parametrize("dialogue", [FULL, COMPACT], ids=["full", "compact"])
-def test_closing_states_outcome_reward_and_limit(dialogue):
-    won = dialogue.closing(1.0, True, 25, None)
-    assert "not completed" not in won and "completed" in won and "eward" in won and "1" in won
-    assert "within the limit of 25" in won
-    spent = dialogue.closing(0.0, False, 25, None)
-    assert "not completed" in spent and "exceeded the limit of 25" in spent
-    ended = dialogue.closing(0.0, False, 25, "inadmissible")
-    assert "not completed" in ended and "admissible" in ended and "within the limit" in ended
-    assert "unheard-of" in dialogue.closing(0.0, False, 3, "unheard-of")
 
 
 def test_the_dialogue_criticises_only_what_it_can_read():

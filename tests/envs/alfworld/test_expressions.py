@@ -13,7 +13,7 @@ from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.alfworld.textgen import Text, parse_nodes
 
-from r3l.core.errors import DataError, EngineError
+from r3l.core.errors import DataError
 
 HOUSE = generate(House("look_at_obj_in_light", seed=2))
 ENTITIES = {"o": Entity("apple_1", "object", "apple 1"), "r": Entity("table_1", "receptacle", "", indefinite="an")}
@@ -61,11 +61,15 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_every_other_expression_is_refused_by_both_engines_before_the_game_starts(attack, tmp_path):
+def test_every_other_expression_is_refused(attack):
+    with pytest.raises(DataError):
+        parse_expression(attack)
+
+
+@pytest.mark.parametrize("attack", ATTACKS[:3])
+def test_both_engines_refuse_a_hostile_grammar_before_the_game_starts(attack, tmp_path):
     path = tmp_path / "created"
     hostile = attack.format(path=path)
-    with pytest.raises(DataError):
-        parse_expression(hostile)
     _, grammar, _ = game_texts(HOUSE)
     payload = {**HOUSE.payload, "grammar": grammar.replace("{o.name}", "{" + hostile + "}")}
     for game in (AlfworldEngine(), OfficialEnvironment()):
@@ -78,8 +82,3 @@ def test_every_other_expression_is_refused_by_both_engines_before_the_game_start
 @pytest.mark.parametrize("text", ["[open('created', 'w') for _ in 'a']", "o.name[0]", ""])
 def test_what_the_packages_parser_cuts_off_is_no_expression(text):
     assert parse_nodes("This is {" + text + "} here.") == (Text("This is "),)
-
-
-def test_an_unbound_variable_is_an_error_of_the_game():
-    with pytest.raises(EngineError, match="'x'"):
-        evaluate(parse_expression("x.name"), ENTITIES)

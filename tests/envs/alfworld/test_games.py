@@ -28,12 +28,6 @@ def test_a_downloaded_game_is_a_whole_task_that_its_walkthrough_wins(download):
     assert tasks[0].id == LAMP and tasks[0].payload["goal_text"] == "look at cd under the desklamp"
 
 
-def test_ids_are_hashed_in_any_order(download):
-    ids = games.list_games("valid_seen", download, expected=2)
-    assert ids == sorted(ids) and ids[0] == LAMP
-    assert games.ids_sha256(ids) == games.ids_sha256(reversed(ids)) != games.ids_sha256(ids[:1])
-
-
 def test_missing_data_names_path_counts_and_command(download, monkeypatch):
     with pytest.raises(DataError, match=f"{download}.* holds 0 ALFWorld games, expected 3553. Run alfworld-download"):
         games.list_games("train", download)
@@ -63,3 +57,7 @@ def test_a_damaged_game_names_its_file(download, content):
     with pytest.raises(DataError, match="damaged") as caught:
         games.load_game(LAMP, download)
     assert str(path) in str(caught.value)
+
+
+def test_the_digests_for_machines_without_the_package_are_those_of_the_package():
+    assert games.text_digests(["small/test"]) == games.PACKAGED

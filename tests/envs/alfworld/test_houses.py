@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES, Goal, parse_goal
 from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.rooms import _OBJECTS, _ROOMS, House, holds
+from r3l.envs.alfworld.rooms import House
 from r3l.envs.alfworld.tasks import TASK_SETS
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
 
 SENTENCES = {
     "put a mug in desk": Goal("pick_and_place_simple", "mug", destination="desk"),
@@ -44,13 +44,6 @@ def test_the_sentences_are_those_of_alfworlds_goal_library():
     assert [parse_goal(sentence).family for sentence in written] == [f for f in FAMILIES for _ in range(2)]
 
 
-def test_every_class_of_our_rooms_is_known_to_alfworld():
-    for room, kinds in _OBJECTS.items():
-        receptacles = [entry.split()[0] for entry in _ROOMS[room].split(",")]
-        for kind in kinds.replace("|", " ").split():
-            assert any(holds(receptacle, kind) for receptacle in receptacles), (room, kind)
-
-
 @pytest.mark.parametrize("sentence", ["", "put mug", "wash the dishes", "put a clean mug in desk now"])
 def test_other_sentences_are_errors(sentence):
     with pytest.raises(DataError, match="none of ALFWorld's task sentences"):
@@ -67,14 +60,12 @@ def engine():
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("receptacles", "objects"), [(4, 4), (9, 8)])
 def test_every_family_is_proved_by_playing(engine, family, receptacles, objects):
-    for seed in range(2):
-        task = generate(House(family, seed, receptacles, objects))
-        first = engine.reset(task)
-        assert not first.success
-        assert first.text.split("you see ")[1].split("\n")[0].count(" 1") >= 1
-        assert len([a for a in first.admissible if a.startswith("go to ")]) == receptacles
-        TASK_SETS.validate(task)
-        assert parse_goal(task.payload["goal_text"]).family == family
+    task = generate(House(family, 0, receptacles, objects))
+    first = engine.reset(task)
+    assert not first.success
+    assert len([a for a in first.admissible if a.startswith("go to ")]) == receptacles
+    TASK_SETS.validate(task)
+    assert parse_goal(task.payload["goal_text"]).family == family
 
 
 def test_a_walkthrough_that_does_not_win_is_refused():
@@ -105,9 +96,3 @@ def test_any_seed_gives_a_house_of_the_asked_size(family, seed, receptacles, obj
         == receptacles
     )
     assert task.payload["walkthrough"]
-
-
-@pytest.mark.parametrize("bad", [{"family": "pick"}, {"receptacles": 1}, {"objects": 0}])
-def test_impossible_houses_are_clear_errors(bad):
-    with pytest.raises(ConfigError):
-        generate(House(**{"family": "pick_and_place_simple", "seed": 0, **bad}))

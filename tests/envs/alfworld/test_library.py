@@ -9,12 +9,6 @@ from r3l.envs.alfworld import engine
 DOWNWARD = Path(interface.DOWNWARD_LIB_PATH)
 
 
-def test_a_file_of_another_format_comes_whole(tmp_path: Path) -> None:
-    other = tmp_path / "lib.dylib"
-    other.write_bytes(b"\xcf\xfa\xed\xfe" + bytes(100))
-    assert engine.loaded_part(other) == other.read_bytes()
-
-
 def test_each_engine_holds_a_problem_of_its_own_and_nothing_is_left_on_disk() -> None:
     first, second = engine.AlfworldEngine(), engine.AlfworldEngine()
     handles = first._library()._handle, second._library()._handle

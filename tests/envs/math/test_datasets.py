@@ -2,10 +2,10 @@
 
 import pytest
 from r3l.envs.math import datasets
-from r3l.envs.math.datasets import clean, contaminated, key_of, load, normalise, read_file
+from r3l.envs.math.datasets import clean, contaminated, key_of, load, read_file
 from r3l.envs.math.published import ORIGINS
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
 
 # Rows as published: GSM8K (MIT), MATH (MIT), OlympiadBench (MIT); the others are made up in their layout.
 GSM8K = {"question": "A robe takes 2 bolts ...", "answer": "It takes 2/2=<<2/2=1>>1 bolt\n#### 1,003"}
@@ -61,12 +61,6 @@ def test_packaged_sets_are_the_frozen_ones(monkeypatch, name, rows):
     assert all(p.source == name and p.lang == "en" and len(p.sha256) == 16 for p in problems)
 
 
-def test_a_record_by_hand(monkeypatch):
-    monkeypatch.delenv("R3L_MATH", raising=False)
-    first = load("gsm8k")[0]
-    assert (first.id, first.gold) == ("gsm8k/0", "18") and first.problem.startswith("Janet’s ducks lay 16 eggs")
-
-
 def test_another_set_than_the_frozen_one_is_refused(write_jsonl, tmp_path):
     write_jsonl("gsm8k_test.jsonl", [GSM8K])
     with pytest.raises(DataError, match="set 'gsm8k' is not the frozen one: 1 records .* 1319 with efadbd97"):
@@ -77,13 +71,6 @@ def test_a_folder_without_the_file_falls_back_to_the_package_or_says_so(tmp_path
     assert len(load("math500", tmp_path)) == 500
     with pytest.raises(DataError, match=r"has no amc23_test\.jsonl \(set 'amc23'\); docs/environments.md"):
         load("amc23", tmp_path)
-
-
-def test_unknown_names_and_folders(tmp_path):
-    with pytest.raises(ConfigError, match="no set 'gsm9k'; known: aime24, amc23, dapo, .*did you mean 'gsm8k'"):
-        load("gsm9k")
-    with pytest.raises(ConfigError, match="nowhere does not exist; correct R3L_MATH"):
-        load("gsm8k", tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -101,16 +88,6 @@ def test_bad_rows_are_named(tmp_path, rows, message):
     path.write_text("\n".join(rows) + "\n")
     with pytest.raises(DataError, match=message):
         read_file(path, ORIGINS["gsm8k"])
-
-
-def test_other_bad_values_are_named(write_jsonl, tmp_path):
-    with pytest.raises(DataError, match=r"row 1: key 'answer' has value 2\.5; it must be a whole number"):
-        read_file(write_jsonl("a.jsonl", [{"id": 1, "problem": "p", "answer": 2.5}]), ORIGINS["amc23"])
-    with pytest.raises(DataError, match=r"row 1: key 'solution' has no \\boxed"):
-        read_file(write_jsonl("m.jsonl", [{"problem": "p", "solution": "2"}]), ORIGINS["minerva"])
-    (tmp_path / "d.parquet").write_bytes(b"PAR0")
-    with pytest.raises(DataError, match=r"d\.parquet: not a readable parquet file .* download it again"):
-        read_file(tmp_path / "d.parquet", ORIGINS["dapo_raw"])
 
 
 def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
@@ -134,13 +111,6 @@ def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "frozen", lambda: {"amc23": {"rows": 1, "sha256": datasets.sha256_of([wanted])}})
     wanted = datasets.record("amc23", "0", "How far?", "27")
     assert load("amc23") == [wanted]
-
-
-def test_layout_does_not_make_another_problem():
-    assert (
-        normalise(r"Let $\left( x \right)$ be  \dfrac{1}{2}.") == normalise(r"let (x) be $\frac12$") == "let(x)befrac12"
-    )
-    assert normalise("x+1") != normalise("x-1")
 
 
 def test_cleaning_by_hand():

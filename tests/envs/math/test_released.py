@@ -8,7 +8,6 @@ from r3l.envs.math.datasets import load
 from r3l.envs.math.engine import answer_in, check, check_in_actor, response_grader
 from r3l.envs.math.grader import grade
 
-from r3l.config import resolve
 from r3l.core.task import Task
 
 
@@ -74,10 +73,6 @@ def test_the_released_format(response, answer):
     assert answer_in(response) == answer
 
 
-def test_without_gold_or_answer_nothing_is_right():
-    assert not check_in_actor("", "") and not check_in_actor("34", "") and not check_in_actor("", "34")
-
-
 def test_the_environment_reads_and_grades_as_the_release_does():
     task = Task("t", "math", "test", payload={"answer": "34"})
     ours, theirs = (
@@ -92,17 +87,3 @@ def test_the_environment_reads_and_grades_as_the_release_does():
         ("<answer>34</answer>", True, False),
     ):
         assert (ours(task, response).correct, theirs(task, response).correct) == (strict, released), response
-
-
-@pytest.mark.parametrize(
-    ("tier", "env", "options"),
-    [
-        ("nano", "math", {"grader": "released"}),  # nano models write no tags
-        *(("paper", env, {"extraction": "released", "grader": "released"}) for env in ("gsm8k", "math500", "dapo")),
-    ],
-)
-def test_the_profile_sets_it(tier, env, options):
-    paper, released = (
-        resolve(tier, env, f"r3l@profile={profile}", 0).env_settings.options for profile in ("paper", "released_code")
-    )
-    assert released == paper | options and not options.keys() & paper.keys()

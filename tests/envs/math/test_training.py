@@ -41,12 +41,6 @@ def test_a_retry_shares_the_kept_lines_with_its_base_and_only_those_carry_no_gra
     assert counters["leak/answer_stated"] <= 0.2 * counters["leak/guidance"]
 
 
-def test_a_whole_response_is_one_turn_and_its_retry_starts_over():
-    groups, _ = explored("r3l", **{"env_settings.options.turns": "whole", "sampling.max_tokens": 64})
-    trajectories = [t for group in groups if group.objective == "policy" for t in group.trajectories]
-    assert {len(t.turns) for t in trajectories} == {1} and not any(t.restart_turn for t in trajectories)
-
-
 def test_released_credit_masks_lines_that_are_not_shared():
     groups, _ = explored("r3l@pivot=start,credit_from=reflected")
     masked = 0

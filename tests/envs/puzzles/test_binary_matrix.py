@@ -44,13 +44,6 @@ def test_the_worked_solution_goes_row_by_row():
     ]
 
 
-def test_what_the_released_verifier_lets_pass():
-    for text in (GOLD, "0 1 2 1 2 1 2 1 0", "[[0, 1, 2], [1, 2, 1], (2, 1, 0)]"):
-        assert KIND.verify_released(BY_HAND, text)
-    for text in ("0 1 2\n1 1 1\n2 1 0", "__import__('os').getcwd()", "[[0]*3]*3", "9" * 10**6, "(" * 1000, ""):
-        assert not KIND.verify_released(BY_HAND, text)
-
-
 def relaxed(matrix):
     """Distances by repeated relaxation of neighbours."""
     n = len(matrix)

@@ -50,11 +50,6 @@ def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
     assert first_wrong_line(task, [*right[:-1], "\\boxed{infeasible}"]).line == len(right) - 1
 
 
-def test_one_package_is_several_environments():
-    assert {environment_of(name).name for name in PUZZLES} == {"puzzles"}
-    assert environment_of("knights_knaves").constant_answer("knights_knaves_nano/test").success["all"] == 0.175
-
-
 @pytest.mark.parametrize("name", PUZZLES)
 def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
     """Its task sets are of its puzzle, its start model was taught it, and every worked solution has room at nano."""

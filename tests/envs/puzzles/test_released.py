@@ -1,13 +1,10 @@
 """How the releases read responses and answers, worked out from their code (tests/released/test_puzzles.py runs it)."""
 
-import time
-
 import pytest
 from r3l.envs.puzzles import PuzzleOptions
 from r3l.envs.puzzles.engine import response_grader
 from r3l.envs.puzzles.released import answer_in, cells, moves, solves
 
-from r3l.config import resolve
 from r3l.core.task import Task
 
 RIGHT = ["0", "1", "1", "0"]
@@ -100,26 +97,6 @@ def test_what_is_no_list_of_rows(answer):
     assert cells(answer) is None
 
 
-def test_python_remarks_nothing_on_a_models_style(recwarn):
-    assert cells("[[0 if 1else 1]]") is cells("['\\d']*1or 2") is None and not recwarn.list
-
-
-def test_other_cells_are_read_but_are_not_the_right_ones():
-    assert cells("[[0.0, True], [1, [0]]]") == ["0.0", "True", "1", "[0]"]
-
-
-@pytest.mark.parametrize(
-    "text", ["[", "(", "-", "1,", "1+", "{", "[[],", "'", "not ", "~", "[0]", "f(", "\n", "\\", "#"]
-)
-def test_hostile_texts_are_read_in_bounded_time(text):
-    started = time.process_time()
-    for length in (10**3, 10**5, 10**6):
-        hostile = (text * length)[:length]
-        assert cells(hostile) is None and not solves(hostile, [1], 1) and answer_in(hostile) is None
-        assert moves(hostile) == []
-    assert time.process_time() - started < 5
-
-
 @pytest.mark.parametrize(
     ("equation", "numbers", "target", "right"),
     [
@@ -167,11 +144,3 @@ def test_the_environment_reads_box_and_answer_as_the_release_does():
         graded = theirs(task, response)
         assert (graded.correct, graded.answer) == (correct, answer)
         assert not ours(task, response).correct or response.endswith("}}")
-
-
-@pytest.mark.parametrize("tier", ["nano", "smol"])
-@pytest.mark.parametrize("env", ["knights_knaves", "shortest_path"])
-def test_the_profile_sets_it(tier, env):
-    options = resolve(tier, env, "rltf_sd@profile=released_code", 0).env_settings.options
-    assert options["verifier"] == "released"
-    assert "verifier" not in resolve(tier, env, "rltf_sd", 0).env_settings.options

@@ -1,14 +1,11 @@
 """TaskSets: made to order, of different contents, committed, and loud when they differ."""
 
-import itertools
-import json
 from collections import Counter
 
 import pytest
-from r3l.envs.base.task_sets import committed, sha256_of, split_hash
+from r3l.envs.base.task_sets import committed, sha256_of
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles import tasks as module
-from r3l.envs.puzzles.base import item
 from r3l.envs.puzzles.engine import PUZZLES
 from r3l.envs.puzzles.tasks import TASK_SETS, Allocation, Definition
 
@@ -18,18 +15,8 @@ NANO = [f"{name}_nano" for name in PUZZLES]
 GROUPS = {
     "knights_knaves": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("2 people", "4 people")},
     "binary_matrix": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("3x3", "4x4")},
-    "shortest_path": {
-        "test": (150, 50),
-        "train": (450, 150),
-        "validation": (96, 32),
-        "of": ("feasible", "infeasible"),
-    },
-    "countdown": {
-        "test": (100, 100),
-        "train": (300, 300),
-        "validation": (64, 64),
-        "of": ("3 numbers", "4 numbers"),
-    },
+    "shortest_path": {"test": (150, 50), "train": (450, 150), "validation": (96, 32), "of": ("feasible", "infeasible")},
+    "countdown": {"test": (100, 100), "train": (300, 300), "validation": (64, 64), "of": ("3 numbers", "4 numbers")},
 }
 
 
@@ -55,15 +42,6 @@ def listed(name, split):
     return committed("puzzles", name)["splits"][split]["ids"]
 
 
-@pytest.mark.parametrize("name", PUZZLES)
-def test_the_test_sets_of_rltfs_size_need_no_training_set(name):
-    tasks = TASK_SETS.tasks(f"{name}_rltf/test")
-    assert len(tasks) == 200 and not module._allocation(f"{name}_rltf").splits["train"]
-    about = committed("puzzles", f"{name}_rltf")["splits"]
-    assert about["train"]["tasks"] == (4800 if name == "countdown" else 19_800) and "ids" not in about["train"]
-    assert len(split_hash("puzzles", f"{name}_rltf", "train")) == 64
-
-
 @pytest.mark.parametrize("name", ["binary_matrix_rltf", "shortest_path_rltf"])
 def test_no_matrix_of_the_test_set_is_among_the_first_training_problems(name):
     task_set = Allocation(TASK_SETS.definition(name))
@@ -78,15 +56,6 @@ def test_no_matrix_of_the_test_set_is_among_the_first_training_problems(name):
 @pytest.mark.parametrize("name", PUZZLES)
 def test_training_sets_of_rltfs_size_are_those_committed(name):
     assert len(TASK_SETS.tasks(f"{name}_rltf/train")) == (4800 if name == "countdown" else 19_800)
-
-
-@pytest.mark.slow
-def test_without_leaving_out_repeats_half_the_test_matrices_would_be_trained_on():
-    """As in RLTF's set, where 12,048 of 20,000 differ and 97 of the last 200 are in train."""
-    matrices = [item("binary_matrix", 0, k, min_n=3, max_n=5, p_zero=0.25)["metadata"]["matrix"] for k in range(20_000)]
-    texts = [json.dumps(matrix) for matrix in matrices]
-    train = set(texts[:19_800])
-    assert len(set(texts)) == 11_968 and sum(text in train for text in texts[19_800:]) == 92
 
 
 def test_a_task_with_a_wrong_answer_is_not_valid():
@@ -115,12 +84,3 @@ def test_a_wrong_difficulty_is_an_error(key, value, message):
     wrong = {"seed": 0, "style": "compact", "min_n": 3, "max_n": 4, "p_zero": 0.25} | {key: value}
     with pytest.raises(ConfigError, match=rf"puzzles_binary_matrix_nano.yaml: difficulty: (?s:.*){message}"):
         allocation(difficulty=wrong).split("test")
-
-
-def test_the_first_split_takes_first_and_all_takes_whatever_comes():
-    task_set = allocation(splits={"test": {"3x3": 2}, "train": {"all": 5}})
-    task_set.split("train")
-    order = sorted(itertools.chain(*task_set.splits.values()), key=lambda task: task.id)
-    small = [task for task in order if task.group == "3x3"]
-    assert task_set.splits["test"] == small[:2] and len(task_set.splits["train"]) == 5
-    assert {task.split for task in task_set.splits["train"]} == {"train"} and task_set.spare == []

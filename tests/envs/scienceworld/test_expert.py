@@ -2,10 +2,9 @@
 
 import pytest
 from dove_egg import SOLUTION
-from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.demonstrations import CAREFUL
 from r3l.envs.base.experts import criticise
 from r3l.envs.scienceworld import ScienceWorld
-from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.engine import ScienceWorldEngine
 from r3l.envs.scienceworld.expert import ScienceWorldExpert, plan
 from r3l.envs.scienceworld.tasks import TASK_SETS
@@ -13,11 +12,8 @@ from r3l.envs.scienceworld.tasks import TASK_SETS
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.task import Task
 from r3l.processes.worker import RecordedEnvironment
-from r3l.reflection import reflection_text
-from r3l.sft.nano_model import build_tokenizer
 
 DEMONSTRATOR = ScienceWorld().demonstrator()
-ERRING = ErrorRates(low=0.3, high=0.6, systematic=0.8, overlook=0.6, invalid=0.3)
 FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
 GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
 
@@ -63,13 +59,6 @@ def tasks():
     return list({task.payload["task"]: task for task in TASK_SETS.tasks("nano/test")}.values())
 
 
-@pytest.fixture(scope="module")
-def erring(engine, tasks):
-    return [
-        DEMONSTRATOR.demonstrate(engine, task, variant, ERRING, 12) for variant, task in enumerate([*tasks, *tasks[:2]])
-    ]
-
-
 def test_a_careful_agent_solves_every_task_type(engine, tasks):
     assert len(tasks) == 7
     for task in tasks:
@@ -77,40 +66,3 @@ def test_a_careful_agent_solves_every_task_type(engine, tasks):
         assert d.success and d.reward == 1 and d.retry == ()
         assert [step.action for step in d.steps] == task.payload["solution"]
         assert d.critique.outcome == "success" and d.critique.turn is None
-
-
-def test_critiques_name_nothing_that_the_text_before_the_pivot_does_not_show(erring):
-    checked = 0
-    for d in erring:
-        pivot = d.critique.turn
-        if pivot is None:
-            continue
-        shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])])
-        for action in d.critique.suggestion.split(", then "):
-            if action.startswith(("focus on ", "pick up ")):
-                assert action.removeprefix("focus on ").removeprefix("pick up ") in shown
-                checked += 1
-    assert checked >= 2
-
-
-def test_an_invalid_action_names_a_thing_that_is_in_no_task_and_costs_a_turn():
-    error_rates = {"low": 0.2, "high": 0.4, "systematic": 0.5, "overlook": 0.5, "invalid": 1.0}
-    (played,) = ScienceWorld().demonstrations(range(1), 1, 12, error_rates)
-    (invalid,) = [step for step in played.steps if not step.imitate]
-    assert invalid.action.endswith(("elephant egg", "red candle", "silver key", "glass marble"))
-    assert played.error is None
-
-
-def test_an_episode_fits_into_800_tokens_of_a_small_tokenizer(erring):
-    dialogue = ScienceWorldDialogue("compact", 12)
-    dialogs = []
-    for d in erring:
-        actions = [step.action for step in d.steps]
-        shown = [dialogue.opening(d.task, d.first)[0].content]
-        shown += [dialogue.following(d.first, actions[:k], step.now).content for k, step in enumerate(d.steps) if k]
-        responses = [*(step.response for step in d.steps), reflection_text(d.critique)]
-        dialogs.append([*shown, *responses])
-    tokenizer = build_tokenizer(text for dialog in dialogs for text in dialog)
-    # two tokens a message for its role and end
-    lengths = [sum(len(tokenizer.encode(text)) + 2 for text in dialog) for dialog in dialogs]
-    assert max(lengths) < 800, sorted(lengths)

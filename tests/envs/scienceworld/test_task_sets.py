@@ -6,10 +6,7 @@ from collections import Counter
 import pytest
 import r3l.envs.base.task_sets
 from r3l.envs.base.task_sets import definition_path
-from r3l.envs.scienceworld import gold
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.gold import proposals, shorten
-from r3l.envs.scienceworld.tasks import R3L_TEST, TASK_SETS, VARIATIONS, official_variations, problem
+from r3l.envs.scienceworld.tasks import R3L_TEST, TASK_SETS, VARIATIONS, official_variations
 
 from r3l.core.errors import ConfigError
 
@@ -64,12 +61,6 @@ def test_committed_hash_is_that_of_the_tasks(task_set):
     assert TASK_SETS.sha256(TASK_SETS.tasks(task_set)) == TASK_SETS.committed_hash(task_set)
 
 
-@pytest.mark.parametrize("task_set", ["nano", "r3l/dev", "official/valid"])
-def test_unknown_panels_are_named(task_set):
-    with pytest.raises(ConfigError, match=task_set.partition("/")[2] or "must look like"):
-        TASK_SETS.tasks(task_set)
-
-
 def write_definition(folder, monkeypatch, old, new):
     text = definition_path("scienceworld", "nano").read_text()
     assert old in text
@@ -96,36 +87,6 @@ def test_more_problems_than_are_solved_are_refused(tmp_path, monkeypatch):
     write_definition(tmp_path, monkeypatch, "{from: [test], counts: {easy: 80", "{from: [test], counts: {easy: 81")
     with pytest.raises(ConfigError, match="easy asks for 81 of 80 problems"):  # 4 task types with 20 solved each
         TASK_SETS.regenerate("odd", "test")
-
-
-def test_gold_paths_are_shortened():
-    path = ["open door to kitchen", "go to kitchen", "go to outside", "look around", "focus on egg", "go to kitchen"]
-    assert shorten([*path, "move egg to box", "wait1"]) == [
-        "teleport to outside",
-        "look around",
-        "focus on egg",
-        "teleport to kitchen",
-        "move egg to box",
-    ]
-
-
-def test_gold_path_of_the_simulator_is_shortened_and_solves():
-    golden, player = ScienceWorldEngine(), ScienceWorldEngine()
-    task = problem("find-plant", 7, "")
-    plan = gold.from_gold(player, task, golden.gold_actions(task))
-    assert plan == [
-        "teleport to greenhouse",
-        "look around",
-        "focus on pea plant",
-        "pick up flower pot 8",
-        "teleport to bathroom",
-        "move flower pot 8 to green box",
-    ]
-    assert proposals(player, problem("boil", 0, "")) == []
-    options = proposals(player, task)
-    assert plan in options and len(options) == 3  # cherry tree, apple tree, pea plant
-    golden.close()
-    player.close()
 
 
 @pytest.mark.slow

@@ -9,11 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from program import run
-from r3l.envs.webshop.build import locate, make
+from r3l.envs.webshop.build import locate
 from r3l.envs.webshop.catalogue import Catalogue, read_meta
-from r3l.envs.webshop.synthetic import records, sources
 
 from r3l.core.errors import DataError
 
@@ -50,12 +48,8 @@ def test_the_command_builds_and_reports(monkeypatch, capsys, files, tmp_path):
     [
         (0, lambda path: path.unlink(), "cannot be read"),
         (0, lambda path: path.write_text(path.read_text()[:20_000]), "is cut off or damaged after"),
-        (0, lambda path: path.write_text("{}"), "holds no product"),
         (0, lambda path: path.write_text('[{"asin": "B1"}]'), "record 0 (B1): key 'name' is missing"),
-        (0, lambda path: path.write_bytes(b"\xff\xfe[]"), "is cut off or damaged after 0 products"),
-        (1, lambda path: path.write_text(path.read_text()[:1000]), "is cut off or damaged"),
         (1, lambda path: path.write_text('{"B0000": []}'), "asin B0000 has [], not a dict; see docs/environments.md"),
-        (2, lambda path: path.write_text("[]"), "is a JSON list; expected an object keyed by asin"),
         (2, lambda path: path.write_text('{"B0000": 5}'), "asin B0000 has 5, not a list; see docs/environments.md"),
         (2, lambda path: path.write_text('{"B0000": [{}]}'), "entry 0: key 'instruction_attributes' is missing"),
         (
@@ -74,35 +68,6 @@ def test_bad_files_are_named_and_nothing_is_left(monkeypatch, capsys, files, tmp
     assert (code, text) == (2, "") and err.startswith("error: ") and len(err.splitlines()) == 1
     assert message in err and files[which].name in err
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_an_instruction_without_attributes_is_named(monkeypatch, capsys, files, tmp_path):
-    asin = json.loads(files[0].read_text())[0]["asin"]
-    files[1].write_text(json.dumps({asin: {"attributes": ["red"], "instruction": "find me a pot"}}))
-    arguments = command(files, tmp_path / "shop")
-    code, _, err = run(monkeypatch, capsys, *arguments[:6], *arguments[8:])  # without --human
-    assert code == 2 and f"attrs.json, asin {asin}: key 'instruction_attributes' is missing" in err
-
-
-def test_a_goal_outside_the_catalogue_is_a_clear_error_of_a_run(monkeypatch, capsys, files, tmp_path):
-    """As with the 1,000 products of the original, which have 13 goals, under its split of 12,087."""
-    run(monkeypatch, capsys, *command(files, tmp_path / "shop"))
-    monkeypatch.setenv("R3L_WEBSHOP", str(tmp_path / "shop"))
-    task_sets = ["--set", "env_settings.train_task_set=r3l/train", "--set", "env_settings.test_task_set=official/test"]
-    run_dir = tmp_path / "run"
-    arguments = ["train", "--env", "webshop", "--method", "grpo", "--run-dir", run_dir, *task_sets]
-    code, _, err = run(monkeypatch, capsys, *arguments)
-    assert code == 2 and "is outside catalogue original-60-" in err and "goals 0 to 179" in err
-
-
-def test_a_folder_that_is_taken_or_being_built_is_refused(monkeypatch, capsys, files, tmp_path):
-    out = tmp_path / "shop"
-    with FileLock(f"{out}.lock"):  # what another builder holds
-        code, _, err = run(monkeypatch, capsys, *command(files, out))
-    assert code == 2 and "is being built by another process, which holds" in err and not out.exists()
-    out.mkdir()
-    code, _, err = run(monkeypatch, capsys, *command(files, out))
-    assert code == 2 and f"{out} exists; remove it first" in err and list(out.iterdir()) == []
 
 
 def test_a_killed_builder_leaves_nothing_that_is_opened_or_in_the_way(monkeypatch, capsys, files, tmp_path):
@@ -128,10 +93,3 @@ def _wait_for(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_what_is_built_beside_is_not_taken_for_a_leftover(tmp_path):
-    other = tmp_path / ".shop2.partial.x"
-    other.mkdir()
-    make(sources(5, 1), tmp_path / "shop", "nano")
-    assert other.is_dir() and len(list(records(5, 1))) == read_meta(tmp_path / "shop").products

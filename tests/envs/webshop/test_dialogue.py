@@ -1,13 +1,10 @@
 """Prompts and the reading of responses, on the real engine's observations."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from r3l.envs.webshop.dialogue import WebshopDialogue, compact
 from r3l.envs.webshop.engine import WebshopEngine
-from r3l.envs.webshop.pages import instruction
 
 from r3l.core.environment import Observation, Parsed
 
@@ -46,21 +43,6 @@ def test_compact_shows_what_matters_on_one_line(at_item, shop):
     assert compact(engine.step("click[back to search]").text) == "search page"
 
 
-def test_released_prompts_hold_everything_needed(at_item):
-    _, goal, (first, results, _) = at_item
-    system, user = FULL.opening(None, first)
-    assert (system.role, user.role) == ("system", "user") and "at most 15 actions" in system.content
-    assert "only on a page that has a search bar" in system.content  # defect B-21 mended
-    assert goal.instruction in user.content and '{"has_search_bar": true, "clickables": []}' in user.content
-    later = FULL.following(first, ["search[x]"], results).content
-    listed = json.loads(next(line for line in later.splitlines() if line.startswith('{"has_search_bar"')))
-    assert listed["has_search_bar"] is False and listed["clickables"][:2] == ["back to search", "next >"]
-    assert goal.asin.lower() in listed["clickables"] and results.text.strip() in later
-    for part in ("<think>", "</think>", "<action>", "</action>"):
-        assert part in later
-    assert "$contract" not in later and instruction(results.text) == goal.instruction
-
-
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
@@ -97,12 +79,3 @@ def test_any_response_is_read_or_counted(text):
     parsed = COMPACT.parse(text, ANYWHERE, [])
     assert (parsed.action is None) == (parsed.error == "format")
     assert COMPACT.parse(f"<think>{'a'}</think><action>{'b' + text.replace('<', '')}</action>", ANYWHERE, []).action
-
-
-def test_closing():
-    assert COMPACT.closing(2 / 3, False, 4, None) == "not completed. reward 0.667. 4 steps, within the limit of 10."
-    assert COMPACT.closing(0, False, 10, None) == "not completed. reward 0. 10 steps, exceeded the limit of 10."
-    assert COMPACT.closing(0, False, 2, "format").startswith("not completed (format).")
-    full = FULL.closing(1, True, 5, None)
-    assert full == "The purchase was completed. Reward: 1. Steps: 5, within the limit of 15."
-    assert "the same action was given twice" in FULL.closing(0, False, 5, "repetition")

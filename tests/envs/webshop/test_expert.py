@@ -1,22 +1,13 @@
 """The scripted customer of WebShop on the real engine (what holds everywhere: ../test_demonstrations.py)."""
 
-import pytest
-from r3l.envs.base.demonstrations import CAREFUL, ErrorRates
+from r3l.envs.base.demonstrations import CAREFUL
 from r3l.envs.base.experts import criticise, having_read
 from r3l.envs.webshop import WebShop
 from r3l.envs.webshop.expert import WebshopExpert, is_right, plan
 
 from r3l.core.environment import Transcript
-from r3l.sft.examples import documents_of
-from r3l.sft.nano_model import build_tokenizer
 
 DEMONSTRATOR = WebShop().demonstrator()
-ERRING = ErrorRates(low=0.45, high=0.65, systematic=0.8, overlook=0.3)
-
-
-@pytest.fixture(scope="module")
-def erring():
-    return list(DEMONSTRATOR.demonstrations(range(50), 2, ERRING, 10))
 
 
 def test_an_expert_follows_the_pages(task):
@@ -27,39 +18,6 @@ def test_an_expert_follows_the_pages(task):
         assert step.action == plan(expert)[0] and is_right(expert, step.action)
     last = having_read(WebshopExpert.at_start(d.first.text), answers)
     assert last.missing == [] and plan(last) == ["click[buy now]"]
-
-
-def test_critiques_name_nothing_that_the_pages_before_the_pivot_do_not_show(erring):
-    checked = 0
-    for d in erring:
-        pivot = d.critique.turn
-        if pivot is None:
-            continue
-        shown = " ".join([d.first.text, *(step.now.text for step in d.steps[: pivot + 1])]).lower()
-        for action in d.critique.suggestion.split(", then "):
-            if action.startswith("click[") and "buy now" not in action and action not in d.steps[pivot].now.admissible:
-                assert action[len("click[") : -1] in shown, action
-                checked += 1
-    assert checked > 20
-
-
-def test_retries_correct_most_failures(erring):
-    failed = [d for d in erring if not d.success]
-    assert len(failed) > 50  # a customer who errs half of the time
-    assert sum(d.retry_success for d in failed) / len(failed) > 0.6
-
-
-def test_an_episode_with_its_reflection_stays_under_800_tokens(erring):
-    """Of a byte-pair tokenizer of 1,024 pieces that is trained on such episodes, as the nano model's is."""
-    dialogue = WebShop().dialogue("compact", 10)
-    texts = []
-    for d in erring:
-        for _, turns in documents_of(dialogue, d, "suggestion"):
-            texts.append("\n".join(f"{' '.join(m.content for m in prompt)}\n{answer}" for prompt, answer, _ in turns))
-    tokenizer = build_tokenizer(texts)
-    lengths = sorted(len(tokenizer.encode(text)) for text in texts)
-    assert len(tokenizer) == 1024 and lengths[len(lengths) // 2] < 500
-    assert sum(length < 800 for length in lengths) / len(lengths) > 0.95
 
 
 def test_the_dialogue_criticises_what_it_can_read():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from r3l.envs.webshop.index import Index, IndexWriter, length_byte, length_of, terms
+from r3l.envs.webshop.index import Index, IndexWriter, length_of, terms
 
 from r3l.core.errors import DataError
 
@@ -67,15 +67,6 @@ def test_scores_by_hand(tmp_path):
     assert index.search("the of zebra", 50) == [] and index.search("shirt", 2) == [2, 1]
 
 
-def test_lengths_are_quantised_as_smallfloat_does():
-    # 24 exact values, then four significant bits: 24 + 16 = 40 and 41 share a byte, so do 42 and 43.
-    assert [length_of(length_byte(n)) for n in (0, 23, 24, 39, 40, 41, 42, 55, 56, 59, 60)] == [
-        0, 23, 24, 39, 40, 40, 42, 54, 56, 56, 60,
-    ]  # fmt: skip
-    codes = [length_of(code) for code in range(256) if length_of(code) < 2**31]
-    assert codes == sorted(set(codes)) and all(length_byte(value) == code for code, value in enumerate(codes))
-
-
 word = st.sampled_from(["red", "shirt", "cotton", "blue", "the", "pack", "of", "6", "women's", "hat", "1.5", "soft"])
 text = st.lists(word, max_size=60).map(" ".join)
 
@@ -95,15 +86,6 @@ def test_the_order_is_the_oracles(tmp_path_factory, texts, query):
             assert names[number] == name
     ties = [(-np.float32(score), names[number]) for number, score in ranking]
     assert ties == sorted(ties)
-
-
-def test_chunks_do_not_change_the_index(tmp_path, monkeypatch):
-    whole = written(LUCENE["documents"], tmp_path / "whole")
-    monkeypatch.setattr("r3l.envs.webshop.index._CHUNK", 500)
-    parts = written(LUCENE["documents"], tmp_path / "parts")
-    assert not list((tmp_path / "parts").glob("chunk*"))
-    for query, _ in LUCENE["queries"]:
-        assert parts.scored(query, 50) == whole.scored(query, 50)
 
 
 def test_a_cut_off_file_is_named(tmp_path):

@@ -62,11 +62,6 @@ def test_text_rich_marks_what_can_be_clicked_and_what_was():
     assert "\n[clicked button] B1 [clicked button_]\n" in text_rich(page, "", frozenset({"B1"}))
 
 
-def test_of_two_options_with_one_value_the_later_is_clicked():
-    page = pages.item_page(GOAL, shoe(options=(("cup", ("a", "b")), ("band", ("b", "c")))))
-    assert page.targets["b"].group == "band" and page.targets["a"].group == "cup"
-
-
 def test_first_and_last_page_hold_the_strings_of_recorded_runs():
     first = pages.search_page(GOAL)
     assert [s.text.strip() for s in first.strings] == ["WebShop", "Instruction:", INSTRUCTION, "Search"] and first.bar

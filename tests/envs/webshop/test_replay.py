@@ -56,8 +56,3 @@ def test_the_released_replay_stops_at_a_refused_action(attempted, credit_from, f
     assert distilled.turns[2].observation == base.turns[1].observation
     assert len(shown[0]) == 1  # the observation once
     assert base.trainable == range(3, 4) and distilled.trainable == range(first, 5)
-
-
-def test_a_refused_action_at_the_pivot_stops_no_replay(attempted):
-    base, distilled, _ = attempted(",replay=until_refused", pivot=1)
-    assert distilled.actions == ["search[shirt]", *RETRY] and distilled.trainable == range(1, 4) == base.trainable

@@ -122,11 +122,6 @@ def test_the_written_definition(attributes, options, own, chosen, price, name):
     assert more.reward == pytest.approx(more.type) and more.reward >= scored.reward
 
 
-def test_the_goal_product_itself_is_a_success():
-    bought = replace(SHOE, attributes=GOAL.attributes)
-    assert score(GOAL, bought, GOAL.options, words).reward == 1.0
-
-
 @pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
 def test_recorded_sessions(session):
     """Type rule, options, price and total from the recorded parts; the products themselves are not public."""
