@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from r3l.envs.webshop.goals import Goal, human_goals, in_order, synthetic_goals
 from r3l.envs.webshop.index import Index, IndexWriter, Term
-from r3l.envs.webshop.products import Product, is_listed, product_of, read_items, read_table
+from r3l.envs.webshop.products import Product, is_listed, product_of, read_items, read_table, texts_of
 from r3l.envs.webshop.reward import model_version, nouns
 
 from r3l.core.errors import ConfigError, DataError
@@ -82,7 +82,9 @@ def original_files(items: Path, attributes: Path, human: Path | None, limit: int
             return
         if not is_listed(record, seen):
             continue
-        product = product_of(record, known.get(str(record["asin"]), {}), f"{items}, record {number}")
+        entry = known.get(str(record["asin"]), {})
+        texts_of(entry.get("attributes", []), f"{attributes}, asin {record['asin']}", "attributes")
+        product = product_of(record, entry, f"{items}, record {number}")
         seen.add(product.asin)
         if human is not None:
             goals = human_goals(product, instructions.get(product.asin, ()), str(human))
