@@ -28,7 +28,7 @@ from r3l.core.feedback import ReflectionRules, parse_reflection
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.render import ChatRenderer
 from r3l.core.task import Task
-from r3l.endpoint.answers import ChatAnswer
+from r3l.endpoint.answers import ChatAnswer, UnusableAnswer
 from r3l.endpoint.policy import _lines
 
 VERDICTS = ("verify", "verify_released", "critique")
@@ -66,7 +66,7 @@ def _reflection(schema: str) -> Read:
 def _served(text: str) -> object:
     try:
         return ChatAnswer.read(text.encode(errors="surrogatepass"))
-    except ValueError:
+    except UnusableAnswer:
         return None
 
 
