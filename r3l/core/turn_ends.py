@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from r3l.core.chat_template import name_of
 from r3l.core.errors import ConfigError
