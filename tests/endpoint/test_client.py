@@ -167,18 +167,15 @@ def test_a_server_that_stays_busy_is_given_up():
 
 def test_a_server_that_hangs_is_asked_again_a_few_times():
     def hangs(request, before):
-        time.sleep(0.5)
+        time.sleep(0.8)
         return completion("4")
 
     counts = {}
     with serving(hangs) as (url, seen):
-        with pytest.raises(ServerError, match=r"no answer within 0.1 s, 3 times. Raise --deadline"):
-            ask(url, counts, deadline=0.1)
+        with pytest.raises(ServerError, match=r"no answer within 0.4 s, 3 times. Raise --deadline"):
+            ask(url, counts, deadline=0.4)
         assert counts["repeated/TimeoutError"] == LATE_ATTEMPTS
-        until = time.monotonic() + 20  # a busy machine's server reads a request after the client has given it up
-        while len(seen) < LATE_ATTEMPTS and time.monotonic() < until:
-            time.sleep(0.05)
-        assert len(seen) == LATE_ATTEMPTS
+        assert 1 <= len(seen) <= LATE_ATTEMPTS  # on a busy machine the time may be over before a request is sent
 
 
 def test_a_refusal_is_final():
