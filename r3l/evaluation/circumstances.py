@@ -9,15 +9,15 @@ from typing import Any
 from r3l.core.environment import StopReason
 from r3l.evaluation.statistics import wilson_bounds
 
-ENDINGS = {
-    StopReason.SUCCESS: "solved",
-    StopReason.DONE: "ended by the environment, unsolved",
+ENDINGS = {  # names of the reasons, here and in figures
+    StopReason.SUCCESS: "success",
+    StopReason.DONE: "ended without success",
     StopReason.MAX_TURNS: "turn limit",
-    StopReason.FORMAT: "no action could be read",
-    StopReason.INADMISSIBLE: "impossible action",
-    StopReason.REPETITION: "repeated an action",
-    StopReason.TRUNCATED: "response cut off",
-    StopReason.CONTEXT: "context full",
+    StopReason.REPETITION: "repetition",
+    StopReason.INADMISSIBLE: "inadmissible action",
+    StopReason.FORMAT: "invalid response",
+    StopReason.TRUNCATED: "response too long",
+    StopReason.CONTEXT: "dialog too long",
 }
 # Endings that the setting may have caused, and what to change; our choice: a tenth of the episodes is worth a word.
 SUSPECT = {
@@ -47,7 +47,7 @@ def summary(evaluation: Mapping[str, Any], max_turns: int) -> str:
 
 
 def endings(counts: Mapping[str, int]) -> str:
-    """``solved 112, turn limit 48``, most frequent first."""
+    """``success 112, turn limit 48``, most frequent first."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{ENDINGS[StopReason(reason)]} {count}" for reason, count in ordered)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r3l.core.errors import DataError
+from r3l.evaluation.circumstances import ENDINGS as names_of_reasons
 from r3l.report.figures import style
 from r3l.report.figures.data import Shown
 from r3l.report.records import Record
@@ -33,15 +34,9 @@ TOKENS: Parts = {
     "tokens/feedback": SECONDS["seconds/feedback"],
     "tokens/retry": SECONDS["seconds/retry"],
 }
-STOPS: Parts = {  # reasons of r3l.core.rollout and of the environments' dialogues
-    "success": ("success", "#2F6B4F"),
-    "done": ("ended without success", "#B9CDA6"),
-    "max_turns": ("turn limit", "#E3C77B"),
-    "repetition": ("repetition", "#C98B4B"),
-    "inadmissible": ("inadmissible action", "#8E4A3C"),
-    "format": ("invalid response", "#5B3A57"),
-    "truncated": ("response too long", "#8D83A6"),
-    "context": ("dialog too long", "#B9B4C7"),
+STOP_COLOURS = ("#2F6B4F", "#B9CDA6", "#E3C77B", "#C98B4B", "#8E4A3C", "#5B3A57", "#8D83A6", "#B9B4C7")
+STOPS: Parts = {
+    reason.value: (name, colour) for (reason, name), colour in zip(names_of_reasons.items(), STOP_COLOURS, strict=True)
 }
 ENDINGS: Parts = STOPS | {"other": ("other", "#E0E0E0")}
 
