@@ -23,7 +23,7 @@ def serving(answer, models=("tiny",)):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.reply(200, {"data": [{"id": name} for name in models]})
+            self.reply(200, {"data": [entry if isinstance(entry, dict) else {"id": entry} for entry in models]})
 
         def do_POST(self):
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

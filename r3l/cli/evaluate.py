@@ -101,7 +101,7 @@ class _Asked:
 
     def agent(self, tokenizer: str | None = None) -> ServedAgent:
         """The model at the server; without a name the only one there. ``tokenizer``: where none is given."""
-        from r3l.endpoint.client import only_model
+        from r3l.endpoint.client import about_model, only_model
         from r3l.endpoint.options import EndpointOptions
         from r3l.evaluation.agents import Dialog, ServedAgent
 
@@ -110,7 +110,8 @@ class _Asked:
         options = EndpointOptions(str(self.server), self.model or "", self.batch or CONCURRENCY, self.deadline, fields)
         if self.model is None:
             options = replace(options, model=asyncio.run(only_model(options)))
-        return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer)
+        about = asyncio.run(about_model(options))
+        return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)
 
 
 def _play_run(run_dir: Path, task_set: str | None, asked: _Asked, as_json: bool) -> None:
@@ -142,6 +143,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
         return
     agent = asked.agent()
     run = resolve_run(tier, env, row.changed(engine="server").name, seed, model_named(agent.endpoint.model))
+    run = run.model_copy(update={"served": agent.digits})
     where = out or place_of(run)
     begin_served_run(run, where, agent)
     _evaluate_and_print(where, None, agent, as_json)

@@ -35,6 +35,6 @@ def probe(
     from r3l.report.render import to_terminal
 
     run = resolve_run(tier, env, "r3l", seed, model, overrides)
-    path = out or RESULTS / "probe" / f"{env}_{Path(run.model).name}.json"
+    path = out or RESULTS / "probe" / f"{env}_{run.model_name()}.json"
     content = measure_probe(run, Sample(task_set, tasks, attempts), path)
     print_shown(content, as_json, to_terminal(table_of(content)))

@@ -6,16 +6,18 @@ its source: each file has a ``sources`` map from key to where the value comes fr
 
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
 from r3l.config.files import Strict, folders, is_own, load, names, own_folders, own_variables, validate
+from r3l.config.inputs import sft_folder
 from r3l.config.method import PROFILES, MethodConfig, load_method, method_label
 from r3l.config.model import (
     ArchitectureConfig,
     ClusterConfig,
     ModelConfig,
     PackagedConfig,
+    as_path,
+    backbone,
     find_model,
     locate,
     model_label,
-    sft_folder,
     stored_model,
 )
 from r3l.config.resolution import (
@@ -61,6 +63,8 @@ __all__ = [
     "TierConfig",
     "TrainConfig",
     "Variant",
+    "as_path",
+    "backbone",
     "build_method",
     "dialogue_of",
     "environment_of",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
@@ -20,6 +21,7 @@ from r3l.config.files import find_class
 from r3l.config.model import find_model, locate, recipe_of
 from r3l.files.digests import digest_of
 from r3l.files.json_files import read_json
+from r3l.files.names import is_folder_name
 from r3l.files.paths import cache_folder
 from r3l.files.writing import write_json_atomic
 
@@ -42,7 +44,10 @@ def inputs_of(env: str, model: str, settings: EnvSettings, method_code: str) -> 
         "environment": {"version": package.version, **package.inputs(task_sets)},
         "method": {"version": getattr(find_class("methods", method_code), "version", 1)},
     }
-    return inputs | ({"sft": recipe_of(settings.sft)} if settings.sft else {})
+    if settings.sft is None:
+        return inputs
+    made = sft_folder(model, settings.sft)
+    return inputs | {"sft": recipe_of(settings.sft), "sft_model": _folder_digest(made) if made.is_dir() else None}
 
 
 def model_identity(model: str) -> dict[str, str | None]:
@@ -57,18 +62,40 @@ def model_identity(model: str) -> dict[str, str | None]:
     return {"name": str(folder), "revision": _cached_revision(str(folder))}
 
 
+def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
+    """What a model is called under results/ and in tables. ``identity``: that of a manifest.
+
+    A name of configs/models, or of a stored model, says which it is. The last part of a path or of a hub id does not
+    (``final``, ``checkpoint-500``): it gets eight digits of the weights' digest, or of the id, whose revision stands in
+    the fingerprint alone because a plan must know the place of what nobody has fetched yet.
+    """
+    if is_folder_name(model):
+        return model
+    identity = identity or model_identity(model)
+    digest = identity.get("sha256") or hashlib.sha256(str(identity["name"]).encode()).hexdigest()
+    return f"{Path(model).name}-{digest[:8]}"
+
+
+def sft_folder(model: str, name: str) -> Path:
+    """Where `r3l sft NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
+    return cache_folder("models") / f"{model_name(model)}-{name}"
+
+
 def _folder_digest(folder: Path) -> str:
     """Over names and digests of the files that decide what a model computes."""
     files = sorted(path for path in folder.iterdir() if any(fnmatch(path.name, pattern) for pattern in MODEL_FILES))
     stats = [path.stat() for path in files]
-    digests = [_digest(path, stat.st_mtime_ns, stat.st_size) for path, stat in zip(files, stats, strict=True)]
+    digests = [_digest(path, stat.st_ctime_ns, stat.st_size) for path, stat in zip(files, stats, strict=True)]
     lines = (f"{digest}  {path.name}\n" for digest, path in zip(digests, files, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @cache
 def _digest(path: Path, changed: int, size: int) -> str:
-    """The sha256 of a file, taken once for its path, time and size: in this process, of large files on this machine."""
+    """The sha256 of a file, taken once for its path, time and size: in this process, of large files on this machine.
+
+    The time is that of the inode, as copying and unpacking can set the other one to what it was.
+    """
     if size < _KEPT:
         return digest_of(path)
     kept = cache_folder("digests") / f"{hashlib.sha256(str(path).encode()).hexdigest()}.json"

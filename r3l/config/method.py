@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from r3l.config.files import Strict, load, names
 from r3l.config.variant import Variant
@@ -84,6 +84,9 @@ def _known(kind: str, value: list[str], known: Iterable[str]) -> list[str]:
     return value
 
 
+HIGHEST_RATE = 0.1  # of a tuned learning rate: a step of AdamW would move every weight by more than most weigh
+
+
 class MethodConfig(Strict):
     """configs/methods/<name>.yaml.
 
@@ -102,7 +105,7 @@ class MethodConfig(Strict):
     profiles: dict[ProfileName, dict[str, Any]] = {}
     where: list[Where] = []
     tiers: dict[str, dict[str, Any]] = {}
-    rates: dict[str, dict[str, float]] = {}
+    rates: dict[str, dict[str, Annotated[float, Field(gt=0, le=HIGHEST_RATE)]]] = {}
     sources: dict[str, str]
 
     def settings_in(self, place: Place) -> dict[str, tuple[Any, str]]:

@@ -103,11 +103,23 @@ def check_model(name: str) -> None:
         )
 
 
+def as_path(model: str) -> str:
+    """``model``, a folder of this directory with a slash: names without one are configs/models' and stored models'."""
+    known = find_model(model) or not is_folder_name(model) or stored_model(model)
+    return f"./{model}" if not known and os.path.isdir(model) else model
+
+
 @functools.cache
-def model_label(name: str) -> str:
-    """What a model is called in print."""
-    config = find_model(name)
+def backbone(name: str) -> str:
+    """The label of a model of configs/models, whoever serves it (``NAME@SERVER``); of another one ``name``."""
+    config = find_model(name.partition("@")[0])
     return config.label if config else name
+
+
+def model_label(name: str) -> str:
+    """What a model is called in print; a served one with the digits that tell its server."""
+    _, at, server = name.partition("@")
+    return f"{backbone(name)} ({server})" if at and backbone(name) != name else backbone(name)
 
 
 def locate(model: str) -> str:
@@ -123,11 +135,6 @@ def locate(model: str) -> str:
         return str(cache_folder("models") / model)
     local = Path(os.environ.get("R3L_MODELS", "")) / Path(config.hub).name
     return str(local.absolute()) if os.environ.get("R3L_MODELS") and local.is_dir() else config.hub
-
-
-def sft_folder(model: str, name: str) -> Path:
-    """Where `r3l sft NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
-    return cache_folder("models") / f"{Path(model).name}-{name}"
 
 
 def recipe_of(name: str) -> dict[str, Any]:

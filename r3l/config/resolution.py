@@ -38,7 +38,7 @@ from r3l.config.method import (
     source_in,
     tuned_rate,
 )
-from r3l.config.model import ClusterConfig, check_model, find_model
+from r3l.config.model import ClusterConfig, as_path, check_model, find_model
 from r3l.config.own_code import own_code
 from r3l.config.run import Run, feedback_source
 from r3l.config.tier import TierConfig, TierSettings
@@ -186,7 +186,7 @@ def _of_environment(env: EnvConfig, tier: str, profile: ProfileName) -> Iterator
 def _of_model(model: str | None, usual: str) -> Iterator[Layer]:
     """The base checkpoint where another than the usual one is asked for, and what it changes in the tier."""
     if model:
-        yield Layer("--model", {"model": model}, lambda _: "the command line")
+        yield Layer("--model", {"model": as_path(model)}, lambda _: "the command line")
     if config := find_model(model or usual):
         sources = config.sources
         yield Layer(f"configs/models/{config.model}.yaml", config.set, lambda key: source_in(sources, f"set.{key}"))

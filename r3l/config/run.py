@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from r3l.config.environment import EnvSettings
-from r3l.config.inputs import inputs_of
+from r3l.config.inputs import inputs_of, model_name
 from r3l.config.method import ProfileName
 from r3l.config.tier import TierSettings
 from r3l.core.feedback import FeedbackSource
@@ -28,7 +28,7 @@ from r3l.files.names import folder_name
 SCHEMA_VERSION = 3  # raise when a change of code makes all old results incomparable
 
 NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
-    "": {"label", "method_label", "profile", "model", "workers", "device"},  # model: by its inputs
+    "": {"label", "method_label", "profile", "model", "served", "workers", "device"},  # model: by its inputs
     "train": {"save_every", "gradient_checkpointing"},
     "env_settings": {"validation_task_set", "further_test_task_sets"},
     "judge": {"concurrency", "deadline"},
@@ -45,6 +45,7 @@ class Run(TierSettings):
     method_label: str
     profile: ProfileName
     model: str
+    served: str = Field("", description="digits of the address of the server that has the model; none: it lies here")
     seed: int = Field(ge=0, lt=2**63)
     env_settings: EnvSettings
     method_code: str
@@ -52,15 +53,25 @@ class Run(TierSettings):
     protocol: str | None = Field(None, description="how an episode is played for a score; none: as it is trained")
     own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's own files (r3l.config.own_code)")
 
-    @property
-    def cell(self) -> str:
+    def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
+        """The model's name under results/ and in tables; ``inputs``: those of a manifest."""
+        if self.served:
+            return f"{Path(self.model).name}@{self.served}"
+        return model_name(self.model, inputs["model"] if inputs else None)
+
+    def cell_of(self, inputs: Mapping[str, Any] | None = None) -> str:
         """``tier/env/model/method``, the run's place under results/; a variant may name a task set.
 
-        Raises ConfigError where one of them cannot be a folder.
+        ``inputs``: those of a manifest; by default :meth:`inputs`. Raises ConfigError where a part cannot be a folder.
         """
-        parts = {"tier": self.tier, "environment": self.env, "model": Path(self.model).name}
+        parts = {"tier": self.tier, "environment": self.env, "model": self.model_name(inputs)}
         parts["method"] = self.method.replace("/", "-")
         return "/".join(folder_name(kind, name) for kind, name in parts.items())
+
+    @property
+    def cell(self) -> str:
+        """That of the inputs as they are now."""
+        return self.cell_of()
 
     @property
     def directory(self) -> str:

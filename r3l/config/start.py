@@ -7,7 +7,8 @@ from pathlib import Path
 
 from r3l.config.environment import EnvConfig
 from r3l.config.files import load, names
-from r3l.config.model import locate, recipe_of, sft_folder
+from r3l.config.inputs import sft_folder
+from r3l.config.model import locate, recipe_of
 from r3l.config.run import Run
 from r3l.core.errors import ConfigError
 

@@ -30,7 +30,7 @@ from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
 from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnfinishedAnswer, UnusableAnswer
 from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
-from r3l.endpoint.room import limit_of_model, limit_of_properties, message, refusal_for_room
+from r3l.endpoint.room import entry_of_model, limit_of_model, limit_of_properties, message, refusal_for_room
 from r3l.files.masking import KEY, masked
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all ha
 _IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
 _TERMINAL = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours
 _RESPONSE_TOKENS = ("max_tokens", "max_completion_tokens")  # fields of a request
+_OF_WEIGHTS = ("root", "parent", "owned_by", "meta")  # fields of an entry of /models
 _KINDS: dict[str, type[Answer]] = {"/chat/completions": ChatAnswer, "/completions": TokenAnswer, "/models": ModelList}
 _FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)  # no such server, most likely
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -99,6 +100,11 @@ class Endpoint:
     async def models(self) -> list[str]:
         """The names that the server says it serves. Raises ServerError."""
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
+
+    async def about(self) -> dict[str, Any]:
+        """What the server says of its model that tells weights apart: vLLM the folder, llama.cpp sizes, or nothing."""
+        entry = entry_of_model(await self._get("/models"), self.options.model)
+        return {key: entry[key] for key in _OF_WEIGHTS if entry.get(key) is not None}
 
     async def _sample(self, kind: type[AnswerT], path: str, content: Mapping[str, Any], prompt: int | None) -> AnswerT:
         """A response; a shorter one where the server has less room. ``prompt``: its tokens, where they are known.
@@ -320,6 +326,12 @@ def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
     """What chat and completion requests share; servers take 32-bit seeds."""
     seed = seed_of(*address) % 2**31
     return {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "seed": seed}
+
+
+async def about_model(options: EndpointOptions) -> dict[str, Any]:
+    """What the server says of its model (:meth:`Endpoint.about`)."""
+    async with Endpoint(options) as endpoint:
+        return await endpoint.about()
 
 
 async def only_model(options: EndpointOptions) -> str:

@@ -107,12 +107,18 @@ def message(text: str) -> str:
     return next((value for value in found if value.strip()), text)
 
 
-def limit_of_model(models: Any, name: str) -> int | None:
-    """Tokens in all, from the answer of /models."""
+def entry_of_model(models: Any, name: str) -> dict[str, Any]:
+    """What the answer of /models says of a model; of the only one, whatever it is called."""
     data = models.get("data") if isinstance(models, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     named = [entry for entry in entries if entry.get("id") == name] or (entries if len(entries) == 1 else [])
-    return _first_room(named[0], named[0].get("meta")) if named else None
+    return named[0] if named else {}
+
+
+def limit_of_model(models: Any, name: str) -> int | None:
+    """Tokens in all, from the answer of /models."""
+    entry = entry_of_model(models, name)
+    return _first_room(entry, entry.get("meta"))
 
 
 def limit_of_properties(properties: Any) -> int | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,17 +40,25 @@ class Dialog(StrEnum):
 @dataclass(frozen=True)
 class ServedAgent:
     """A model at an endpoint. ``tokenizer``: folder or hub id of its tokenizer; None: that of the run's model, if it
-    lies on this machine."""
+    lies on this machine. ``about``: what the server says of the model's weights."""
 
     endpoint: EndpointOptions
     dialog: Dialog = Dialog.MESSAGES
     tokenizer: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def identity(self) -> dict[str, str]:
-        """What changes a response beside the run's own settings; the address does not."""
-        fields = json.dumps(dict(self.endpoint.fields), sort_keys=True)
-        return {"model": self.endpoint.model, "dialog": self.dialog.value, "request": fields}
+        """What changes a response beside the run's own settings. Not the address: a restarted server may have another,
+        and --out names the folder to resume in."""
+        fields, about = (json.dumps(dict(part), sort_keys=True) for part in (self.endpoint.fields, self.about))
+        return {"model": self.endpoint.model, "dialog": self.dialog.value, "request": fields, "about": about}
+
+    @property
+    def digits(self) -> str:
+        """Eight that tell servers apart which call their models the same: of name, address and what is said of it."""
+        known = [self.endpoint.model, self.endpoint.shown, self.identity["about"]]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:8]
 
     def renderer(self, run: Run) -> ChatRenderer | None:
         """The model's own tokenizer and template, where they are known."""
@@ -97,6 +106,7 @@ class ServedSession(PlaySession):
         return {
             "endpoint": options.shown,
             "model": options.model,
+            "about": dict(self.agent.about),
             "dialog": self.agent.dialog.value,
             "same_template": getattr(self.policy, "same_template", True),
             "temperature": run.evaluation.temperature,

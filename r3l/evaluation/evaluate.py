@@ -36,7 +36,8 @@ def checkpoint_of(run_dir: Path) -> str | None:
     if not checkpoint.is_dir() or sha256_of(checkpoint) != result["checkpoint_sha256"]:
         raise CheckpointError(
             f"{checkpoint} is not the checkpoint that {run_dir / RESULT} names by its digest: it was damaged, changed "
-            "or deleted. Give the r3l train command of this run again: it resumes from the last intact checkpoint"
+            "or deleted. Give the r3l train command of this run again: it resumes from the last intact checkpoint, and "
+            "says what to do where there is none"
         )
     return str(checkpoint)
 

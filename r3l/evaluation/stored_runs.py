@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import STORED, cache_folder, is_checkout
 from r3l.files.unpacking import most
 from r3l.files.writing import write_text_atomic
+from r3l.runs.places import find_runs
 from r3l.runs.provenance import is_dirty, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST
 
@@ -51,7 +53,7 @@ def stored_runs() -> Path:
 def fetch(source: str) -> Path:
     """Unpack the archive ``source``, a file or a URL; where its runs lie now.
 
-    Raises DataError for another file, ConfigError in a checkout.
+    Raises DataError for another file, ConfigError in a checkout; what was there stays until the new runs are whole.
     """
     if is_checkout():
         raise ConfigError(f"this is a checkout, which has the stored runs already: {folder()}; nothing to fetch")
@@ -59,8 +61,12 @@ def fetch(source: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch.") as scratch:
         _unpack(_local(source, Path(scratch)), Path(scratch))
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(Path(scratch) / TOP, target)
+        fresh = Path(scratch) / TOP
+        if not find_runs(fresh, may_be_none=True):
+            raise DataError(f"{source} holds no runs under {TOP}/; get {ARCHIVE} again")
+        if target.exists():
+            os.replace(target, Path(scratch) / "before")
+        os.replace(fresh, target)
     return target
 
 
@@ -94,7 +100,7 @@ def _unpack(path: Path, into: Path) -> None:
             archive.extractall(into)
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; give the path of {ARCHIVE}, or its URL") from error
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise DataError(f"{path} is not a whole zip archive ({error}); get {ARCHIVE} again") from error
 
 

@@ -107,7 +107,8 @@ def _verify_names(run: Run, run_dir: Path) -> None:
     result = read_json(run_dir / RESULT)
     own = run.fingerprint(manifest["inputs"])
     _same(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
-    stated = {"cell": run.cell, "model": Path(run.model).name, "fingerprint": own}
+    names = {"cell": run.cell_of(manifest["inputs"]), "model": run.model_name(manifest["inputs"])}
+    stated = {**names, "fingerprint": own}
     stated |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
     for path, content in ((run_dir / EVALUATION, evaluation), (run_dir / RESULT, result)):
         for key, value in stated.items():

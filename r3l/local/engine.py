@@ -33,7 +33,7 @@ from r3l.runs import steps, trajectory_log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.result import finished_result, result
-from r3l.runs.run_dir import METRICS, forget_after, locked
+from r3l.runs.run_dir import METRICS, check_owner, forget_after, locked
 from r3l.runs.session import progress
 from r3l.runs.steps import keeping_batch, recording
 
@@ -54,6 +54,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done
+        check_owner(run_dir, run.fingerprint())
         start = checkpoint.last_good(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         with open_session(run, str(start) if start else start_of(run), trains=True) as session:

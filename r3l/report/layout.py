@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from r3l.config import EnvConfig, load, model_label, names
+from r3l.config import EnvConfig, backbone, load, model_label, names
 from r3l.evaluation.statistics import Interval
 from r3l.report import table as tables
 from r3l.report.feedback import COLUMN as FEEDBACK
@@ -141,7 +141,7 @@ def _model(row: Row, rows: Sequence[Row], backbones: set[str]) -> str:
     """The model where it is one of the published or an environment has several; else the tier, for all its models."""
     models = {other.model for other in rows if (other.tier, other.env) == (row.tier, row.env)}
     label = model_label(row.model)
-    by_model = label in backbones or len(models) > 1
+    by_model = backbone(row.model) in backbones or len(models) > 1
     return f"{label}, ours" if by_model else f"{row.tier} tier, ours"
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from r3l.config import Strict, model_label, variant
+from r3l.config import Strict, backbone, variant
 from r3l.core.errors import DataError, check_known
 from r3l.evaluation.statistics import Interval
 from r3l.files.paths import PUBLISHED
@@ -144,7 +144,7 @@ class Reference:
 
     def get(self, model: str, benchmark: str, label: str, metric: str) -> Published | None:
         """The published number of ``metric``, or None."""
-        return self._by_label.get((model_label(model), benchmark, label, metric))
+        return self._by_label.get((backbone(model), benchmark, label, metric))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ def of_base_checkpoints(records: Sequence[Record], plan: Registered, envs: Seque
     """Those of ``plan``'s tier, in ``envs`` (default: the plan's), that began from the base checkpoints of today's
     configuration.
     """
-    benches = {(plan.tier, env, Path(resolve(plan.tier, env, plan.against, 0).model).name) for env in envs or plan.envs}
+    benches = {(plan.tier, env, resolve(plan.tier, env, plan.against, 0).model_name()) for env in envs or plan.envs}
     return [record for record in records if record.bench in benches]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from r3l.config import TierConfig, load, model_label
+from r3l.config import TierConfig, backbone, load
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report import published
@@ -79,14 +79,15 @@ def published_rows(
 
     ``reason``: why there are none. Numbers without a run keep their benchmark's name in ``env``.
     """
-    runs: dict[tuple[str, str, str], list[Record]] = {}
+    runs: dict[tuple[str, str, str], dict[str, list[Record]]] = {}
     for record in records:
         label = reference.label(record.method, record.method_label)
-        runs.setdefault((model_label(record.model), env_label(record.env), label), []).append(record)
+        of_model = runs.setdefault((backbone(record.model), env_label(record.env), label), {})
+        of_model.setdefault(record.model, []).append(record)
     rows = []
     for number in reference.rows:
-        if seeds := runs.get((number.backbone, number.benchmark, number.label)):
-            rows.append(_row(seeds, [], "all", seeds_planned, reference))
+        if by_model := runs.get((number.backbone, number.benchmark, number.label)):
+            rows += [_row(seeds, [], "all", seeds_planned, reference) for seeds in by_model.values()]
         else:
             place = {"tier": tier, "env": number.benchmark, "model": number.backbone, "label": number.label}
             rows.append(missing(number.method, seeds_planned, reason, number, **place))

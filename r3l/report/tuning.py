@@ -17,11 +17,21 @@ Tuning = dict[str, Any]
 
 def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | None) -> list[Tuning]:
     """The tunings of a tier below ``results``, of some environments and a method or of all. Raises DataError."""
-    found = [read_json(path) for path in sorted((results / FOLDER / tier).glob("*/*.json"))]
+    found = [_read(path) for path in sorted((results / FOLDER / tier).glob("*/*.json"))]
     chosen = [t for t in found if t["env"] in (envs or [t["env"]]) and t["method"] in (method or t["method"],)]
     if not chosen:
         raise DataError(f"there is no such tuning below {results / FOLDER / tier}; r3l tune METHOD --env ENV makes one")
     return chosen
+
+
+def _read(path: Path) -> Tuning:
+    tuning: Tuning = read_json(path)
+    tried = [rate["lr"] for rate in tuning["rates"]]
+    if tuning["chosen"] not in tried:
+        raise DataError(
+            f"{path}: key 'chosen' has value {tuning['chosen']!r}; it must be a rate that was tried: {tried}"
+        )
+    return tuning
 
 
 def tuning_table(tunings: Sequence[Tuning]) -> Table:

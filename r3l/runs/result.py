@@ -30,7 +30,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
         "method": run.method,
         "method_label": run.method_label,
         "profile": run.profile,
-        "model": Path(run.model).name,
+        "model": run.model_name(),
         "seed": run.seed,
         "fingerprint": run.fingerprint(),
         "steps": len(metrics),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from r3l.core.errors import R3LError, RunDirectoryError
+from r3l.core.errors import CheckpointError, R3LError, RunDirectoryError
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.leftovers import remove_unfinished
 from r3l.files.masking import masked
@@ -80,10 +80,36 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
     return str(read_json(path)["fingerprint"]) if path.is_file() else None
 
 
-def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
-    """Rename a run directory that holds another configuration; its new place, or None. Nothing is deleted."""
+def is_stored(run_dir: Path, fingerprint: str) -> bool:
+    """Whether this run is there, finished, but without checkpoints, as stored runs are."""
+    path = run_dir / RESULT
+    finished = path.is_file() and read_json(path).get("fingerprint") == fingerprint
+    return finished and not any((run_dir / "checkpoints").glob("step-*"))
+
+
+def check_owner(run_dir: Path, fingerprint: str) -> None:
+    """Raises CheckpointError where training would write over a run that is there: another one, as the manifest says, or
+    this one, finished, with nothing left to resume from."""
     recorded = recorded_fingerprint(run_dir)
-    if recorded in (None, fingerprint):
+    other = (
+        "choose another directory (--run-dir, in r3l evaluate --out), or have r3l train rename this one (--set-aside)"
+    )
+    if recorded not in (None, fingerprint):
+        raise CheckpointError(
+            f"{run_dir / MANIFEST}: fingerprint {recorded} is of another configuration than this run's {fingerprint}; "
+            f"{other}"
+        )
+    if is_stored(run_dir, fingerprint):
+        raise CheckpointError(
+            f"{run_dir} holds this very run, finished, without its checkpoints (stored runs have none): its scores are "
+            f"there, and training it again would write over them. To do so {other}"
+        )
+
+
+def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
+    """Rename a directory that training this run would write over (:func:`check_owner`); its new place, or None."""
+    recorded = recorded_fingerprint(run_dir)
+    if recorded is None or (recorded == fingerprint and not is_stored(run_dir, fingerprint)):
         return None
     target = run_dir.with_name(f"{run_dir.name}.{recorded}")
     number = 1

@@ -12,6 +12,7 @@ from r3l.config import (
     EnvConfig,
     OptimizerConfig,
     Strict,
+    as_path,
     environment_of,
     load,
     own_folders,
@@ -160,7 +161,7 @@ def place_of(name: str, model: str | None = None) -> Path:
     """Where the model that ``name`` builds lies by default: nano models in the repository, others in the cache."""
     base = model or load_config(name).model
     if base:
-        return sft_folder(base, name)
+        return sft_folder(as_path(base), name)
     own = own_folder(name)
     return own / "models" / name if own else KEPT / "models" / name
 

@@ -74,7 +74,7 @@ def trinity_config(run: Run, place: Place) -> Config:
         "project": run.tier,
         "group": run.env,
         # Also the Ray namespace, so that runs on one cluster are apart.
-        "name": _plain(f"{Path(run.model).name}-{run.method}-seed{run.seed}"),
+        "name": _plain(f"{run.model_name()}-{run.method}-seed{run.seed}"),
         "checkpoint_root_dir": str(place.folder.absolute()),
         "continue_from_checkpoint": True,
         "algorithm": _algorithm(run, method, place, cluster, run_args),

@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from r3l.config import Run, gpu_cluster
-from r3l.core.errors import CheckpointError, EngineError
+from r3l.core.errors import EngineError
 from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
-from r3l.local import checkpoint
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.result import finished_result, result
-from r3l.runs.run_dir import MANIFEST, METRICS, forget_after, locked, recorded_fingerprint
+from r3l.runs.run_dir import MANIFEST, METRICS, check_owner, forget_after, locked
 from r3l.runs.steps import Record, recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_tasksets
@@ -84,7 +83,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done
-        check_owner(run, run_dir)
+        check_owner(run_dir, run.fingerprint())
         write_json_atomic(run_dir / MANIFEST, manifest(run))
         reconcile(run, run_dir, job, backend)
         with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):
@@ -96,18 +95,6 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         finished = result(run, run_dir, last, run_metrics.totals(read_jsonl(run_dir / METRICS)))
         write_json_atomic(run_dir / "result.json", finished)
         return finished
-
-
-def check_owner(run: Run, run_dir: Path) -> None:
-    """Raises CheckpointError where the directory holds another run."""
-    if start := checkpoint.last_good(run_dir / "checkpoints"):
-        checkpoint.read_state(start, run.fingerprint())
-    recorded = recorded_fingerprint(run_dir) if (run_dir / FOLDER).is_dir() else None
-    if recorded not in (None, run.fingerprint()):
-        raise CheckpointError(
-            f"{run_dir / MANIFEST}: fingerprint {recorded} is of another configuration than this run's "
-            f"{run.fingerprint()}; choose another --run-dir, or rename this one (--set-aside)"
-        )
 
 
 def _train(

@@ -49,7 +49,7 @@ class WorkflowConfig(Strict):
     methods: list[str] | None = Field(None, description="rows in place of those that a table names")
     model: str | None = Field(None, description="base checkpoint of all runs, in place of the tier's")
     models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    seeds: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
     loggers: list[str] = Field([], description="viewers that get a copy of the metrics, as `r3l train --logger`")
     clean: bool = Field(False, description="refuse to start where files differ from the commit: for runs to be stored")
@@ -102,7 +102,7 @@ class WorkflowConfig(Strict):
             for method in self.rows(table)[:1]
         ]
         return [
-            (run.tier, column, Path(run.model).name)
+            (run.tier, column, run.model_name())
             for run in cells
             for column in (run.env, *self.question_sets(table, run.env).values())
         ]
@@ -199,8 +199,12 @@ def grid(
         for method in methods
         if config.has_row(env, method)
     ]
-    planned = [cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds]
-    return {run.directory: run for run in planned}
+    planned: dict[str, Run] = {}
+    for run in (cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds):
+        same = planned.setdefault(run.directory, run)
+        if same.model != run.model:
+            raise ConfigError(f"the models {same.model} and {run.model} have the same weights: name one of them")
+    return planned
 
 
 def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> dict[str, dict[str, Run]]:

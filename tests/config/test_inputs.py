@@ -1,5 +1,6 @@
 """The fingerprint covers what decides a result, weights and data behind their names too, and nothing else."""
 
+import os
 import shutil
 
 import pytest
@@ -7,13 +8,14 @@ from r3l.envs.alfworld import games
 from r3l.envs.registry import find_environment
 from start_models import START_FOLDER, START_MODEL
 
-from r3l.config import find_model, resolve
+from r3l.config import find_model, resolve, sft_folder
 from r3l.config.inputs import model_identity
-from r3l.core.errors import DataError
+from r3l.core.errors import ConfigError, DataError
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
 from r3l.runs.manifest import manifest, run_of
 from r3l.runs.places import find_runs
+from r3l.workflow import plan
 
 OWN = {"train.lr=1e-3", "method_settings.alpha=2", "threads=7", "compute=transformers", "evaluation.batch=7"}
 OTHERS = ["workers=7", "train.save_every=1", "judge.model=a", "env_settings.validation_task_set=small/train"]
@@ -49,6 +51,31 @@ def test_a_model_is_known_by_its_files(copies):
             file.write(b" ")
         assert model_identity(second) != before, name
     assert fingerprint(model=first) != fingerprint(model=second)
+
+
+def test_models_of_one_name_have_places_of_their_own(copies, monkeypatch):
+    """Folders, hub ids, and what lies at a path today; a named base checkpoint is its name's."""
+
+    def place(model):
+        return resolve("nano", "alfworld", "r3l", 0, model).cell
+
+    def grid(*models):
+        config = plan.load(plan.workflow_content() | {"models": list(map(str, models)), "seeds": [0, 1]})
+        return list(plan.grid(config, ["alfworld"], ["grpo"], config.models))
+
+    assert place(START_MODEL) == f"nano/alfworld/{START_MODEL}/r3l" and place("org1/Name") != place("org2/Name")
+    with pytest.raises(ConfigError, match=r"a/mine and .*b/mine have the same weights"):
+        grid(*copies)
+    weights, earlier = copies[1] / "model.safetensors", place(str(copies[1]))
+    stat, changed = weights.stat(), bytearray(weights.read_bytes())
+    changed[-1] ^= 1
+    weights.write_bytes(changed)
+    os.utime(weights, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # new weights of the old size and time
+    assert earlier == place(str(copies[0])) != place(str(copies[1]))
+    assert len(grid(*copies)) == 4
+    monkeypatch.chdir(copies[1].parent)
+    assert place("mine") == place("./mine/") == place(str(copies[1]))
+    assert sft_folder(str(copies[0]), "smol") != sft_folder(str(copies[1]), "smol")
 
 
 def test_a_model_of_the_hub_is_known_by_the_revision_in_the_cache(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from chat_server import completion, serving
 from nano_server import NanoServer
 from program import run
-from start_models import START_MODEL, cell, start_model
+from start_models import START_MODEL, start_model
 
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report import records
@@ -52,7 +52,8 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     assert "groups" in here, here
     assert episodes("tokens") == episodes("here") and episodes("here")[0]["turns"] > 3
     row = "zero_shot@env_settings.test_task_set=one-train,evaluation.temperature=0,engine=server"
-    there = episodes(Path("results") / cell("alfworld", "zero_shot").replace("zero_shot", row) / "seed0")
+    (folder,) = Path("results/nano/alfworld").glob(f"{START_MODEL}@????????/{row}/seed0")
+    there = episodes(folder)
     assert without("transcript_sha256", there) == without("transcript_sha256", episodes("here"))
     assert "agent" not in here and here["groups"] == by_tokens["groups"] == by_messages["groups"]
     assert here["tokens"]["generated"] == by_tokens["tokens"]["generated"] == by_messages["tokens"]["generated"]
@@ -103,6 +104,25 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
         assert len(seen) == 200 - len(played)
     assert (Path("stopped") / "episodes.jsonl").read_bytes() == (Path("quiet") / "episodes.jsonl").read_bytes()
     assert resumed["groups"] == quiet["groups"] and resumed["tokens"] == quiet["tokens"]
+
+
+def test_servers_that_name_their_models_alike_share_no_scores(program):
+    """Neither two addresses, nor one that tells of other weights; the latter not even in a folder that is named."""
+    served = ["math", "--model", "org/mine", "--task-set", "small/test"]
+    with serving(scripted, models=("org/mine",)) as (one, _), serving(scripted, models=("org/mine",)) as (other, _):
+        for url in (one, other):
+            program(*served, "--server", url)
+    entry = {"id": "org/mine", "root": "/models/a", "created": 1}
+    with serving(scripted, models=(entry,)) as (url, _):
+        program(*served, "--server", url)
+        entry |= {"created": 2}
+        again = program(*served, "--server", url, "--out", "out")
+        entry |= {"root": "/models/b"}
+        program(*served, "--server", url)
+        refused = program(*served, "--server", url, "--out", "out")
+    assert "groups" in again and "out holds an evaluation with about" in refused
+    found = [path.relative_to("results/nano/math").parts[0] for path in Path("results").rglob("evaluation.json")]
+    assert len(set(found)) == len(found) == 4 and all(name.startswith("mine@") for name in found)
 
 
 TEMPLATE = {"error": {"message": "template error: 'context' has no maximum context length"}}

@@ -131,7 +131,7 @@ def test_one_flipped_bit_of_the_weights_is_found(uninterrupted, tmp_path, caplog
         assert (tmp_path / name).read_bytes() == (uninterrupted / name).read_bytes()
 
 
-def test_a_finished_run_stays_and_is_no_other_one(finished):
+def test_a_finished_run_stays_and_is_no_other_one(finished, tmp_path):
     run_dir, result = finished
     manifest = read_json(run_dir / "manifest.json")
     assert manifest["fingerprint"] == result["fingerprint"] == small().fingerprint()
@@ -140,6 +140,11 @@ def test_a_finished_run_stays_and_is_no_other_one(finished):
     assert train(small(), run_dir) == result and (run_dir / "metrics.jsonl").read_bytes() == before
     with pytest.raises(CheckpointError, match="another configuration"):
         train(small(method="grpo"), run_dir)
+    copied = shutil.copytree(run_dir, tmp_path / "copied", ignore=shutil.ignore_patterns("checkpoints"))
+    for method in ("r3l", "grpo"):  # as a stored run has none
+        with pytest.raises(CheckpointError, match="copied"):
+            train(small(method), copied)
+    assert (copied / "metrics.jsonl").read_bytes() == before and read_json(copied / "manifest.json") == manifest
 
 
 def test_evaluation_covers_the_task_set_and_repeats_exactly(uninterrupted, tmp_path):

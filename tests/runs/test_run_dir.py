@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from r3l.core.errors import RunDirectoryError
+from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.files.json_files import append_jsonl
-from r3l.runs.run_dir import locked, move_aside
+from r3l.runs.run_dir import check_owner, locked, move_aside
 
 
 def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path):
@@ -18,6 +18,22 @@ def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path)
         assert move_aside(run_dir, "old") is None
         assert move_aside(run_dir, "new") == tmp_path / expected
         assert not run_dir.exists() and (tmp_path / expected / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("fingerprint", ["old", "new"])
+def test_a_run_without_its_checkpoints_is_never_written_over(tmp_path, fingerprint):
+    """A stored run that was copied, or one whose checkpoints somebody deleted: finished, and nothing to resume from."""
+    run_dir = tmp_path / "seed0"
+    (run_dir / "checkpoints" / "step-000001").mkdir(parents=True)
+    for name in ("manifest.json", "result.json"):
+        (run_dir / name).write_text(json.dumps({"fingerprint": "old"}))
+    if fingerprint == "old":
+        check_owner(run_dir, "old")
+    shutil.rmtree(run_dir / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"seed0.* another directory .*--set-aside"):
+        check_owner(run_dir, fingerprint)
+    assert move_aside(run_dir, fingerprint) == tmp_path / "seed0.old"
+    check_owner(run_dir, fingerprint)
 
 
 def full_disk(run_dir):

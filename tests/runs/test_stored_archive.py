@@ -10,6 +10,8 @@ from program import run
 from r3l.core.errors import DataError
 from r3l.evaluation import stored_runs
 
+RUN = "nano/math/model/grpo/seed0/evaluation.json"
+
 
 @pytest.fixture
 def installed(monkeypatch, tmp_path):
@@ -29,16 +31,16 @@ def archive(path, content):
 def test_it_is_unpacked_in_place_of_an_older_one(installed, tmp_path):
     top = stored_runs.TOP
     for text in ("old", "new"):
-        file = archive(tmp_path / f"{text}.zip", {f"{top}/nano/run.json": text, f"{top}/{text}.json": ""})
+        file = archive(tmp_path / f"{text}.zip", {f"{top}/{RUN}": text, f"{top}/{text}.json": ""})
         assert stored_runs.fetch(str(file)) == stored_runs.stored_runs()
     folder = stored_runs.stored_runs()
-    assert folder.is_relative_to(installed) and (folder / "nano" / "run.json").read_text() == "new"
+    assert folder.is_relative_to(installed) and (folder / RUN).read_text() == "new"
     assert sorted(path.name for path in folder.iterdir()) == ["nano", "new.json"]
     assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_it_comes_from_a_url(installed, tmp_path):
-    archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/a.json": "1"})
+    archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/{RUN}": "1"})
 
     class Handler(SimpleHTTPRequestHandler):
         def __init__(self, *arguments):
@@ -50,7 +52,7 @@ def test_it_comes_from_a_url(installed, tmp_path):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        assert (stored_runs.fetch(f"{address}/runs.zip") / "a.json").read_text() == "1"
+        assert (stored_runs.fetch(f"{address}/runs.zip") / RUN).read_text() == "1"
         with pytest.raises(DataError, match="404"):
             stored_runs.fetch(f"{address}/none.zip")
         server.shutdown()
@@ -64,6 +66,9 @@ def test_it_comes_from_a_url(installed, tmp_path):
         ("other.zip", "holds r3l-stored-0.0.0/a.json, not the folder"),
         ("above.zip", "holds ../a.json, not the folder"),
         ("bomb.zip", "unpacks to far more than its size"),
+        ("empty.zip", "holds no runs"),
+        ("no_runs.zip", "holds no runs"),
+        ("broken.zip", "is not a whole zip archive"),
     ],
 )
 def test_another_file_is_refused(installed, tmp_path, name, message):
@@ -72,9 +77,14 @@ def test_another_file_is_refused(installed, tmp_path, name, message):
     archive(tmp_path / "above.zip", {"../a.json": ""})
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(f"{stored_runs.TOP}/a.json", bytes(200 << 20))
+    archive(tmp_path / "empty.zip", {})
+    archive(tmp_path / "no_runs.zip", {f"{stored_runs.TOP}/a.json": ""})
+    whole = archive(tmp_path / "whole.zip", {f"{stored_runs.TOP}/{RUN}": "before"})
+    (tmp_path / "broken.zip").write_bytes(whole.read_bytes().replace(b"before", b"behind"))
+    stored_runs.fetch(str(whole))
     with pytest.raises(DataError, match=message):
         stored_runs.fetch(str(tmp_path / name))
-    assert not stored_runs.folder().exists()
+    assert (stored_runs.folder() / RUN).read_text() == "before"  # what was there stays
 
 
 @pytest.mark.parametrize("words", [["verify"], ["compare", "r3l", "--power", "0.8"], ["compare", "raft", "--offline"]])
