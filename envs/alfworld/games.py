@@ -18,6 +18,7 @@ from r3l.envs.alfworld.translate import packaged_text
 
 from r3l.core.errors import DataError
 from r3l.core.task import Task
+from r3l.files.digests import digest_of_all
 
 # Counts of the published releases 2.1.1 to 2.1.3 (the README of alfworld and the folders themselves).
 EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
@@ -29,6 +30,7 @@ PACKAGED = {  # sha256 of the domain and grammar in alfworld 0.4.2 (pyproject.to
     "alfred.twl2": "c5b22f0f73309a7fd7c8e5b71de42ad4803b60766ab4a51cc2feb34162be036b",
 }
 _SENTENCE = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)\."')
+_COMMAND = re.compile(r'template :: "(.+?)";')
 _DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or point ALFWORLD_DATA at the games."
 
 
@@ -70,6 +72,11 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
     missing = [key for key in ("pddl_domain", "grammar", "pddl_problem") if not isinstance(game.get(key), str)]
     if missing:
         raise _damaged(path, "no " + ", ".join(missing))
+    if other := sorted(_commands(game["grammar"]) ^ _commands(packaged_text("alfred.twl2"))):
+        raise DataError(
+            f"{path} is of another release: its grammar and that of the alfworld package differ in {', '.join(other)}, "
+            "and prompts name the package's commands. Fetch today's games: alfworld-download -f"
+        )
     split, name, _ = game_id.split("/", 2)
     payload = {
         "goal_text": _sentence(game["grammar"], path),
@@ -107,14 +114,16 @@ def game_texts(task: Task) -> tuple[str, str, str]:
 def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
     """sha256 of the texts that games are made of, of which task ids say nothing; ``none`` where they are not here.
 
-    Houses take domain and grammar from the alfworld package. Published games bring their own: the first game of a split
-    stands for all, which share these two texts (reading all 3,553 would take seconds).
+    Houses take domain and grammar from the alfworld package. Published games bring their own, each file of a split
+    counts; reading all 3,553 of train takes seconds, so that digests are kept until a file changes.
     """
     names = sorted(set(task_sets))
     digests: dict[str, str] = {}
     if any("/" in name for name in names):
         digests |= {text: _digest_of_packaged(text) for text in PACKAGED}
-    return digests | {f"{split}, first game": _digest_of_first(split) for split in names if "/" not in split}
+    for split in (name for name in names if "/" not in name):
+        digests |= _digests_of_split(split)
+    return digests
 
 
 @lru_cache(maxsize=2)
@@ -126,16 +135,23 @@ def _digest_of_packaged(name: str) -> str:
         return PACKAGED[name]
 
 
-def _digest_of_first(split: str) -> str:
+def _digests_of_split(split: str) -> dict[str, str]:
     try:
-        game = next(load_games(split, expected=0))
+        ids = list_games(split, expected=0)
     except DataError:
-        return "none"
-    return _sha256(json.dumps(game.payload, sort_keys=True))
+        return {f"{split}, first game": "none"}  # as stored runs have it
+    files = {id_: data_root() / _GAMES_FOLDER / id_ / _GAME_FILE for id_ in ids}
+    return {f"{split}, games": digest_of_all(files)}
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _commands(grammar: str) -> frozenset[str]:
+    """What a player can say, as the grammar has it: ``move {o} to {r}``."""
+    return frozenset(_COMMAND.findall(grammar))
 
 
 @lru_cache(maxsize=16)

@@ -12,18 +12,15 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from r3l.config.environment import EnvSettings, environment_of
 from r3l.config.files import find_class
 from r3l.config.model import find_model, locate, recipe_of
-from r3l.files.digests import digest_of
-from r3l.files.json_files import read_json
+from r3l.files.digests import digest_of_all
 from r3l.files.names import is_folder_name
 from r3l.files.paths import cache_folder
-from r3l.files.writing import write_json_atomic
 
 # Files of a model's folder that decide what it computes: weights, sizes, words, dialogs. Not where it comes from.
 MODEL_FILES = (
@@ -31,7 +28,6 @@ MODEL_FILES = (
     *("config.json", "generation_config.json", "tokenizer*", "chat_template*"),
     *("special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt"),
 )
-_KEPT = 1 << 26  # bytes; digests of larger files are kept, which take longer than a tenth of a second
 
 
 def inputs_of(env: str, model: str, settings: EnvSettings, method_code: str) -> dict[str, Any]:
@@ -83,30 +79,8 @@ def sft_folder(model: str, name: str) -> Path:
 
 def _folder_digest(folder: Path) -> str:
     """Over names and digests of the files that decide what a model computes."""
-    files = sorted(path for path in folder.iterdir() if any(fnmatch(path.name, pattern) for pattern in MODEL_FILES))
-    stats = [path.stat() for path in files]
-    digests = [_digest(path, stat.st_ctime_ns, stat.st_size) for path, stat in zip(files, stats, strict=True)]
-    lines = (f"{digest}  {path.name}\n" for digest, path in zip(digests, files, strict=True))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-@cache
-def _digest(path: Path, changed: int, size: int) -> str:
-    """The sha256 of a file, taken once for its path, time and size: in this process, of large files on this machine.
-
-    The time is that of the inode, as copying and unpacking can set the other one to what it was.
-    """
-    if size < _KEPT:
-        return digest_of(path)
-    kept = cache_folder("digests") / f"{hashlib.sha256(str(path).encode()).hexdigest()}.json"
-    key = [str(path), changed, size]
-    if kept.is_file() and (known := read_json(kept))["file"] == key:
-        return str(known["sha256"])
-    digest = digest_of(path)
-    with suppress(OSError):  # a cache that cannot be written costs time alone
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(kept, {"file": key, "sha256": digest})
-    return digest
+    files = [path for path in folder.iterdir() if any(fnmatch(path.name, pattern) for pattern in MODEL_FILES)]
+    return digest_of_all({path.name: path for path in files})
 
 
 def fetch(model: str) -> None:

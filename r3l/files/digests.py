@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
-from r3l.files.writing import write_text_atomic
+from r3l.files.json_files import read_json
+from r3l.files.paths import cache_folder
+from r3l.files.writing import write_json_atomic, write_text_atomic
 
 SUMS = "SHA256SUMS"  # in a folder
 BLOCK = 1 << 22  # bytes that are hashed at once; our choice
+KEPT = 1 << 26  # bytes; digests of more are kept, as they take longer than a tenth of a second
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
@@ -40,6 +45,30 @@ def digest_of(path: Path) -> str:
     """The sha256 of a file's bytes, in hex. Raises OSError where it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of_all(files: Mapping[str, Path]) -> str:
+    """The sha256 over names and digests of ``files``, taken once for their times and sizes: in this process, of many
+    bytes also on this machine. The times are those of inodes: copying and unpacking can set the others as they were.
+    """
+    stats = [(name, path.resolve(), path.stat()) for name, path in sorted(files.items())]
+    return _digest_of_all(tuple((name, str(path), stat.st_ctime_ns, stat.st_size) for name, path, stat in stats))
+
+
+@cache
+def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
+    small = sum(size for *_, size in files) < KEPT
+    place = hashlib.sha256("\n".join(path for _, path, _, _ in files).encode()).hexdigest()
+    kept, key = cache_folder("digests") / f"{place}.json", [list(file) for file in files]
+    if not small and kept.is_file() and (known := read_json(kept)).get("files") == key:
+        return str(known["sha256"])
+    lines = "".join(f"{digest_of(Path(path))}  {name}\n" for name, path, _, _ in files)
+    digest = hashlib.sha256(lines.encode()).hexdigest()
+    if not small:
+        with suppress(OSError):  # a cache that cannot be written costs time alone
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_json_atomic(kept, {"files": key, "sha256": digest})
+    return digest
 
 
 def sha256_of(path: Path) -> str:

@@ -50,6 +50,30 @@ def test_other_games_than_the_published_ones_are_refused(download, monkeypatch):
         ENVIRONMENT.tasks("valid_seen")
 
 
+def changed(root, game, key, old, new):
+    path = root / "json_2.1.1" / game / "game.tw-pddl"
+    content = json.loads(path.read_text())
+    assert old in content[key]
+    path.write_text(json.dumps({**content, key: content[key].replace(old, new)}))
+
+
+@pytest.mark.parametrize(("old", "new"), [("move {o} to {r}", "put {o} in/on {r}"), ("take {o}", "pick up {o}")])
+def test_games_of_another_release_are_refused(download, old, new):
+    """Prompts would name commands that these games do not know."""
+    changed(download, LAMP, "grammar", old, new)
+    with pytest.raises(DataError, match=r"is of another release.*alfworld-download -f") as caught:
+        games.load_game(LAMP, download)
+    assert new in str(caught.value) and old in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "old", "new"), [("grammar", "You pick", "You take"), ("pddl_problem", "1", "2")])
+def test_every_file_behind_an_id_is_in_the_digest(download, monkeypatch, key, old, new):
+    monkeypatch.setenv("ALFWORLD_DATA", str(download))
+    before = ENVIRONMENT.inputs(["valid_seen", "nano/test"])
+    changed(download, games.list_games("valid_seen", expected=0)[-1], key, old, new)
+    assert ENVIRONMENT.inputs(["valid_seen", "nano/test"]) != before
+
+
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe", b'{"pddl_domain": "", "grammar": ""}'])
 def test_a_damaged_game_names_its_file(download, content):
     path = download / "json_2.1.1" / LAMP / "game.tw-pddl"
