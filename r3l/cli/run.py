@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from r3l.config import Run
     from r3l.workflow.plan import WorkflowConfig
 
-PAGES = {"budget": "budget.csv", "report": "report.html"}  # besides tables and figures; of the runs of Table 1
 CLAIM = 3  # seeds that a claim needs at least
 OF_RUNS = {"tier", "env", "method", "model", "seed", "grid", "overrides"}
 
@@ -119,7 +118,7 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     """The files to make, and the runs behind them by their directories under results/."""
     from r3l.runs.places import EVALUATION
     from r3l.workflow import plan
-    from r3l.workflow.jobs import DEFAULT_TARGETS
+    from r3l.workflow.jobs import DEFAULT_TARGETS, runs_behind
 
     if not targets and config.methods:
         runs = plan.grid(config, config.envs, config.methods)
@@ -132,6 +131,7 @@ def file_of(target: str) -> str:
     """The file of a target's name. Raises ConfigError for an unknown one."""
     from r3l.report.figures import FIGURES
     from r3l.workflow import plan
+    from r3l.workflow.jobs import PAGES
 
     if Path(target).is_relative_to(RESULTS):
         return target
@@ -139,25 +139,6 @@ def file_of(target: str) -> str:
     files |= {f"figures/{name}": f"figures/{name}.png" for name in FIGURES}
     check_known("target", target, files)
     return str(RESULTS / files[target])
-
-
-def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
-    """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
-    from r3l.report.figures import FIGURES
-    from r3l.runs.places import EVALUATION
-    from r3l.workflow import plan
-
-    tables = plan.tables()
-    of_page = {str(RESULTS / page): "table1" for page in PAGES.values()}
-    planned: dict[str, Run] = {}
-    for path in map(Path, files):
-        table = FIGURES[path.stem].table if path.parent.name == "figures" else of_page.get(str(path), path.stem)
-        if table in tables:
-            planned |= plan.runs(config, tables[table])
-        elif path.name == EVALUATION:
-            every = {key: run for known in tables.values() for key, run in plan.runs(config, known).items()}
-            planned |= {key: run for key, run in every.items() if RESULTS / key == path.parent}
-    return planned
 
 
 def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:

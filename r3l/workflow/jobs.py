@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
 from r3l.evaluation import stored_runs
 from r3l.runs.places import EVALUATION, FURTHER, validation_evaluation
 from r3l.runs.provenance import check_clean
+from r3l.runs.run_dir import RESULT, recorded_fingerprint
 from r3l.workflow import plan, resources, status
-from r3l.workflow.plan import LOGS
+from r3l.workflow.plan import LOGS, WorkflowConfig
 from r3l.workflow.resources import JobKind, ResourceRequest
-from r3l.workflow.task_sets import task_set_files
+from r3l.workflow.task_sets import task_set_hashes
 
 STATE = "results/{tier}/{env}/{model}/{method}/seed{seed}"  # a run's directory
 FURTHER_EVALUATION = f"{FURTHER}/{{set}}/{{split}}/{EVALUATION}"  # in it, of a further task set
@@ -24,6 +27,7 @@ DEFAULT_TARGETS = [
     "results/figures/learning_curves.png",
     "results/figures/table1.png",
 ]
+PAGES = {"budget": "budget.csv", "report": "report.html"}  # besides tables and figures; of the runs of Table 1
 ForJob = Callable[[Any], int | str | None]  # of the wildcards of a job
 
 
@@ -42,6 +46,7 @@ class Jobs:
         self.tables = plan.tables()
         self.options = plan.options(self.config)
         self._runs_of: dict[str, dict[str, Run]] = {}
+        self._is_there: dict[str, bool] = {}
         self.runs("table1")  # what `all` needs: a wrong configuration ends here
         self._times = status.learned_times(stored_runs.folder().glob("*/*/*/*/seed*"))
         self._resources = resources.load()
@@ -73,11 +78,49 @@ class Jobs:
         run = resolve(cell["tier"], cell["env"], cell["method"], int(cell["seed"]), self.config.model)
         return run if run.directory == path else None
 
+    def stale(self, targets: Iterable[str]) -> list[str]:
+        """Results of another configuration in the directories of the runs behind ``targets``; these are made again.
+
+        Snakemake sees that only where it made the files itself: its records stay behind when results are copied.
+        """
+        runs = runs_behind(list(targets) or DEFAULT_TARGETS, self.config)
+        results = {Path("results", path, RESULT): run for path, run in runs.items()}
+        return [str(path) for path, run in results.items() if path.is_file() and not self._has(run)]
+
+    def _has(self, run: Run) -> bool:
+        """Whether the directory of ``run`` holds it."""
+        path = run.directory
+        if path not in self._is_there:
+            self._is_there[path] = recorded_fingerprint(Path("results", path)) == run.fingerprint()
+        return self._is_there[path]
+
+    def _settled(self, file: Path | str, run: Run) -> str:
+        """``file`` of ``run``; where its directory holds this very run, times mean nothing: copying changes them."""
+        from snakemake.io import ancient
+
+        settled: str = ancient(str(file)) if self._has(run) else str(file)
+        return settled
+
+    def result(self, wildcards: Any) -> str:
+        """The result of the run of a job."""
+        return self._settled(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
+
+    def made_of(self, table: str) -> str:
+        """A digest of what decides the contents of ``table``: its runs and the published numbers."""
+        fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
+        content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
+        return hashlib.sha256(content.encode() + plan.published_numbers()).hexdigest()
+
     def tuning_evaluations(self, wildcards: Any) -> list[str]:
         """What a tuning is made of: the validation scores of its runs."""
         tried = plan.tuning_runs(wildcards.tier, wildcards.env, wildcards.method, self.config.model)
         runs = [(Path("results", path), run) for of_rate in tried.values() for path, run in of_rate.items()]
-        return [str(validation_evaluation(run_dir, run)) for run_dir, run in runs]
+        return [self._settled(validation_evaluation(run_dir, run), run) for run_dir, run in runs]
+
+    def tuned_of(self, wildcards: Any) -> list[str]:
+        """The fingerprints of the runs of a tuning."""
+        tried = plan.tuning_runs(wildcards.tier, wildcards.env, wildcards.method, self.config.model)
+        return [run.fingerprint() for of_rate in tried.values() for run in of_rate.values()]
 
     def tunings(self, _: Any) -> list[str]:
         """The tunings of all that Table 1 trains."""
@@ -111,11 +154,13 @@ class Jobs:
 
     def evaluations(self, table: str) -> list[str]:
         """The evaluation files of the runs of ``table``."""
-        return [f"results/{run}/{EVALUATION}" for run in self.runs(table)]
+        return [self._settled(f"results/{path}/{EVALUATION}", run) for path, run in self.runs(table).items()]
 
     def further_evaluations(self, table: str) -> list[str]:
         """Those of its runs on question sets."""
-        return [f"results/{path}" for path in plan.further_evaluations(self.config, self.tables[table])]
+        runs = self.runs(table)
+        files = [Path(path) for path in plan.further_evaluations(self.config, self.tables[table])]
+        return [self._settled(Path("results", file), runs[str(Path(*file.parts[:5]))]) for file in files]
 
     def further_task_set(self, wildcards: Any) -> str:
         """The hash of the task set that a run is further evaluated on."""
@@ -134,6 +179,23 @@ def log(rule: str, *further: str) -> str:
     return f"{LOGS}/{rule}/{'/'.join([STATE.removeprefix('results/'), *further])}.log"
 
 
-def task_sets(wildcards: Any) -> list[str]:
-    """The committed files that an environment's task sets depend on."""
-    return task_set_files(cast(str, wildcards.env))
+def task_sets(wildcards: Any) -> dict[str, str]:
+    """The hashes of an environment's task sets in a tier."""
+    return task_set_hashes(wildcards.tier, wildcards.env)
+
+
+def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
+    """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
+    from r3l.report.figures import FIGURES
+
+    results, tables = Path("results"), plan.tables()
+    of_page = {str(results / page): "table1" for page in PAGES.values()}
+    planned: dict[str, Run] = {}
+    for path in map(Path, files):
+        table = FIGURES[path.stem].table if path.parent.name == "figures" else of_page.get(str(path), path.stem)
+        if table in tables:
+            planned |= plan.runs(config, tables[table])
+        elif path.name == EVALUATION:
+            every = {key: run for known in tables.values() for key, run in plan.runs(config, known).items()}
+            planned |= {key: run for key, run in every.items() if results / key == path.parent}
+    return planned

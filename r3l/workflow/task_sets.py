@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import os
-from pathlib import Path
 from typing import Any
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, load
 from r3l.core.errors import ConfigError, DataError
-from r3l.files.paths import CONFIGS, ENVS
 from r3l.runs.manifest import describe_task_set
 
 
-def task_set_files(env: str) -> list[str]:
-    """Committed files and definitions of an environment's task sets: when they change, its runs are stale."""
-    package = environment_of(env)
-    name = package.name
-    paths = [*(ENVS / name / "task_sets").glob("*.json"), *(CONFIGS / "task_sets").glob(f"{name}_*.yaml")]
-    if load("envs", env, EnvConfig).code:  # one of the user's own: its code draws them
-        paths.append(Path(inspect.getfile(type(package))))
-    return sorted(os.path.relpath(path) for path in paths)
+def task_set_hashes(tier: str, env: str) -> dict[str, str]:
+    """The committed hashes of an environment's task sets in a tier: when they change, the check is stale."""
+    settings, environment = env_settings(tier, env), environment_of(env)
+    named = (settings.train_task_set, settings.test_task_set, settings.validation_task_set)
+    return {name: environment.task_set_hash(name) for name in named if name}
 
 
 def check_task_sets(tier: str, env: str) -> dict[str, Any]:

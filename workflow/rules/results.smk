@@ -7,7 +7,6 @@ rule table:
     input:
         runs=lambda wildcards: JOBS.evaluations(wildcards.table),
         further=lambda wildcards: JOBS.further_evaluations(wildcards.table),
-        published=plan.published_files(),
     output:
         csv=report(
             "results/{table}.csv", category="Tables", labels={"table": "{table}"}
@@ -21,6 +20,7 @@ rule table:
     params:
         seeds=len(JOBS.config.seeds),
         methods=lambda wildcards: JOBS.rows(wildcards.table),
+        made_of=lambda wildcards: JOBS.made_of(wildcards.table),
     shell:
         "r3l table {wildcards.table} {input.runs} {input.further} --seeds-planned {params.seeds}"
         " --method '{params.methods}' --out {output.csv} > {log} 2>&1"
@@ -38,6 +38,8 @@ rule budget:
         "results/logs/table/budget.log",
     conda:
         "../envs/r3l.yaml"
+    params:
+        made_of=lambda wildcards: JOBS.made_of("table1"),
     shell:
         "r3l table budget {input} --out {output.csv} > {log} 2>&1"
 
@@ -57,6 +59,8 @@ rule figure:
         "results/logs/figure/{figure}.log",
     conda:
         "../envs/r3l.yaml"
+    params:
+        made_of=lambda wildcards: JOBS.made_of(FIGURES[wildcards.figure].table),
     shell:
         "r3l figure {wildcards.figure} {input} --out results/figures > {log} 2>&1"
 
@@ -74,7 +78,7 @@ rule figures:
 rule html_report:
     # One HTML file of the runs of Table 1: tables, figures, settings, budgets, training trajectories.
     input:
-        "results/figures/learning_curves.png",
+        ancient("results/figures/learning_curves.png"),
         runs=JOBS.evaluations("table1"),
     output:
         report(
@@ -88,5 +92,6 @@ rule html_report:
         "../envs/r3l.yaml"
     params:
         seeds=len(JOBS.config.seeds),
+        made_of=lambda wildcards: JOBS.made_of("table1"),
     shell:
         "r3l report {input.runs} --figures results/figures --seeds-planned {params.seeds} --out {output} > {log} 2>&1"

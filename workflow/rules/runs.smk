@@ -3,14 +3,14 @@
 
 rule task_set:
     # Regenerates the task lists, compares their hashes, checks that training and test tasks are apart.
-    input:
-        jobs.task_sets,
     output:
         "results/task_sets/{tier}/{env}.json",
     log:
         "results/logs/task_set/{tier}/{env}.log",
     conda:
         "../envs/r3l.yaml"
+    params:
+        hashes=jobs.task_sets,
     shell:
         "r3l data check --tier {wildcards.tier} --env {wildcards.env} --out {output} > {log} 2>&1"
 
@@ -30,9 +30,9 @@ rule sft:
 
 rule train:
     # Trains a run or resumes it. A directory of another configuration is renamed, never deleted.
-    # `options` waits for `threads`, so that snakemake does not compare it: the fingerprint says what makes a run another.
+    # What waits for `threads` is not compared by snakemake: the fingerprint says what makes a run another.
     input:
-        "results/task_sets/{tier}/{env}.json",
+        ancient("results/task_sets/{tier}/{env}.json"),
     output:
         f"{jobs.STATE}/result.json",
     log:
@@ -45,7 +45,7 @@ rule train:
         **JOBS.requests("train"),
     params:
         fingerprint=JOBS.fingerprint,
-        model=JOBS.model,
+        model=lambda wildcards, threads: JOBS.model(wildcards),
         options=lambda wildcards, threads: JOBS.options,
     shell:
         "r3l train --tier {wildcards.tier} --env {wildcards.env} --method {wildcards.method}"
@@ -55,7 +55,7 @@ rule train:
 rule evaluate:
     # The whole test task set with the last checkpoint.
     input:
-        f"{jobs.STATE}/result.json",
+        JOBS.result,
     output:
         report(
             f"{jobs.STATE}/evaluation.json",
@@ -79,7 +79,7 @@ rule evaluate:
 rule evaluate_further:
     # The same checkpoint on a question set that tables have a column of: GSM8K of what was trained on DAPO.
     input:
-        f"{jobs.STATE}/result.json",
+        JOBS.result,
     output:
         f"{jobs.STATE}/{jobs.FURTHER_EVALUATION}",
     log:
@@ -106,6 +106,8 @@ rule tune:
         "results/logs/tune/{tier}/{env}/{method}.log",
     conda:
         "../envs/r3l.yaml"
+    params:
+        made_of=JOBS.tuned_of,
     shell:
         "r3l tune {wildcards.method:q} --tier {wildcards.tier} --env {wildcards.env} --offline > {log} 2>&1"
 
