@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
-from snakemake.settings.types import RerunTrigger
 from snakemake.utils import min_version
 
 from r3l.workflow import jobs
@@ -66,18 +65,6 @@ localrules:  # seconds each; on a cluster they run beside snakemake itself
     figure,
     figures,
     html_report,
-
-
-if workflow.dag_settings:
-    # The fingerprint decides, a parameter of every rule: not a path, a time or a word of these files.
-    workflow.dag_settings.rerun_triggers = frozenset({RerunTrigger.PARAMS})
-    if not workflow.dag_settings.target_jobs:  # a cluster's job makes its own file only
-        workflow.dag_settings.forcerun = frozenset(
-            {
-                *workflow.dag_settings.forcerun,
-                *JOBS.stale(workflow.dag_settings.targets),
-            }
-        )
 
 
 wildcard_constraints:

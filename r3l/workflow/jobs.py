@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
+from r3l.config import Run, TierConfig, environment_of, load, names, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
 from r3l.evaluation import stored_runs
 from r3l.runs.places import EVALUATION, FURTHER, validation_evaluation
@@ -77,15 +77,6 @@ class Jobs:
             return None
         run = resolve(cell["tier"], cell["env"], cell["method"], int(cell["seed"]), self.config.model)
         return run if run.directory == path else None
-
-    def stale(self, targets: Iterable[str]) -> list[str]:
-        """Results of another configuration in the directories of the runs behind ``targets``; these are made again.
-
-        Snakemake sees that only where it made the files itself: its records stay behind when results are copied.
-        """
-        runs = runs_behind(list(targets) or DEFAULT_TARGETS, self.config)
-        results = {Path("results", path, RESULT): run for path, run in runs.items()}
-        return [str(path) for path, run in results.items() if path.is_file() and not self._has(run)]
 
     def _has(self, run: Run) -> bool:
         """Whether the directory of ``run`` holds it."""
@@ -186,16 +177,23 @@ def task_sets(wildcards: Any) -> dict[str, str]:
 
 def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
     """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
-    from r3l.report.figures import FIGURES
-
     results, tables = Path("results"), plan.tables()
-    of_page = {str(results / page): "table1" for page in PAGES.values()}
     planned: dict[str, Run] = {}
     for path in map(Path, files):
-        table = FIGURES[path.stem].table if path.parent.name == "figures" else of_page.get(str(path), path.stem)
-        if table in tables:
+        if table := table_behind(str(path)):
             planned |= plan.runs(config, tables[table])
         elif path.name == EVALUATION:
             every = {key: run for known in tables.values() for key, run in plan.runs(config, known).items()}
             planned |= {key: run for key, run in every.items() if results / key == path.parent}
     return planned
+
+
+def table_behind(file: str) -> str | None:
+    """The table whose runs a file under results/ is made of: itself, or that of a figure or page."""
+    from r3l.report.figures import FIGURES
+
+    path = Path(file)
+    if path.parent.name == "figures":
+        return FIGURES[path.stem].table
+    name = "table1" if path.name in PAGES.values() else path.stem
+    return name if name in names("tables") else None

@@ -15,7 +15,7 @@ from r3l.sft import recipe
 from r3l.trinity.config import Place, trinity_config
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
-from r3l.workflow.task_sets import task_set_files
+from r3l.workflow.task_sets import task_set_hashes
 
 EXAMPLES = ROOT / "examples"
 TIERS = "nano: {train_task_set: train, test_task_set: test, max_turns: 4}"
@@ -74,7 +74,7 @@ def test_every_verb_takes_it(folder, monkeypatch, capsys):
 def test_the_workflow_plans_it(folder):
     jobs = Jobs(plan.workflow_content() | {"envs": ["guess"], "seeds": [0]}, {})
     assert "results/nano/guess/guess/r3l/seed0/evaluation.json" in jobs.evaluations("table1")
-    assert [Path(path).name for path in task_set_files("guess")] == ["guess.py"]
+    assert list(task_set_hashes("nano", "guess")) == ["train", "test"]
 
 
 def test_trinitys_processes_find_it(folder, monkeypatch):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import shutil
 import zipfile
 
 import pytest
@@ -19,9 +19,9 @@ from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
 
-def snakemake(directory, *arguments, how=("-n",)):
+def snakemake(directory, *arguments, how=("-n",), checkout=ROOT):
     """A dry run, in an empty folder so that nothing counts as done."""
-    fixed = ("--quiet", "rules", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none")
+    fixed = ("--quiet", "rules", "--snakefile", checkout / "Snakefile", "--workflow-profile", "none")
     code, stdout, stderr = Program("snakemake", *how, *fixed, *arguments, folder=directory).wait()
     return code, stdout + stderr
 
@@ -108,20 +108,37 @@ def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(dry_run):
     assert [row["method"] for row in dry_run(*words)["gpu_hours"]] == ["grpo", "r3l"]
 
 
-def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
-    """One real run: 200 problems by the start model."""
+@pytest.fixture
+def moved(tmp_path_factory, monkeypatch):
+    """This checkout elsewhere, all files new, with a comment in a task set's file, and a further such file."""
+    checkout = tmp_path_factory.mktemp("moved")
+    for name in ("Snakefile", "workflow", "configs", "r3l", "envs", "baselines", "pyproject.toml"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+        copy(ROOT / name, checkout / name)
+    (checkout / "results").symlink_to(ROOT / "results")
+    task_sets = checkout / "configs" / "task_sets"
+    with (task_sets / "math_nano.yaml").open("a") as file:
+        file.write("# a comment\n")
+    shutil.copyfile(task_sets / "math_nano.yaml", task_sets / "math_mine.yaml")
+    monkeypatch.setenv("PYTHONPATH", str(checkout))
+    return checkout
+
+
+def test_a_finished_run_is_made_again_for_its_meaning_only(folder, moved):
+    """One real run: 200 problems by the start model. Its folder is copied too, without snakemake's records."""
     run_dir = f"results/{cell('dapo', 'zero_shot')}/seed0"
     further = f"{run_dir}/evaluations/gsm8k_nano/test/evaluation.json"
-    run = (f"{run_dir}/evaluation.json", "--config", "methods=[zero_shot]", "envs=[dapo]")
+    run = (f"{run_dir}/evaluation.json", "results/budget.csv", "--config", "methods=[zero_shot]", "envs=[dapo]")
     code, text = snakemake(folder, *run, how=("--cores", "2"))
     assert code == 0, text
     assert read_json(folder / run_dir / "evaluation.json")["episodes"] == 200
-    for file in ("README.md", "CHANGELOG.md", "r3l/report/labels.py"):
-        os.utime(ROOT / file)
-    code, text = snakemake(folder, *run)
-    assert code == 0 and jobs(text) == {}, text
+    copied = folder / "copied"
+    shutil.copytree(folder / "results", copied / "results", copy_function=shutil.copyfile)  # all times are new
+    for where in (folder, copied):
+        code, text = snakemake(where, *run, checkout=moved)
+        assert code == 0 and jobs(text) == {}, text
     _, text = snakemake(folder, further, *run, 'set=["sampling.temperature=0.5"]')
-    assert jobs(text) == {"train": 1, "evaluate": 1, "evaluate_further": 1, "total": 3}
+    assert jobs(text) == {"train": 1, "evaluate": 1, "evaluate_further": 1, "budget": 1, "total": 4}, text
 
 
 @pytest.mark.parametrize(
