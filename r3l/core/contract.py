@@ -6,6 +6,7 @@ each value is checked once, here, and the error names who returned it, the value
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +84,18 @@ def checked_observation(env: str, call: str, returned: Any) -> Observation:
         for name, rule in OBSERVATION.items()
     }
     return replace(returned, **fields)
+
+
+def checked_payload(env: str, returned: Any) -> dict[str, Any]:
+    """What ``problem`` of environment ``env`` drew; it is hashed, and crosses processes, as JSON."""
+    who, fix = f"environment {env!r}", "return a dict of what JSON has: str, int, finite float, bool, None, list, dict"
+    if not isinstance(returned, dict) or not all(isinstance(key, str) for key in returned):
+        raise wrong(who, "problem returned", returned, fix)
+    try:
+        json.dumps(returned, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise wrong(who, "problem returned", returned, f"{fix} ({error})") from error
+    return returned
 
 
 async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_trajectory
+from r3l.envs.base.task_sets import DrawnTaskSets
 
 from r3l.core.batching import collate, rows_of
-from r3l.core.contract import LONGEST, checked_observation, explored, kept, loss_of
+from r3l.core.contract import LONGEST, checked_observation, checked_payload, explored, kept, loss_of
 from r3l.core.environment import Observation
-from r3l.core.errors import ContractError
+from r3l.core.errors import ConfigError, ContractError
 from r3l.core.method import MethodSettings, TrainedMethod
 from r3l.core.trajectory import Group
 
@@ -53,6 +54,21 @@ def test_numpys_numbers_and_flags_come_in_as_pythons():
         "mine", "reset", Observation("", ["look"], np.float32(0.5), np.bool_(True), np.True_, np.int64(1))
     )
     assert now == Observation("", ("look",), 0.5, True, True, 1.0) and type(now.reward) is float and now.done is True
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [None, [1], {1: 2}, {"n": np.int64(1)}, {"n": {1, 2}}, {"n": float("nan")}, {"n": Decimal(1)}, {"n": b""}],
+)
+def test_a_problem_is_json(payload):
+    with pytest.raises(ContractError, match="environment 'mine': problem returned .*; return a dict"):
+        checked_payload("mine", payload)
+
+
+@pytest.mark.parametrize("size", [10**12, 0, -1, "many", None, 2.5])
+def test_a_split_has_a_number_of_tasks_that_can_be_held(size):
+    with pytest.raises(ConfigError, match="mine task set 'train' has .* tasks; give it 1 to 100,000"):
+        DrawnTaskSets("mine", {"train": size}, lambda split, k: None).tasks("train")
 
 
 class Mine(TrainedMethod[MethodSettings]):
