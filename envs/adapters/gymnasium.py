@@ -27,8 +27,7 @@ _COLOUR_ENDS = ("\x1b[0m", "\x1b[m")
 RESET = "(observation, info), or an object with observation"
 STEP = "(observation, reward, terminated, truncated, info), or an object with observation, reward and done"
 SUCCESS = Rule(  # some environments say it by a number
-    lambda said: FLAG.read(said) if FLAG.read(said) is not None else {0.0: False, 1.0: True}.get(NUMBER.read(said)),
-    "give True or False",
+    lambda said: said == 1 if FLAG.read(said) is not None or NUMBER.read(said) in (0, 1) else None, FLAG.fix
 )
 
 

@@ -175,13 +175,11 @@ def shown(value: Any) -> str:
 
 def _real(value: Any) -> float | None:
     """A number (numpy's too) that a float can hold, or that is not finite; None for anything else."""
-    if not isinstance(value, Real):
-        return None
     try:
-        found = float(value)
+        found = float(value) if isinstance(value, Real) else None
     except (OverflowError, ValueError):
         return None
-    return value if type(value) is int else found  # records write an int as one
+    return value if type(value) is int and found is not None else found  # records write an int as one
 
 
 def _named(criterion: Criterion) -> str:
