@@ -9,6 +9,7 @@ import pytest
 from program import run
 from report.runs import write_run, write_three_seeds
 
+import r3l
 from r3l import cli, config
 
 
@@ -43,6 +44,10 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_pat
     assert len(err.strip().splitlines()) == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+def test_the_version_is_printed_and_nothing_else(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "--version") == (0, f"{r3l.__version__}\n", "")
 
 
 def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
