@@ -60,8 +60,8 @@ def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", first: 
 
 @pytest.fixture(scope="session")
 def nano():
-    """(model, tokenizer): the nano architecture with random weights and a tokenizer of a few sentences."""
+    """(model, tokenizer): the nano architecture with two layers of random weights, a tokenizer of a few sentences."""
     from r3l.sft.nano_model import build_model, build_tokenizer
 
     tokenizer = build_tokenizer(["You arrive at desk 1. On the desk 1, you see a mug 1, and a pen 2."] * 3)
-    return build_model(tokenizer, seed=0).eval(), tokenizer
+    return build_model(tokenizer, seed=0, layers=2).eval(), tokenizer
