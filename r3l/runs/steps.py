@@ -100,7 +100,7 @@ def of_training(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
 
 def _inversions(policy: Sequence[TrajectoryRow]) -> int:
     """Rows that get less than another row of their task with a lower reward (audit A-2)."""
-    scores = [(row.trajectory.task.id, row.trajectory.reward, row.mean_advantage) for row in policy]
+    scores = [(row.trajectory.task.address, row.trajectory.reward, row.mean_advantage) for row in policy]
     best: dict[tuple[str, float], float] = {}
     for task, reward, advantage in scores:
         best[task, reward] = max(best.get((task, reward), -np.inf), advantage)

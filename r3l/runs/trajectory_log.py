@@ -74,7 +74,7 @@ def _line(
 ) -> Line:
     task = groups[0].task
     grouped = {id(t) for group in groups for t in group.trajectories}
-    rest = [t for t in played if t.task.id == task.id and id(t) not in grouped]
+    rest = [t for t in played if t.task.address == task.address and id(t) not in grouped]
 
     logged = [_group(group, values, decode) for group, values in zip(groups, advantages, strict=True)]
     if rest:

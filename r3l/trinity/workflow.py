@@ -28,7 +28,7 @@ from r3l.endpoint.judge import judging
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs.session import progress, rollout_context
-from r3l.trinity.config import TASK_KEY
+from r3l.trinity.config import OCCURRENCE, TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
 
@@ -76,7 +76,8 @@ class MethodWorkflow(Workflow):
     async def run_async(self) -> list[Experience]:
         """The task's experiences (see r3l.trinity.experience)."""
         setting = _setting(json.dumps(self.task.workflow_args["run"], sort_keys=True))
-        task = setting.tasks[self.task.raw_task[TASK_KEY]]
+        row = self.task.raw_task
+        task = replace(setting.tasks[row[TASK_KEY]], occurrence=row.get(OCCURRENCE, 0))
         position = int(self.task.task_id)
         if self.task.is_eval:
             ctx = self._context(setting, ("evaluation",), setting.run.evaluation.temperature)
