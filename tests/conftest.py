@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,9 @@ from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 # An example takes longer on a busy machine; every run draws others.
 settings.register_profile("r3l", max_examples=30, deadline=None)
 settings.load_profile("r3l")
+
+# Java's second compiler takes more seconds than it saves in a few episodes.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 TASK = Task("t0", "toy", "test")
 

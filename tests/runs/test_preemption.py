@@ -47,8 +47,8 @@ def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
     assert stopped.value.code == EXIT_CODE == 75 and stopped.value.signal_name == number.name
 
 
-RUN = resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.batch=8"])
-TASKS = "chain/validation"  # the smallest set: 64 tasks
+RUN = resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.batch=16", "env_settings.max_turns=2"])
+TASKS = "chain/validation"  # the smallest set: 128 tasks
 
 
 def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
@@ -80,4 +80,4 @@ def test_batches_of_another_checkpoint_are_played_again(tmp_path):
     played = evaluation_folder(tmp_path, TASKS, "test") / PLAYED
     played.parent.mkdir(parents=True)
     played.write_text(json.dumps({"evaluated": lies, "episodes": [], "generated": 0}) + "\n")
-    assert evaluate_run(tmp_path, TASKS)["episodes"] == 64
+    assert evaluate_run(tmp_path, TASKS)["episodes"] == 128

@@ -98,7 +98,7 @@ def test_time_limit_counts_the_simulators_time(engine):
 
 def test_same_as_the_shipped_class(engine, monkeypatch):
     # Its Java gets our determinism option from outside: else it orders objects by chance.
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2 -XX:TieredStopAtLevel=1")
     official = OfficialEnvironment()
     for task, further in ((MIXED[1], ("wait", "wait")), (FIND, ("teleport to outside", "look around", "focus on axe"))):
         actions = [*random_actions(engine, task, 2), *further]
