@@ -17,6 +17,7 @@ from typing import Any
 
 from r3l.config import Run, build_method, locate, start_of
 from r3l.core.batching import TrajectoryRow, rows_of
+from r3l.core.contract import explored, kept
 from r3l.core.method import Method
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step, with_occurrences
@@ -211,7 +212,7 @@ def collect(session: Session, method: Method, tasks: Sequence[Task], number: int
         batch = with_occurrences(batch, drawn)
         ctx.counters["sampling_rounds"] += 1
         for groups in session.wait(_explored(session, method, ctx, batch)):
-            (accepted if method.keep(groups) else refused).append(groups)
+            (accepted if kept(method, groups) else refused).append(groups)
         if len(accepted) >= count:
             break
     metrics = {key: value for key, value in session.policy.take_counts().items() if key.startswith("seconds/")}
@@ -221,7 +222,7 @@ def collect(session: Session, method: Method, tasks: Sequence[Task], number: int
 
 async def _explored(session: Session, method: Method, ctx: RolloutContext, tasks: Sequence[Task]) -> list[list[Group]]:
     async with judging(session.run, ctx):
-        return await session.gather(lambda task: method.explore(task, ctx), tasks)
+        return await session.gather(lambda task: explored(method, task, ctx), tasks)
 
 
 def _reference(session: Session, method: Method) -> Any | None:

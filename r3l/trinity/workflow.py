@@ -17,6 +17,7 @@ from trinity.common.workflows import Workflow
 from trinity.manager.synchronizer import Synchronizer
 
 from r3l.config import Run, build_method, dialogue_of, environment_of, locate, validate
+from r3l.core.contract import explored
 from r3l.core.environment import Dialogue
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
@@ -89,7 +90,7 @@ class MethodWorkflow(Workflow):
         ctx.progress = progress(setting.run, step)
         lost = setting.pool.lost
         async with judging(setting.run, ctx):
-            groups = await setting.method.explore(task, ctx)
+            groups = await explored(setting.method, task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
         groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
