@@ -127,17 +127,6 @@ def test_where_guidance_stands():
         assert with_guidance(restart, place)(messages) == Prompt(guided, clean)
 
 
-def test_the_released_double_observation_reaches_both_samples():
-    script = [*WALKTHROUGH[:2], "look", "fly", *WALKTHROUGH[2:]]
-    pool = EnvironmentPool(find_environment("alfworld"), 0)
-    a = rollout_context(Scripted(map(say, script)), pool)
-    settings = RetrySettings(guidance_place="system_message")
-    base, (done,) = asyncio.run(played_and_retried(a, [2], settings=settings, repeat_observation=True))
-    (plain,) = base.turns[2].prompt_ids
-    assert done.distilled.turns[2].prompt_ids == (plain, plain)
-    assert len(done.guided.turns[2].prompt_ids) == 3 and done.guided.turns[2].prompt_ids[::2] == (plain, plain)
-
-
 def retried(script, pivot=0, rules="released_lenient"):
     """The retry that follows the base of ``script``, and the messages that it was shown."""
     a = rollout_context(Scripted(script), EnvironmentPool(find_environment("alfworld"), 0))

@@ -99,13 +99,3 @@ def test_cost_is_split_into_what_was_measured_and_the_rest(tmp_path):
     times, kinds = ([round(p.get_width(), 6) for p in ax.patches] for ax in figure.axes)
     assert times == [round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)]  # minutes; 30 s of collecting are left
     assert kinds == [1.0, 0.3, 0.5]  # thousands
-
-
-def test_sensitivity_is_a_line_over_the_values_that_were_run(tmp_path):
-    for alpha, bits in ((3, [1, 0]), (5, [1, 1])):
-        for seed in range(2):
-            name = "r3l" if alpha == 3 else "r3l@alpha=5"
-            write_run(tmp_path, name, seed, bits, [0, seed], settings={"alpha": alpha})
-    figure, _ = drawn("alpha", tmp_path)
-    mean = lines(figure.axes[0], "r3l")[-1]
-    assert mean.get_xdata().tolist() == [3, 5] and list(mean.get_ydata()) == [0.375, 0.625]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 
@@ -12,6 +13,7 @@ from program import Program, run
 from start_models import START_MODEL, cell, start_model
 
 from r3l.core.errors import ConfigError
+from r3l.files.json_files import read_json
 from r3l.files.paths import ROOT
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
@@ -104,6 +106,22 @@ def test_one_run_with_a_model_that_is_not_its_environments_own(dry_run):
 def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(dry_run):
     words = ("--tier", "paper", "--env", "alfworld", "--method", "grpo,r3l", "--model", "qwen2.5-1.5b", "--seed", "0")
     assert [row["method"] for row in dry_run(*words)["gpu_hours"]] == ["grpo", "r3l"]
+
+
+def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
+    """One real run: 200 problems by the start model."""
+    run_dir = f"results/{cell('dapo', 'zero_shot')}/seed0"
+    further = f"{run_dir}/evaluations/gsm8k_nano/test/evaluation.json"
+    run = (f"{run_dir}/evaluation.json", "--config", "methods=[zero_shot]", "envs=[dapo]")
+    code, text = snakemake(folder, *run, how=("--cores", "2"))
+    assert code == 0, text
+    assert read_json(folder / run_dir / "evaluation.json")["episodes"] == 200
+    for file in ("README.md", "CHANGELOG.md", "r3l/report/labels.py"):
+        os.utime(ROOT / file)
+    code, text = snakemake(folder, *run)
+    assert code == 0 and jobs(text) == {}, text
+    _, text = snakemake(folder, further, *run, 'set=["sampling.temperature=0.5"]')
+    assert jobs(text) == {"train": 1, "evaluate": 1, "evaluate_further": 1, "total": 3}
 
 
 @pytest.mark.parametrize(
