@@ -14,7 +14,7 @@ from start_models import START_MODEL, cell, start_model
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report import records
 
-ONE = ["alfworld", "--task-set", "one/train", "--set", "evaluation.temperature=0", "--set", "env_settings.max_turns=5"]
+ONE = ["alfworld", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
 MATH = ["math", "--set", "evaluation.temperature=0"]
 
 
@@ -51,9 +51,7 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
         by_messages = program(*ONE, "--server", url)
     assert "groups" in here, here
     assert episodes("tokens") == episodes("here") and episodes("here")[0]["turns"] > 3
-    row = (
-        "zero_shot@env_settings.max_turns=5,env_settings.test_task_set=one-train,evaluation.temperature=0,engine=server"
-    )
+    row = "zero_shot@env_settings.test_task_set=one-train,evaluation.temperature=0,engine=server"
     there = episodes(Path("results") / cell("alfworld", "zero_shot").replace("zero_shot", row) / "seed0")
     assert without("transcript_sha256", there) == without("transcript_sha256", episodes("here"))
     assert "agent" not in here and here["groups"] == by_tokens["groups"] == by_messages["groups"]
