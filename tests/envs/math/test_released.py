@@ -15,6 +15,7 @@ def golds():
     return [p.gold for p in load("math500")]
 
 
+@pytest.mark.slow
 def test_an_always_right_model_scores_392_of_500_in_a_box_and_449_in_bare_text(golds):
     assert sum(check(gold, f"\\boxed{{{gold}}}") for gold in golds) == 392
     assert sum(check(gold, gold) for gold in golds) == 449

@@ -8,6 +8,7 @@ from r3l.envs.webshop.tasks import TASK_SETS
 from r3l.core.errors import DataError
 
 
+@pytest.mark.slow
 def test_the_originals_splits(tmp_path, monkeypatch):
     monkeypatch.delenv("R3L_WEBSHOP", raising=False)
     with pytest.raises(DataError, match=r"R3L_WEBSHOP is not set.*r3l data catalogue"):
