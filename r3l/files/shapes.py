@@ -37,7 +37,7 @@ class TaskSetOfManifest(TypedDict):
 class Recorded(TypedDict):
     """What says whose directory it is, in a manifest of any version."""
 
-    schema: int
+    schema: NotRequired[int]
     fingerprint: str
 
 

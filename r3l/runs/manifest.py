@@ -53,9 +53,9 @@ def run_of(run_dir: Path) -> Run:
     """The run that a directory holds, as its manifest has it."""
     path = run_dir / MANIFEST
     manifest = read_json(path, Recorded)
-    if manifest["schema"] != SCHEMA_VERSION:
+    if manifest.get("schema") != SCHEMA_VERSION:
         raise DataError(
-            f"{path} is of another version of r3l (schema {manifest['schema']}, now {SCHEMA_VERSION}), whose "
+            f"{path} is of another version of r3l (schema {manifest.get('schema')}, now {SCHEMA_VERSION}), whose "
             "results are not comparable: use that version, or rename the directory and run it again"
         )
     check_whole(path, manifest)
