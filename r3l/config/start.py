@@ -10,6 +10,7 @@ from r3l.config.model import locate, recipe_of, sft_folder
 from r3l.config.run import Run
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
+from r3l.files.shapes import SFTUnderWay
 
 
 def start_of(run: Run) -> str:
@@ -23,7 +24,7 @@ def start_of(run: Run) -> str:
     folder = sft_folder(run.model, name)
     manifest = folder / "sft.json"
     phases = len(recipe_of(name)["phases"])
-    if not manifest.is_file() or len(read_json(manifest)["loss"]) < phases:
+    if not manifest.is_file() or len(read_json(manifest, SFTUnderWay)["loss"]) < phases:
         raise ConfigError(
             f"{run.cell} starts from an SFT checkpoint, which is not (whole) in {folder}: make it with r3l sft {name} "
             f"--model {run.model}, or go without: --set env_settings.sft=null"

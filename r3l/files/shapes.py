@@ -210,16 +210,25 @@ class CheckedTaskSets(TypedDict):
 
 class Taught(TypedDict):
     env: str
-    phases: list[dict[str, Any]]
 
 
 class SFT(TypedDict):
     """sft.json of a base checkpoint."""
 
     config: Taught
+    weights_sha256: str
+
+
+class Phased(TypedDict):
+    phases: list[dict[str, Any]]
+
+
+class SFTUnderWay(SFT):
+    """The same, which may be resumed."""
+
+    config: Phased  # type: ignore[misc]
     loss: list[Any]
     examples: list[Any]
-    weights_sha256: str
 
 
 class Packaged(TypedDict):

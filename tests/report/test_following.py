@@ -10,6 +10,7 @@ from rich.console import Console
 from r3l.config import resolve
 from r3l.report import following as shown
 from r3l.workflow.status import State, Status, seconds_left, survey
+from tests.report.runs import write_run
 
 RUN = resolve("nano", "math", "grpo", 0)
 
@@ -43,16 +44,17 @@ def test_a_tuning_ends_with_validation_tasks(tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(json.dumps(content))
 
-    runs = {f"seed{seed}": RUN.model_copy(update={"seed": seed}) for seed in (0, 1)}
-    for folder, run in runs.items():
-        write(f"{folder}/manifest.json", {"fingerprint": run.fingerprint()})
-        write(
-            f"{folder}/metrics.jsonl", {"step": 1, "train/success": 0.3, "seconds/collect": 3.0, "seconds/train": 1.0}
-        )
-        write(f"{folder}/result.json", {"tier": "nano", "env": "math", "method": "grpo"})
-        write(f"{folder}/evaluation.json", {"groups": {"all": {"success": 0.5, "episodes": 128}}})
-    score = {"groups": {"all": {"success": 0.25, "episodes": 64}}}
-    write("seed0/evaluations/chain/validation/evaluation.json", score)
+    runs = {}
+    steps = [{"step": 1, "train/success": 0.3, "seconds/collect": 3.0, "seconds/train": 1.0}]
+    for seed in (0, 1):
+        folder = write_run(tmp_path, "grpo", seed, [1, 0], [1, 0], env="math", steps=steps).parent.relative_to(tmp_path)
+        runs[str(folder)] = RUN.model_copy(update={"seed": seed})
+        manifest = json.loads((tmp_path / folder / "manifest.json").read_text())
+        write(folder / "manifest.json", manifest | {"fingerprint": runs[str(folder)].fingerprint()})
+    first = tmp_path / next(iter(runs))
+    score = json.loads((first / "evaluation.json").read_text())
+    score["groups"]["all"] = {"success": 0.25, "reward": 0.25, "episodes": 64}
+    write(first / "evaluations/chain/validation/evaluation.json", score)
     write("task_sets/nano/math.json", {"task_sets": {"test": {"tasks": 200}, "validation": {"tasks": 64}}})
     seen = survey(runs, tmp_path, {}, "validation")
     assert [one.state is State.DONE for one in seen] == [True, False] and seen[1].episodes == 64
