@@ -147,11 +147,11 @@ class LoggedTrajectory(TypedDict):
     reward: Number
     success: bool
     stop_reason: NotRequired[Text]
-    advantage: NotRequired[Number | None]
+    advantage: Number | None
     restart_turn: int
     trainable: Annotated[list[int], Field(min_length=2, max_length=2)]
     feedback: str
-    parsed: NotRequired[Any]
+    parsed: dict[str, Any] | None
     turns: list[LoggedTurn]
 
 
