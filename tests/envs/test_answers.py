@@ -1,7 +1,6 @@
 """One-answer problems: lines as turns, attempts, penalties, and a retry that continues the kept lines to the token."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from scripted import Scripted
 
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.policy import FinishReason, Sampling
+from r3l.core.policy import Sampling
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
 from r3l.processes.gather import together
@@ -120,29 +119,6 @@ def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_
     assert prompts == [["What is 2 + 3 + 4?"], [], [], ["Hint: add 4."], []]
     # credit: exactly the shared tokens carry no gradient
     assert again.distilled.credit_mask().tolist() == [0, 0, 0, 1, 1, 1, 1]
-
-
-def test_a_line_that_is_cut_off_ends_the_episode():
-    policy = Scripted({"rollout": ["2 + 3 = 5\n", "and so on and on"]})
-    original = policy.open
-
-    def opened():
-        dialog = original()
-        respond = dialog.respond
-
-        async def cut(sampling, address):
-            done = await respond(sampling, address)
-            reason = FinishReason.LINE if done.text.endswith("\n") else FinishReason.LENGTH
-            return replace(done, finish_reason=reason)
-
-        dialog.respond = cut
-        return dialog
-
-    policy.open = opened
-    ctx, pool = rollout_context(policy)
-    trajectory = asyncio.run(play(ctx, TASK, 0)).trajectory
-    pool.close()
-    assert (trajectory.stop_reason, trajectory.success, len(trajectory.turns)) == ("truncated", False, 2)
 
 
 def test_the_critics_finding_is_a_critique():
