@@ -8,8 +8,10 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
 from r3l.files.paths import cache_folder
+from r3l.files.shapes import Digest
 from r3l.files.writing import write_json_atomic, write_text_atomic
 
 SUMS = "SHA256SUMS"  # in a folder
@@ -60,8 +62,9 @@ def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
     small = sum(size for *_, size in files) < KEPT
     place = hashlib.sha256("\n".join(path for _, path, _, _ in files).encode()).hexdigest()
     kept, key = cache_folder("digests") / f"{place}.json", [list(file) for file in files]
-    if not small and kept.is_file() and (known := read_json(kept)).get("files") == key:
-        return str(known["sha256"])
+    with suppress(DataError):  # a cache that cannot be read either
+        if not small and kept.is_file() and (known := read_json(kept, Digest))["files"] == key:
+            return str(known["sha256"])
     lines = "".join(f"{digest_of(Path(path))}  {name}\n" for name, path, _, _ in files)
     digest = hashlib.sha256(lines.encode()).hexdigest()
     if not small:

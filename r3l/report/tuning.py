@@ -9,6 +9,7 @@ from typing import Any
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
+from r3l.files.shapes import Tuning as Tuned
 from r3l.report.labels import env_label, method_label
 from r3l.report.table import Cell, Column, Table, table
 
@@ -25,7 +26,7 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
 
 
 def _read(path: Path) -> Tuning:
-    tuning: Tuning = read_json(path)
+    tuning: Tuning = read_json(path, Tuned)
     tried = [rate["lr"] for rate in tuning["rates"]]
     if tuning["chosen"] not in tried:
         raise DataError(

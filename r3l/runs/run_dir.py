@@ -9,10 +9,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from r3l.core.errors import CheckpointError, R3LError, RunDirectoryError
+from r3l.core.errors import CheckpointError, DataError, R3LError, RunDirectoryError
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.leftovers import remove_unfinished
 from r3l.files.masking import masked
+from r3l.files.shapes import Recorded
 from r3l.files.writing import write_json_atomic
 
 MANIFEST = "manifest.json"
@@ -77,13 +78,16 @@ def forget_after(path: Path, step: int) -> None:
 def recorded_fingerprint(run_dir: Path) -> str | None:
     """The fingerprint of the run that a directory holds; None where it holds none."""
     path = run_dir / MANIFEST
-    return str(read_json(path)["fingerprint"]) if path.is_file() else None
+    return str(read_json(path, Recorded)["fingerprint"]) if path.is_file() else None
 
 
 def is_stored(run_dir: Path, fingerprint: str) -> bool:
     """Whether this run is there, finished, but without checkpoints, as stored runs are."""
     path = run_dir / RESULT
-    finished = path.is_file() and read_json(path).get("fingerprint") == fingerprint
+    try:
+        finished = path.is_file() and read_json(path, Recorded)["fingerprint"] == fingerprint
+    except DataError:  # damaged, and written again
+        return False
     return finished and not any((run_dir / "checkpoints").glob("step-*"))
 
 

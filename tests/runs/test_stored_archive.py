@@ -79,7 +79,9 @@ def test_another_file_is_refused(installed, tmp_path, name, message):
     if name == "text.zip":
         (tmp_path / name).write_text("no archive")
     elif name == "broken.zip":
-        (tmp_path / name).write_bytes(whole.read_bytes().replace(b"before", b"behind"))
+        content = bytearray(whole.read_bytes())
+        content[30 + len(f"{stored_runs.TOP}/{RUN}")] ^= 255  # behind the first header, which ends with a name
+        (tmp_path / name).write_bytes(content)
     elif name in contents:
         archive(tmp_path / name, contents[name])
     stored_runs.fetch(str(whole))
