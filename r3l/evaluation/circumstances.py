@@ -24,8 +24,8 @@ ENDINGS = {  # names of the reasons, here and in figures
 SUSPECT = {
     StopReason.CONTEXT: "the dialog outgrew sampling.max_context: raise it (--set sampling.max_context=8192)",
     StopReason.TRUNCATED: "responses are cut off: raise --set sampling.max_tokens",
-    StopReason.FORMAT: "responses do not have the form that the prompt asks for (for a language model: --set "
-    "prompts=full)",
+    StopReason.FORMAT: "responses do not have the form that the prompt asks for: a language model needs --set "
+    "prompts=full, and the options response_format and extraction can be flexible",
 }
 SHARE = 0.1
 SHOWN = 150  # characters of each end of a response; our choice
