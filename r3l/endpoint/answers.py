@@ -41,7 +41,7 @@ class UnusableAnswer(httpx2.RequestError):
         self.text = content.decode(errors="replace")
 
 
-# Ends of a turn as control tokens spell them, at the end of a text: the next prompt would have them twice. Bounded: linear time.
+# Ends of a turn as control tokens spell them: the next prompt would have them twice. Bounded for the sake of time.
 _END_MARKS = re.compile(r"(?:(?:<\|[^|<>\s]{1,40}\|>|</s>|<end_of_turn>|<eos>)\s{0,4}){1,4}\Z")
 
 
