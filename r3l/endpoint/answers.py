@@ -126,6 +126,11 @@ class Answer(_Part):
         """How many bytes and characters of it were not Unicode; each is U+FFFD now."""
         return self._replaced
 
+    @property
+    def has_end_marks(self) -> bool:
+        """Whether the server left the model's end of turn in a text, which is read without it."""
+        return False
+
     def check_whole(self) -> None:
         """Raises UnfinishedAnswer where it holds no response that could be graded."""
 
@@ -173,7 +178,6 @@ class ChatAnswer(Answer):
 
     @property
     def has_end_marks(self) -> bool:
-        """Whether the server left the model's end of turn in the text, which :attr:`text` is without."""
         return bool(_END_MARKS.search(_first(self.choices).message.content or ""))
 
     def check_whole(self) -> None:

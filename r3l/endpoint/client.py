@@ -176,7 +176,7 @@ class Endpoint:
         assert isinstance(answer, kind)
         if answer.replaced:
             self.counts["replaced"] += answer.replaced
-        if isinstance(answer, ChatAnswer) and answer.has_end_marks:
+        if answer.has_end_marks:
             self.counts["end_marks"] += 1
         if body is not None and answer.counted is None:
             self.counts["uncounted"] += 1

@@ -147,6 +147,6 @@ def _tokenizer(field: Field, normalizer: Any, split: Any) -> Any:
             core.add_tokens([AddedToken(token, special=kind == CONTROL, normalized=False)])
     ids = {name: field(f"tokenizer.ggml.{key}_token_id") for name, key in SPECIAL.items()}
     special = {f"{name}_token": tokens[i] for name, i in ids.items() if i is not None}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, **special)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, **special)  # type: ignore[no-untyped-call]
     tokenizer.chat_template = field("tokenizer.chat_template")
     return tokenizer
