@@ -7,8 +7,9 @@ import sys
 
 import pytest
 from program import run
-from report.runs import write_run, write_three_seeds
+from report.runs import write_three_seeds
 
+import r3l
 from r3l import cli, config
 
 
@@ -43,6 +44,10 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_pat
     assert len(err.strip().splitlines()) == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+def test_the_version_is_printed_and_nothing_else(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "--version") == (0, f"{r3l.__version__}\n", "")
 
 
 def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
@@ -87,28 +92,7 @@ def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"llama.csv", "llama.md", "llama.tex"}
 
 
-def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
-    out = tmp_path / "task_sets.json"
-    code, _, _ = run(monkeypatch, capsys, "data", "check", "--out", out)
-    assert code == 0
-    described = json.loads(out.read_text())["task_sets"]
-    sizes = {split: about["tasks"] for split, about in described.items()}
-    assert sizes == {"train": 256, "test": 200, "validation": 128}
-
-
 def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     code, _, err = run(monkeypatch, capsys, "sft", "math-1.5m", "--out", tmp_path)
     assert code == 2 and "already holds a model" in err
-
-
-def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys, tmp_path):
-    for env in ("alfworld", "scienceworld", "webshop", "knights_knaves", "shortest_path"):
-        write_run(tmp_path, "grpo", 0, [1, 0], [0, 0], env=env)
-    for table, envs in (
-        ("table_rltf", {"knights_knaves", "shortest_path"}),
-        ("table1", {"alfworld", "scienceworld", "webshop"}),
-    ):
-        code, text, err = run(monkeypatch, capsys, "table", table, "--results", tmp_path, "--json")
-        assert (code, err) == (0, "")
-        assert {row["env"] for row in json.loads(text)["rows"]} == envs

@@ -57,20 +57,6 @@ def test_cost_is_per_training_task_and_per_step(tmp_path):
     assert [by_measure["r3l", name]["unit"] for name in names] == ["turns", "tokens", "s", "s"]
 
 
-def test_success_in_training_is_of_all_updates_and_of_the_last_five(tmp_path):
-    """Ten base rollouts a step and two retries, of which one succeeds."""
-    won = [0, 2, 1, 3, 4, 5, 5, 5, 6, 9]
-    retried = {"rollouts": 12, "retry/count": 2, "retry/success": 1}
-    steps = [{"step": k, "stop/success": solved + 1, **retried} for k, solved in enumerate(won, 1)]
-    path = write_run(tmp_path, "r3l", 0, [1], [0], steps=steps)
-    result = json.loads((path.parent / "result.json").read_text())
-    budget = {"rollouts": 120, "retry/count": 20, "retry/success": 10, "stop/success": 50}
-    rewrite(path.parent / "result.json", json.dumps(result | {"budget": budget}))
-    by_measure = rows(tmp_path, ["train_success", "train_success_last"])
-    assert by_measure["r3l", "train_success"]["mean"] == pytest.approx(0.4)  # 40 of 100
-    assert by_measure["r3l", "train_success_last"]["mean"] == pytest.approx(0.6)  # 30 of 50
-
-
 def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
     budget = {
         "retry/count": 100,
