@@ -1,6 +1,7 @@
 """One-answer problems: lines as turns, attempts, penalties, and a retry that continues the kept lines to the token."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from scripted import Scripted
 
 from r3l.core.environment import Critique, Outcome, Transcript
 from r3l.core.errors import ConfigError, EngineError
-from r3l.core.policy import Sampling
+from r3l.core.policy import FinishReason, Sampling
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
 from r3l.processes.gather import together
