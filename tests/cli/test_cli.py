@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -96,3 +98,31 @@ def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     code, _, err = run(monkeypatch, capsys, "sft", "math-1.5m", "--out", tmp_path)
     assert code == 2 and "already holds a model" in err
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["list", "envs"]])
+def test_an_output_that_cannot_be_written_is_one_sentence(arguments):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "r3l.cli", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "standard output cannot be written" in done.stderr
+
+
+def test_a_terminal_of_ascii_gets_what_it_can_show():
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "r3l.cli", "list", "envs"], env=ascii_only, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.isascii()
+
+
+def test_a_home_that_cannot_be_made_is_named(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/proc/nope")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    code, _, err = run(monkeypatch, capsys, "run", "table1", "--env", "math", "--method", "grpo", "--dry-run")
+    assert code == 2 and "/proc/nope/.cache/snakemake cannot be made" in err and "set XDG_CACHE_HOME or HOME" in err
+
+
+def test_an_error_moves_no_terminal(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "train", "--env", "\x1b[2J\x07math")
+    assert code == 2 and "\x1b" not in err and "\x07" not in err

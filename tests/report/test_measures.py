@@ -19,11 +19,10 @@ PAPER = {"tier": "paper", "model": "Qwen2.5-1.5B-Instruct"}
 def a_run(root, seed, budget, method="r3l", tasks=4, **place):
     """A run of ten steps with ``tasks`` tasks each; exploring took ``step`` seconds."""
     path = write_run(root, method, seed, [1], [0], **place)
-    for name, content in (
-        ("result.json", json.loads((path.parent / "result.json").read_text()) | {"budget": budget}),
-        ("manifest.json", {"run": {"train": {"tasks_per_step": tasks}}}),
-    ):
-        rewrite(path.parent / name, json.dumps(content))
+    changed = {"result": {"budget": budget}, "manifest": {"run": {"train": {"tasks_per_step": tasks}}}}
+    for name, content in changed.items():
+        file = path.parent / f"{name}.json"
+        rewrite(file, json.dumps(json.loads(file.read_text()) | content))
     lines = [
         json.dumps({"step": k, "train/success": 0, "seconds/collect": k, "seconds/train": 2}) for k in range(1, 11)
     ]
