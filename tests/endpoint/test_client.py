@@ -94,6 +94,17 @@ def test_what_servers_add_or_leave_out():
         assert said(ask(url)) == ("4", FinishReason.END, None)
 
 
+@pytest.mark.parametrize("mark", ["<|im_end|>", "<|end|>\n", "</s>", "<end_of_turn>", "<|eot_id|><|end_of_text|>"])
+def test_an_end_of_turn_that_the_server_leaves_in_the_text_is_taken_off(mark):
+    """Else the next prompt has it twice."""
+    counts, text = {}, "<action>look</action>"
+    with serving(lambda request, before: completion(text + mark)) as (url, _):
+        assert said(ask(url, counts))[0] == text and counts["end_marks"] == 1
+    for kept in (text, "a <|b|> c", "x<y>", "<s>"):
+        with serving(lambda request, before, kept=kept: completion(kept)) as (url, _):
+            assert said(ask(url))[0] == kept
+
+
 @pytest.mark.parametrize(("content", "reason"), [(None, "length"), ("", "length"), ("", "stop"), (None, "stop")])
 def test_a_thought_that_was_cut_off_is_not_closed(content, reason):
     message = {"content": content, "reasoning_content": "two and"}
