@@ -87,7 +87,7 @@ class Jobs:
 
     def _settled(self, file: Path | str, run: Run) -> str:
         """``file`` of ``run``; where its directory holds this very run, times mean nothing: copying changes them."""
-        from snakemake.io import ancient
+        from snakemake.io import ancient  # type: ignore[import-untyped]
 
         settled: str = ancient(str(file)) if self._has(run) else str(file)
         return settled
