@@ -139,7 +139,7 @@ def freeze_all(folder: Path) -> None:
         lines = "".join(json.dumps([p.id.partition("/")[2], p.problem, p.gold]) + "\n" for p in sets[name])
         path = datasets.PACKAGED / f"{name}.jsonl.gz"
         path.write_bytes(gzip.compress(lines.encode(), 9, mtime=0))  # no date in it: the same set is the same bytes
-    for name in ("dapo", "dapo_nano", "deepmath_nano"):
+    for name in ("dapo", "dapo_templated", "deepmath_templated"):
         freeze(name, folder)
 
 

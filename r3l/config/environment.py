@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from r3l.config.files import Strict, find_class, load
+from r3l.config.files import Strict, find_class, load, names
 from r3l.config.method import ProfileName
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
@@ -66,6 +66,16 @@ class EnvConfig(Strict):
         {}, description="of a tier: task sets that a finished run is scored on besides, and their names in print"
     )
     sources: dict[str, str]
+
+    def in_tier(self, tier: str) -> EnvTierConfig:
+        """What it uses in ``tier``. Raises ConfigError where it has no such tier."""
+        if tier in self.tiers:
+            return self.tiers[tier]
+        alike = [name for name in names("envs") if name.startswith(f"{self.env}_")]
+        others = f", or --env {', '.join(alike)}" if alike else ""
+        raise ConfigError(
+            f"environment {self.env!r} has no tier {tier!r}: give --tier {' or '.join(self.tiers)}{others}"
+        )
 
 
 def environment_of(env: str) -> EnvironmentPackage[Any]:

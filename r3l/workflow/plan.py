@@ -91,7 +91,7 @@ class WorkflowConfig(Strict):
         if row.value("feedback", "") == FeedbackSource.JUDGE:
             return bool(load_config("tiers", self.tier, TierConfig).judge.model)
         staged = load_method(row.method).needs_stage
-        return not staged or load_config("envs", env, EnvConfig).tiers[self.tier].sft is not None
+        return not staged or load_config("envs", env, EnvConfig).in_tier(self.tier).sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
         """(tier, environment or question set, model) of all runs of ``table``."""
