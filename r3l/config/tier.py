@@ -10,6 +10,7 @@ from r3l.config.files import Strict
 from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
+from r3l.files.names import Label
 
 Compute = Literal["packed", "transformers", "vllm"]
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
@@ -155,7 +156,7 @@ class TierConfig(TierSettings):
     """configs/tiers/<name>.yaml."""
 
     tier: str
-    label: str
+    label: Label
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     tuning: TuningConfig | None = Field(None, description="how learning rates are tuned; none: they are not")
     sources: dict[str, str]

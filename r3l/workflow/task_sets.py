@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, load
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
 from r3l.files.paths import CONFIGS, ENVS
 from r3l.runs.manifest import describe_task_set
 
