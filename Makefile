@@ -26,7 +26,8 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # torch is not in the lock, for its build is the machine's (CPU, which CUDA); the stored results come from this version.
 TORCH ?= torch==2.13.0
-# uv installs the lock, in less than half of pip's time; pip installs torch, for it knows where a machine keeps its own build.
+# uv installs the lock, in less than half of pip's time. Bytecode is made by the first import of a package: all of it would
+# take 105 CPU-seconds. pip installs torch, for it knows where a machine keeps its own build.
 UV ?= uv==0.13.9
 
 # The first interpreter that really runs and is 3.11 or 3.12; newest first. A name on PATH may be a dead shim.
@@ -51,8 +52,8 @@ $(STAMP): pyproject.toml requirements.lock
 	            "(e.g. apt-get install python3.12-venv)" >&2; rm -rf $(VENV); exit 2; }; \
 	fi
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) $(UV)
-	$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python --no-deps --require-hashes $(UV_ARGS) -r requirements.lock
-	$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
+	CMAKE_TOOLCHAIN_FILE=$(CURDIR)/configs/fast_downward.cmake $(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes $(UV_ARGS) -r requirements.lock
+	$(BIN)/python -m pip install --no-compile $(PIP_ARGS) $(TORCH)
 	$(BIN)/python -m pip install $(PIP_ARGS) --no-deps --no-build-isolation -e .
 	$(BIN)/python -c 'from r3l.local.kernels import load; load()'
 	@touch $@

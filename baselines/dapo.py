@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from r3l.baselines.grpo import GRPO, GRPOSettings
 
+from r3l.core.advantages import all_equal
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
@@ -75,11 +76,14 @@ class DAPO(GRPO):
 
     def keep(self, groups: Sequence[Group]) -> bool:
         """A group of equal rewards has no gradient."""
-        return not self.settings.drop_uniform or any(group.rewards_G().std() > 0 for group in groups)
+        differ = any(not all_equal([self._reward(t) for t in group.trajectories]) for group in groups)
+        return differ or not self.settings.drop_uniform
+
+    def _reward(self, trajectory: Trajectory) -> float:
+        return float(trajectory.success) if self.settings.binary_reward else trajectory.reward
 
     def _return(self, trajectory: Trajectory) -> float:
-        reward = float(trajectory.success) if self.settings.binary_reward else trajectory.reward
-        return reward + self.overlong_penalty(self._length(trajectory))
+        return self._reward(trajectory) + self.overlong_penalty(self._length(trajectory))
 
     def _length(self, trajectory: Trajectory) -> int:
         if self.settings.overlong_counts == "responses":

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from r3l.baselines.grpo import GRPO, GRPOSettings
 
-from r3l.core.advantages import STD_EPSILON, centred
+from r3l.core.advantages import STD_EPSILON, all_equal, centred
 from r3l.core.option import option
 from r3l.core.trajectory import Group
 
@@ -40,7 +40,7 @@ class ReinforcePP(GRPO):
         rewards = [centred(group.returns_G()) if subtracted else group.returns_G() for group in groups]
         tokens = np.asarray([t.credit_mask().sum() for group in groups for t in group.trajectories], dtype=int)
         of_tokens = np.repeat(np.concatenate([np.zeros(0), *rewards]), tokens)
-        if len(of_tokens) < 2:
+        if all_equal(of_tokens):
             return [np.zeros_like(returns_G) for returns_G in rewards]
         mean, std = of_tokens.mean(), of_tokens.std(ddof=1)
         return [(returns_G - mean) / (std + STD_EPSILON) for returns_G in rewards]

@@ -16,7 +16,7 @@ import torch
 from r3l.baselines.critique import CritiqueSettings, SecondTry, try_twice
 
 from r3l.core import losses
-from r3l.core.advantages import centred
+from r3l.core.advantages import centred, mean_of
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
 from r3l.core.option import REQUIRED, option
 from r3l.core.rollout import RolloutContext
@@ -95,7 +95,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
         groups = [Group(task, first, returns=returns), Group(task, [t.guided for t in second])]
         distilled = [t.distilled for t in second]
         if s.learn == "sd":
-            baseline = float(np.mean([t.reward for t in first])) if s.first_turn_baseline else None
+            baseline = mean_of([t.reward for t in first]) if s.first_turn_baseline else None
             groups.append(Group(task, distilled, baseline=baseline, weight=self.sd_weight(progress)))
         elif s.learn == "sft":
             groups.append(Group(task, [t for t in distilled if t.success], Objective.SFT))
@@ -109,7 +109,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
         A turn that one rollout alone reached equals its own mean, and teaches nothing (RLTF audit 2).
         """
         returns_G = group.returns_G()
-        baseline = float(returns_G.mean()) if group.baseline is None else group.baseline
+        baseline = mean_of(returns_G) if group.baseline is None else group.baseline
         return centred(returns_G, baseline) * group.weight
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from r3l.core.advantages import all_equal
 from r3l.core.option import OptionModel, option
 
 AmplifyRule = Literal["paper", "released_code", "uniform", "none"]
@@ -40,7 +41,7 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
     (A-3). It is implied by ``group_max``: there an all-failed group would be pushed too (A-4).
     """
     rule, alpha = settings.amplify_rule, settings.alpha
-    equal = bool(np.ptp(rewards_G) == 0)
+    equal = all_equal(rewards_G)
     if rule == "none" or (equal and (settings.amplify_all_equal == "zero" or settings.reward_max == "group_max")):
         return advantages_G
     amplified_G = np.where(advantages_G > 0, alpha * advantages_G, advantages_G)

@@ -90,7 +90,7 @@ def choose_pivot(
     if rule == "start":
         return 0
     if rule == "random":
-        return int(generator(*ctx.address, "pivot", base.task.id, base.member).integers(len(base.turns)))
+        return int(generator(*ctx.address, "pivot", base.task.address, base.member).integers(len(base.turns)))
     if rule == "oracle" and oracle is None:
         ctx.counters["dropped/no_oracle_pivot"] += 1
     return oracle if rule == "oracle" else reported

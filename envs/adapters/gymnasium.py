@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
@@ -15,13 +15,20 @@ from r3l.envs.base.one_file import FORMAT, OneFileEngine
 from r3l.envs.base.package import Options
 from r3l.envs.base.tagged import TaggedDialogue, each_tag_once
 
+from r3l.core.contract import FLAG, NUMBER, Rule, wrong
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style
 from r3l.core.errors import ConfigError, R3LError
 from r3l.core.option import option
 from r3l.core.task import Task
 from r3l.core.text import Message
 
-_COLOURED = re.compile("\x1b\\[[0-9;]*m(.*?)\x1b\\[0m", re.DOTALL)  # how gymnasium's texts mark where the player is
+_COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # how gymnasium's texts mark where the player is
+_COLOUR_ENDS = ("\x1b[0m", "\x1b[m")
+RESET = "(observation, info), or an object with observation"
+STEP = "(observation, reward, terminated, truncated, info), or an object with observation, reward and done"
+SUCCESS = Rule(  # some environments say it by a number
+    lambda said: said == 1 if FLAG.read(said) is not None or NUMBER.read(said) in (0, 1) else None, FLAG.fix
+)
 
 
 class GameArguments(AdapterArguments):
@@ -126,13 +133,17 @@ class TextGame(OneFileEngine):
 
     def __init__(self, name: str, game: Any, arguments: GameArguments) -> None:
         self._name, self._game, self._arguments = name, game, arguments
+        self._who = f"environment {name!r}"
         self._total = 0.0
 
     def reset(self, task: Task) -> Observation:
         """Reset the game with the task's number as its seed."""
         self._total = 0.0
         answer = self._game.reset(seed=task.payload["number"])
-        return self._seen(answer[0] if isinstance(answer, tuple) else answer.observation)
+        observation = answer[:1] if isinstance(answer, tuple) else _fields(answer, "observation")
+        if not observation:
+            raise wrong(self._who, "reset returned", answer, f"return {RESET}")
+        return self._seen(observation[0])
 
     def step(self, action: str) -> Observation:
         names = self._arguments.actions
@@ -142,18 +153,32 @@ class TextGame(OneFileEngine):
             raise
         except Exception as error:  # noqa: BLE001 - a game's own: it ends the episode, and is counted
             return Observation("", reward=min(self._total, 0.0), done=True, failed=f"{type(error).__name__}: {error}")
-        if not isinstance(answer, tuple):
-            answer = (answer.observation, answer.reward or 0.0, answer.done, False, {})
-        observation, reward, terminated, truncated, info = answer
-        self._total += float(reward)
-        return self._seen(observation, bool(terminated or truncated), info.get("is_success"))
+        fields = answer if isinstance(answer, tuple) else self._of_object(answer)
+        if fields is None or len(fields) != 5:
+            raise wrong(self._who, "step returned", answer, f"return {STEP}")
+        observation, reward, terminated, truncated, info = fields
+        self._total += NUMBER.check(self._who, "step returned a reward that is", reward)
+        ended = [FLAG.check(self._who, "step returned an end that is", value) for value in (terminated, truncated)]
+        return self._seen(observation, any(ended), self._success(info))
 
     def close(self) -> None:
         if hasattr(self._game, "close"):
             self._game.close()
 
+    def _of_object(self, answer: Any) -> tuple[Any, ...] | None:
+        """An object's fields as the tuple of gymnasium; a reward of None is one that is not given."""
+        fields = _fields(answer, "observation", "reward", "done")
+        return fields and (fields[0], 0.0 if fields[1] is None else fields[1], fields[2], False, {})
+
+    def _success(self, info: Any) -> bool | None:
+        """What ``info`` says of it; None where it says nothing."""
+        if not isinstance(info, Mapping):
+            raise wrong(self._who, "step returned an info that is", info, "give a dict")
+        said = info.get("is_success")
+        return None if said is None else SUCCESS.check(self._who, "step returned an is_success that is", said)
+
     def _seen(self, observation: Any, done: bool = False, success: bool | None = None) -> Observation:
-        solved = self._total >= self._arguments.solved_at if success is None else bool(success)
+        solved = self._total >= self._arguments.solved_at if success is None else success
         admissible = () if done else tuple(self._arguments.actions)
         lost = min(self._total, 0.0)  # an unusable response wins nothing
         return Observation(self._text(observation), admissible, self._total, done, done and solved, lost)
@@ -165,4 +190,27 @@ class TextGame(OneFileEngine):
                 f"{self._name}.yaml: the observation is no text but {type(observation).__name__}, and render() gives "
                 f"{type(text).__name__}; take an environment of texts, or add render_mode: ansi to arguments.make"
             )
-        return _COLOURED.sub(r"[\1]", text).strip()
+        return uncoloured(text).strip()
+
+
+def uncoloured(text: str) -> str:
+    """``text`` with brackets around what was coloured, in time linear in its length; without its codes."""
+    parts: list[str] = []
+    begun = None  # where the bracket stands that is open
+    for part in _COLOUR.split(text):
+        if not _COLOUR.fullmatch(part):
+            parts.append(part)
+        elif part in _COLOUR_ENDS and begun is not None:
+            parts.append("]")
+            begun = None
+        elif part not in _COLOUR_ENDS and begun is None:
+            begun = len(parts)
+            parts.append("[")
+    if begun is not None:
+        parts[begun] = ""
+    return "".join(parts)
+
+
+def _fields(answer: Any, *names: str) -> tuple[Any, ...] | None:
+    """The attributes of an answer; None where it lacks one."""
+    return tuple(getattr(answer, name) for name in names) if all(hasattr(answer, name) for name in names) else None

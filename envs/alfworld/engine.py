@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import struct
 import tempfile
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -119,7 +120,8 @@ class AlfworldEngine:
 
     def _library(self) -> Any:
         if self._lib is None:
-            self._lib = _take()
+            with _TAKING:
+                self._lib = _take()
         return self._lib
 
     def _load(self, problem: Problem, grammar: Grammar) -> None:
@@ -227,6 +229,7 @@ def read_grammar(text: str, task_id: str) -> Grammar:
 
 # Loading costs milliseconds and memory: engines that are closed leave theirs to the next one.
 _IDLE: list[Any] = []
+_TAKING = threading.Lock()  # the library's path is a global: threads that load at once would leave each other's there
 
 # ELF-64, little-endian (elf.h): offsets in the file header, then in a program header.
 ELF_64 = b"\x7fELF\x02\x01"

@@ -88,7 +88,7 @@ class Demonstrator(ABC):
 
     def _all(self, plays: Iterator[tuple[Task, int]], rates: ErrorRates, max_turns: int) -> Iterator[Demonstration]:
         engine = self.package.create({})
-        recorded = RecordedEnvironment(engine)
+        recorded = RecordedEnvironment(engine, self.package.name)
         try:
             for task, variant in plays:
                 yield self.demonstrate(recorded, task, variant, rates, max_turns)

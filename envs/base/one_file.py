@@ -16,6 +16,7 @@ from r3l.envs.base.package import EnvironmentPackage, Options
 from r3l.envs.base.tagged import TaggedDialogue, each_tag_once, repeats
 from r3l.envs.base.task_sets import DrawnTaskSets
 
+from r3l.core.contract import TEXTS, checked_payload, wrong
 from r3l.core.environment import Critique, Dialogue, Observation, Parsed, StopReason, Style, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
@@ -72,7 +73,7 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
 
     def task(self, split: str, number: int) -> Task:
         """The problem of this number, the same on every machine."""
-        payload = self.problem(generator(self.name, split, number))
+        payload = checked_payload(self.name, self.problem(generator(self.name, split, number)))
         return Task(f"{self.name}-{split}-{number:05d}", self.name, split, payload=payload)
 
     def task_sets(self) -> DrawnTaskSets:
@@ -90,7 +91,12 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
 
     def _player(self) -> Player | None:
         has_one = type(self).good_actions is not OneFileEnvironment.good_actions
-        return self.good_actions if has_one else None
+        return self._good_actions if has_one else None
+
+    def _good_actions(self, first: str, answers: Answers) -> list[str]:
+        return list(
+            TEXTS.check(f"environment {self.name!r}", "good_actions returned", self.good_actions(first, answers))
+        )
 
 
 class OneFileDialogue(TaggedDialogue):
@@ -153,6 +159,8 @@ class ErringPlayer(ScriptedExpert):
     ) -> str:
         """The best action, or with the error rate another one: a systematic error is the first of them."""
         good = self._player(self._first, self._answers)
+        if not good:
+            raise wrong("a demonstration", "good_actions returned", good, "name an action while an episode goes on")
         others = [action for action in now.admissible if action not in good]
         if not others or rng.random() >= error_model.rate:
             return good[0]

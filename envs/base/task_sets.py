@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from r3l.core.contract import shown
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
 from r3l.files.names import is_folder_name
@@ -27,6 +28,7 @@ from r3l.files.writing import write_text_atomic
 from r3l.files.yaml_files import read_yaml
 from r3l.processes.progress import tracked
 
+MOST = 100_000  # tasks of a set that is drawn, all of which are held and hashed; our choice
 DEFINITIONS = CONFIGS / "task_sets"
 
 
@@ -77,7 +79,10 @@ class DrawnTaskSets(TaskSets):
     def tasks(self, task_set: str) -> list[Task]:
         if task_set not in self.sizes:
             raise ConfigError(f"{self.env} task set {task_set!r} is unknown; it has {', '.join(self.sizes)}")
-        return sorted((self.draw(task_set, k) for k in range(self.sizes[task_set])), key=lambda task: task.id)
+        size = self.sizes[task_set]
+        if not isinstance(size, int) or not 0 < size <= MOST:
+            raise ConfigError(f"{self.env} task set {task_set!r} has {shown(size)} tasks; give it 1 to {MOST:,}")
+        return in_id_order(self.draw(task_set, k) for k in range(size))
 
     def committed_hash(self, task_set: str) -> str:
         """The sha256 of the tasks as they are drawn now."""

@@ -14,6 +14,16 @@ Advantages = np.ndarray | Sequence[Advantage]  # of a group's members; an array 
 BaselineRule = Literal["mean", "logavgexp"]
 
 
+def all_equal(values: Sequence[float] | np.ndarray) -> bool:
+    """Whether there is nothing to compare. Exactly: the deviation of N equal values is mostly not 0 but a rounding."""
+    return len(values) == 0 or bool(np.max(values) == np.min(values))
+
+
+def mean_of(values: Sequence[float] | np.ndarray) -> float:
+    """The mean; of equal values that value itself, which a rounded sum can miss (0.1 + 0.1 + 0.1 is above 0.3)."""
+    return float(values[0] if len(values) and all_equal(values) else np.mean(values))
+
+
 def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float = 1.0) -> float:
     """The group's baseline: the mean, or tau * log(mean(exp(r / tau))) (OPMD's other baseline, audit 0.7).
 
@@ -24,7 +34,7 @@ def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float =
     if rule == "logavgexp":
         top = float(returns_G.max())  # subtracted so that exp cannot overflow
         return top + tau * float(np.log(np.exp((returns_G - top) / tau).mean()))
-    return float(returns_G.mean())
+    return mean_of(returns_G)
 
 
 def centred(returns_G: np.ndarray, baseline: float | None = None) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from r3l.core.advantages import Advantage
+from r3l.core.contract import advantages_of
 from r3l.core.method import Batch, Criterion, LossAggregation, Method
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Objective, Trajectory
@@ -97,7 +98,7 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
         of_objective = [g for g in groups if g.objective is objective]
         trajectories = [t for g in of_objective for t in g.trajectories]
         sft = objective is Objective.SFT
-        advantages = [1.0] * len(trajectories) if sft else [a for g in method.step_advantages(of_objective) for a in g]
+        advantages = [1.0] * len(trajectories) if sft else [a for g in advantages_of(method, of_objective) for a in g]
         weights = _token_weights(trajectories, method.loss_agg)
         for t, weight, advantage in zip(trajectories, weights, advantages, strict=True):
             pieces = _pieces(t, samples)

@@ -37,6 +37,10 @@ class EngineLost(EngineError):
     """An engine or its process died or hung in the middle of an episode, which can be played again on a new one."""
 
 
+class ContractError(R3LError, TypeError):
+    """What an environment or a method returned that cannot be used: another type, shape or length."""
+
+
 class NonFiniteError(R3LError, ArithmeticError):
     """A number that training or sampling cannot go on with: infinite, or not a number."""
 

@@ -102,7 +102,7 @@ class FeedbackDialog:
 
     def _where(self) -> Address:
         base = self.episode.trajectory
-        return (base.task.id, base.member, *self.attempt)
+        return (base.task.address, base.member, *self.attempt)
 
     async def _ask_judge(self, ctx: RolloutContext, request: FeedbackRequest) -> Completion:
         """The judge's text in the policy's dialog; one longer than the policy may write is cut off (``length``)."""

@@ -12,6 +12,7 @@ from pydantic import ConfigDict
 
 from r3l.core import losses
 from r3l.core.advantages import Advantages
+from r3l.core.contract import checked_surrogate
 from r3l.core.losses import KLEstimator
 from r3l.core.option import OptionModel, option
 from r3l.core.rollout import RolloutContext, play_group
@@ -168,7 +169,7 @@ class TrainedMethod(Generic[S]):
         """Surrogate on policy rows + sft_coef * (-log p) on sft rows + kl_coef * KL on policy rows."""
         sft_weight_B_T = batch.weight_B_T * batch.sft_B[:, None]
         weight_B_T = batch.weight_B_T - sft_weight_B_T
-        policy_B_T, parts = self.surrogate(batch, logprobs_B_T)
+        policy_B_T, parts = checked_surrogate(self, batch, logprobs_B_T, self.surrogate(batch, logprobs_B_T))
         terms = {"loss/policy": (weight_B_T * policy_B_T).sum(), "loss/sft": -(sft_weight_B_T * logprobs_B_T).sum()}
         total = terms["loss/policy"] + self.settings.sft_coef * terms["loss/sft"]
         if batch.ref_logprobs_B_T is not None and self.kl_coef > 0:

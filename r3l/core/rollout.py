@@ -63,7 +63,7 @@ class RolloutContext:
 
     def played(self) -> list[Trajectory]:
         """``trajectories`` in an order that is the same whichever was finished first."""
-        return sorted(self.trajectories, key=lambda t: (t.task.id, KINDS.index(t.kind), t.member, t.attempt))
+        return sorted(self.trajectories, key=lambda t: (t.task.address, KINDS.index(t.kind), t.member, t.attempt))
 
     def add_fraction(self, counter: str, value: float) -> None:
         """Add to a counter of fractions; its sum is rounded once, so it is the same in whatever order they come."""
@@ -224,7 +224,7 @@ async def _respond(ctx: RolloutContext, episode: Episode, prompt: Prompt, how: C
         episode.conversation.add(message)
     episode.prompts.append(prompt.messages)
     trajectory = episode.trajectory
-    where: Address = (trajectory.task.id, trajectory.member, *how.attempt, len(trajectory.turns))
+    where: Address = (trajectory.task.address, trajectory.member, *how.attempt, len(trajectory.turns))
     sampling = replace(ctx.sampling, phase=how.phase)
     return await ctx.complete(episode.conversation, sampling, how.phase.value, *where)
 

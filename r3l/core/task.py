@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from r3l.core.errors import DataError
@@ -20,6 +20,7 @@ class Task:
     ``id`` is unique within its environment and stable across machines (task sets list ids), ``group`` is
     the stratum that results are reported by (``easy``/``hard``, a task family, ...), ``payload`` is
     whatever the environment needs to start it, JSON-serialisable so that it crosses process borders.
+    ``occurrence``: how often the task stood in its training step before.
     """
 
     id: str
@@ -27,11 +28,17 @@ class Task:
     split: str
     group: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
+    occurrence: int = 0
+
+    @property
+    def address(self) -> str:
+        """Its part of the address of a draw. A task that stands in a step again has one of its own: its group would
+        else be the same rollouts, and weigh double. One text, as addresses are also sorted."""
+        return f"{self.id}\x1f{self.occurrence}" if self.occurrence else self.id
 
 
 def check_unique(tasks: Sequence[Task], task_set: str) -> None:
-    """Raise DataError where two tasks have one id. Draws are addressed by it: both would be the same rollouts, and
-    train twice."""
+    """Raise DataError where two tasks have one id. Draws are addressed by it, and results are kept by it."""
     repeated = {id_: count for id_, count in Counter(task.id for task in tasks).items() if count > 1}
     if repeated:
         shown = ", ".join(f"{id_!r} ({count} times)" for id_, count in list(repeated.items())[:3])
@@ -55,3 +62,13 @@ def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra:
         order += [tasks[i] for i in generator(seed, "order", epoch).permutation(len(tasks))]
     skip = first - first // len(tasks) * len(tasks)
     return order[skip : skip + count]
+
+
+def with_occurrences(tasks: Iterable[Task], drawn: Counter[str]) -> list[Task]:
+    """``tasks`` of a step, each with its occurrence; ``drawn`` counts by id what the step has had, and is brought up to
+    date."""
+    numbered = []
+    for task in tasks:
+        numbered.append(replace(task, occurrence=drawn[task.id]))
+        drawn[task.id] += 1
+    return numbered

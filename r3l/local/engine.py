@@ -17,9 +17,10 @@ from typing import Any
 
 from r3l.config import Run, build_method, locate, start_of
 from r3l.core.batching import TrajectoryRow, rows_of
+from r3l.core.contract import explored, kept
 from r3l.core.method import Method
 from r3l.core.rollout import RolloutContext
-from r3l.core.task import Task, tasks_of_step
+from r3l.core.task import Task, tasks_of_step, with_occurrences
 from r3l.core.trajectory import Group
 from r3l.endpoint.judge import judging
 from r3l.files.json_files import append_jsonl
@@ -205,11 +206,13 @@ def collect(session: Session, method: Method, tasks: Sequence[Task], number: int
     accepted: list[list[Group]] = []
     refused: list[list[Group]] = []
     count, lost_before = run.train.tasks_per_step, session.pool.lost
+    drawn: Counter[str] = Counter()
     for extra in range(method.max_rounds):
         batch = tasks_of_step(tasks, run.seed, number, count, extra)[: count - len(accepted)]
+        batch = with_occurrences(batch, drawn)
         ctx.counters["sampling_rounds"] += 1
         for groups in session.wait(_explored(session, method, ctx, batch)):
-            (accepted if method.keep(groups) else refused).append(groups)
+            (accepted if kept(method, groups) else refused).append(groups)
         if len(accepted) >= count:
             break
     metrics = {key: value for key, value in session.policy.take_counts().items() if key.startswith("seconds/")}
@@ -219,7 +222,7 @@ def collect(session: Session, method: Method, tasks: Sequence[Task], number: int
 
 async def _explored(session: Session, method: Method, ctx: RolloutContext, tasks: Sequence[Task]) -> list[list[Group]]:
     async with judging(session.run, ctx):
-        return await session.gather(lambda task: method.explore(task, ctx), tasks)
+        return await session.gather(lambda task: explored(method, task, ctx), tasks)
 
 
 def _reference(session: Session, method: Method) -> Any | None:

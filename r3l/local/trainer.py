@@ -12,6 +12,7 @@ import torch
 from r3l.config import OptimizerConfig
 from r3l.core import losses
 from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trainable_rows
+from r3l.core.contract import loss_of
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
 from r3l.local.adamw import AdamW
@@ -172,7 +173,7 @@ class Trainer:
         logprobs_B_T = self._logprobs(batch, rows)
         mismatch.add(batch, logprobs_B_T)
         batch = self._rescored(batch, rows, logprobs_B_T)
-        loss, terms = self.criterion.loss(batch, logprobs_B_T)
+        loss, terms = loss_of(self.criterion, batch, logprobs_B_T)
         if not torch.isfinite(loss):
             self._refuse(loss, batch, rows, logprobs_B_T)
         torch.autograd.backward(loss)
@@ -189,7 +190,7 @@ class Trainer:
     def _refuse(self, loss: torch.Tensor, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> None:
         """Raises NonFiniteError naming the first row whose own loss is not finite."""
         for k, row in enumerate(rows):
-            check_finite(f"loss of {row.name}", self.criterion.loss(batch.row(k), logprobs_B_T[k : k + 1])[0])
+            check_finite(f"loss of {row.name}", loss_of(self.criterion, batch.row(k), logprobs_B_T[k : k + 1])[0])
         check_finite(f"loss of {len(rows)} rows together", loss)
 
     def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
+from r3l.core.contract import checked_observation
 from r3l.core.environment import Environment, EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, R3LError, ReplayMismatch
 from r3l.core.task import Task
@@ -29,8 +30,8 @@ class RecordedEnvironment:
     number of retries can start from its turns.
     """
 
-    def __init__(self, engine: Environment) -> None:
-        self.engine = engine
+    def __init__(self, engine: Environment, env: str = "") -> None:
+        self.engine, self._env = engine, env or type(engine).__qualname__
         self._task: Task | None = None
         self._actions: list[str] = []
         self._seen: list[tuple[Observation, Any]] = []
@@ -39,11 +40,11 @@ class RecordedEnvironment:
     def reset(self, task: Task) -> Observation:
         """Start ``task`` and forget the previous trajectory."""
         self._task, self._actions, self._seen, self._recording = task, [], [], True
-        return self._record(self.engine.reset(task))
+        return self._record(self._reset(task))
 
     def step(self, action: str) -> Observation:
         """One action, recorded unless it follows a rewind."""
-        now = self.engine.step(action)
+        now = self._step(action)
         if self._recording:
             self._actions.append(action)
             self._record(now)
@@ -54,7 +55,7 @@ class RecordedEnvironment:
         self._recording = False
         recorded, snapshot = self._seen[turn]
         if snapshot is not None:
-            now = self.engine.restore(snapshot)
+            now = checked_observation(self._env, "restore", self.engine.restore(snapshot))
         else:
             now = self._replay(self._actions[:turn])
         if (now.text, now.admissible) != (recorded.text, recorded.admissible):
@@ -66,10 +67,16 @@ class RecordedEnvironment:
 
     def _replay(self, actions: list[str]) -> Observation:
         assert self._task is not None
-        now = self.engine.reset(self._task)
+        now = self._reset(self._task)
         for action in actions:
-            now = self.engine.step(action)
+            now = self._step(action)
         return now
+
+    def _reset(self, task: Task) -> Observation:
+        return checked_observation(self._env, "reset", self.engine.reset(task))
+
+    def _step(self, action: str) -> Observation:
+        return checked_observation(self._env, "step", self.engine.step(action))
 
     def _record(self, observation: Observation) -> Observation:
         self._seen.append((observation, self.engine.snapshot()))
@@ -89,13 +96,14 @@ class EnvironmentHost:
         if key not in self._live:
             if verb != "reset":
                 raise WorkerLost(f"an environment worker of {self._factory.name!r} was replaced")
-            self._live[key] = (
-                self._free.pop() if self._free else RecordedEnvironment(self._factory.create(self._options))
-            )
+            self._live[key] = self._free.pop() if self._free else self._made()
         if verb == "close":
             self._free.append(self._live.pop(key))
             return None
         return getattr(self._live[key], verb)(argument)
+
+    def _made(self) -> RecordedEnvironment:
+        return RecordedEnvironment(self._factory.create(self._options), self._factory.name)
 
 
 def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connection) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from r3l.config import Run
+from r3l.core.advantages import all_equal
 from r3l.core.batching import Row, TrajectoryRow
 from r3l.core.errors import NonFiniteError
 from r3l.core.finite import check_finite
@@ -45,7 +46,7 @@ def of_groups(groups: Sequence[Group], played: Sequence[Trajectory], dropped: in
         "train/reward": _mean([t.reward for t in base]),
         "train/turns": _mean([len(t.turns) for t in base]),
         "groups/policy": len(tasks),
-        "groups/zero_variance": sum(float(g.rewards_G().std() == 0) for g in tasks),
+        "groups/zero_variance": sum(all_equal(g.rewards_G()) for g in tasks),
         "dropped/groups": dropped,
         "entropy": _entropy(groups),
     }
@@ -100,7 +101,7 @@ def of_training(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
 
 def _inversions(policy: Sequence[TrajectoryRow]) -> int:
     """Rows that get less than another row of their task with a lower reward (audit A-2)."""
-    scores = [(row.trajectory.task.id, row.trajectory.reward, row.mean_advantage) for row in policy]
+    scores = [(row.trajectory.task.address, row.trajectory.reward, row.mean_advantage) for row in policy]
     best: dict[tuple[str, float], float] = {}
     for task, reward, advantage in scores:
         best[task, reward] = max(best.get((task, reward), -np.inf), advantage)

@@ -23,6 +23,7 @@ import numpy as np
 
 from r3l.core.advantages import Advantage, Advantages
 from r3l.core.batching import mean_advantage
+from r3l.core.contract import advantages_of
 from r3l.core.trajectory import Group, Objective, Trajectory
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def lines(method: Method, tasks: Sequence[Sequence[Group]], played: Sequence[Tra
     (``RolloutContext.trajectories``); ``decode``: token ids to text.
     """
     policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]
-    values = iter(method.step_advantages(policy))
+    values = iter(advantages_of(method, policy))
     advantages = [[_advantages(group, values) for group in groups] for groups in tasks]
     further = [k for k in range(FIRST, len(tasks)) if _teaches(tasks[k], advantages[k])][:TAUGHT]
     logged = [*range(min(FIRST, len(tasks))), *further]
@@ -74,7 +75,7 @@ def _line(
 ) -> Line:
     task = groups[0].task
     grouped = {id(t) for group in groups for t in group.trajectories}
-    rest = [t for t in played if t.task.id == task.id and id(t) not in grouped]
+    rest = [t for t in played if t.task.address == task.address and id(t) not in grouped]
 
     logged = [_group(group, values, decode) for group, values in zip(groups, advantages, strict=True)]
     if rest:

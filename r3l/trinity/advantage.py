@@ -13,6 +13,7 @@ from trinity.common.experience import Experience
 
 from r3l.config import Run, build_method, locate, validate
 from r3l.core.batching import TrajectoryRow, microbatches, rows_of, trainable_rows
+from r3l.core.contract import kept
 from r3l.core.errors import ConfigError
 from r3l.core.pretrained import load_tokenizer
 from r3l.files.json_files import append_jsonl
@@ -41,7 +42,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
         """The experiences that train, made from those of a step, and its metrics as the local engine counts them."""
         tasks = unpack(exps)
-        kept = [collected for collected in tasks if self.method.keep(collected.groups)]
+        kept = [collected for collected in tasks if kept(self.method, collected.groups)]
         groups = [group for collected in kept for group in collected.groups]
         played = [trajectory for collected in tasks for trajectory in collected.trajectories]
         rows = rows_of(self.method, groups, self.run.samples)

@@ -9,6 +9,7 @@ the released fork and Trinity 0.6.0, is written out. Comments say where a value 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ import yaml
 from r3l.config import ClusterConfig, Run, build_method, environment_of, find_model, locate, variant
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
-from r3l.core.task import tasks_of_step
+from r3l.core.task import Task, tasks_of_step, with_occurrences
 from r3l.files.json_files import rewrite_jsonl
 from r3l.trinity.sizes import cluster_of, experiences_per_step, planned_model, planned_rollouts, tokens_per_gpu
 
@@ -30,7 +31,7 @@ LOSS = "r3l.trinity.loss.MethodLoss"
 LOSS_WITH_REFERENCE = "r3l.trinity.loss.MethodLossWithReference"
 MONITOR = "r3l.trinity.plugins.LinesMonitor"
 ALGORITHMS = "r3l.trinity.plugins"
-TASK_KEY = "id"  # of a row of the tasksets
+TASK_KEY, OCCURRENCE = "id", "occurrence"  # of a row of the tasksets
 RUNNERS_PER_ENGINE = 32  # released code (audit 4.2)
 RUNNERS = 4  # on a CPU; our choice: a process each, and the more requests share a batch the faster it goes
 EVALUATE_EVERY = 20  # explorer steps; released code (audit 4.1)
@@ -44,9 +45,10 @@ Config = dict[str, Any]
 class Place:
     """Where a run happens: what is no part of the run.
 
-    ``folder``: where Trinity keeps checkpoints, buffers and logs. ``tasks``: a folder with train.jsonl (a row a
-    task in the order of training, ``{"id": ...}``) and, for evaluations on the way, test.jsonl and others. ``nodes``
-    and ``gpus_per_node`` are those of the model's configuration unless given. ``tinker_url``: for the tinker backend.
+    ``folder``: where Trinity keeps checkpoints, buffers and logs. ``tasks``: a folder with train.jsonl (a row a task in
+    the order of training, ``{"id": ..., "occurrence": 0}``) and, for evaluations on the way, test.jsonl and others.
+    ``nodes`` and ``gpus_per_node`` are those of the model's configuration unless given. ``tinker_url``: for the tinker
+    backend.
     """
 
     folder: Path
@@ -104,15 +106,19 @@ def write_tasksets(run: Run, folder: Path) -> None:
     tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
     rewrite_jsonl(folder / "train.jsonl", task_rows(run))
     for split, tasks in tested.items():
-        rewrite_jsonl(folder / f"{split}.jsonl", [{TASK_KEY: task.id} for task in tasks])
+        rewrite_jsonl(folder / f"{split}.jsonl", [_row(task) for task in tasks])
 
 
-def task_rows(run: Run) -> Iterator[dict[str, str]]:
-    """Ids of tasks in the order in which the local engine trains on them."""
+def task_rows(run: Run) -> Iterator[dict[str, Any]]:
+    """Rows of tasks in the order in which the local engine trains on them."""
     tasks = environment_of(run.env).tasks(run.env_settings.train_task_set)
     for step in range(1, run.train.steps + 1):
-        for task in tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step):
-            yield {TASK_KEY: task.id}
+        of_step = tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step)
+        yield from map(_row, with_occurrences(of_step, Counter()))
+
+
+def _row(task: Task) -> dict[str, Any]:
+    return {TASK_KEY: task.id, OCCURRENCE: task.occurrence}
 
 
 def algorithm_name(method: str, reference: bool = False) -> str:

@@ -9,6 +9,7 @@ import torch
 from trinity.algorithm.policy_loss_fn.policy_loss_fn import PolicyLossFn
 
 from r3l.config import Run, build_method, validate
+from r3l.core.contract import loss_of
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Method
 
@@ -66,7 +67,7 @@ class MethodLoss(PolicyLossFn):
         )
         names = [f"row {k} of a micro-batch" for k in range(len(logprobs_B_T))]
         check_rows_finite("log-prob in training", names, logprobs_B_T.where(batch.mask_B_T > 0, 0))
-        loss, metrics = self.method.loss(batch, logprobs_B_T)
+        loss, metrics = loss_of(self.method, batch, logprobs_B_T)
         check_finite(f"loss of a micro-batch of {len(logprobs_B_T)} rows", loss)
         return loss * self.replicas, dict(metrics)
 

@@ -17,6 +17,7 @@ from trinity.common.workflows import Workflow
 from trinity.manager.synchronizer import Synchronizer
 
 from r3l.config import Run, build_method, dialogue_of, environment_of, locate, validate
+from r3l.core.contract import explored
 from r3l.core.environment import Dialogue
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
@@ -28,7 +29,7 @@ from r3l.endpoint.judge import judging
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs.session import progress, rollout_context
-from r3l.trinity.config import TASK_KEY
+from r3l.trinity.config import OCCURRENCE, TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
 
@@ -76,7 +77,8 @@ class MethodWorkflow(Workflow):
     async def run_async(self) -> list[Experience]:
         """The task's experiences (see r3l.trinity.experience)."""
         setting = _setting(json.dumps(self.task.workflow_args["run"], sort_keys=True))
-        task = setting.tasks[self.task.raw_task[TASK_KEY]]
+        row = self.task.raw_task
+        task = replace(setting.tasks[row[TASK_KEY]], occurrence=row.get(OCCURRENCE, 0))
         position = int(self.task.task_id)
         if self.task.is_eval:
             ctx = self._context(setting, ("evaluation",), setting.run.evaluation.temperature)
@@ -88,7 +90,7 @@ class MethodWorkflow(Workflow):
         ctx.progress = progress(setting.run, step)
         lost = setting.pool.lost
         async with judging(setting.run, ctx):
-            groups = await setting.method.explore(task, ctx)
+            groups = await explored(setting.method, task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
         groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]

@@ -9,13 +9,14 @@ import time
 import pytest
 from program import Program
 
-from r3l.config import resolve
+from r3l.config import build_method, resolve
 from r3l.core.errors import CheckpointError, DataError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import verify
 from r3l.files.digests import write_digests
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.local.engine import train
+from r3l.local.engine import collect, train
+from r3l.local.session import open_session
 from r3l.processes.pool import WorkerProcess
 from r3l.runs import trajectory_log
 from r3l.runs.metrics import base_success
@@ -184,6 +185,25 @@ def test_dynamic_sampling_fills_the_batch_from_further_tasks(tmp_path):
     assert row["groups/policy"] + row["dropped/groups"] == row["rollouts"] / 4
     assert row["groups/policy"] <= 2 and row["groups/zero_variance"] == 0
     assert row["groups/policy"] == 2 or row["sampling_rounds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "size", "count"),
+    [("r3l", 2, 5), ("grpo", 1, 4), ("r3l@pivot=random", 1, 2), ("dapo", 3, 3)],
+)
+def test_a_task_that_stands_in_a_step_again_has_noise_of_its_own(method, size, count):
+    """More places than tasks; with DAPO rounds that draw refused tasks again (here all are refused, three times)."""
+    run = resolve("nano", "math", method, 0, overrides=["workers=0", "threads=1", f"train.tasks_per_step={count}"])
+    learner = build_method(run)
+    learner.keep = lambda groups: learner.max_rounds == 1
+    with open_session(run, run.model) as session:
+        tasks = session.package.tasks(run.env_settings.train_task_set)[:size]
+        collected = collect(session, learner, tasks, 1)
+    played = [groups[0] for part in (collected.tasks, collected.refused) for groups in part]
+    tokens = [(g.task.id, *(tuple(t.token_ids().tolist()) for t in g.trajectories)) for g in played]
+    assert len(tokens) == count * learner.max_rounds == len(set(tokens))
+    first = {g.task.address for g in played if g.task.occurrence == 0}
+    assert first == {task.id for task in tasks}  # the address that every task had when there was no other
 
 
 def test_every_step_accounts_for_its_tokens(finished):

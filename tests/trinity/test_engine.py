@@ -36,6 +36,8 @@ def test_tasks_stand_in_the_order_of_the_local_engine():
     ids = [row["id"] for row in task_rows(run)]
     tasks = find_environment("alfworld").tasks(run.env_settings.train_task_set)
     assert ids == [task.id for step in (1, 2, 3) for task in tasks_of_step(tasks, 0, step, 5)]
+    rows = list(task_rows(run_of("train.steps=1", f"train.tasks_per_step={len(tasks) + 1}")))
+    assert [row["occurrence"] for row in rows if row["id"] == rows[-1]["id"]] == [0, 1]
 
 
 def test_after_a_crash_both_of_trinitys_roles_go_on_from_our_checkpoint(tmp_path):

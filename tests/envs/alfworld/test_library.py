@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from fast_downward import interface
 from r3l.envs.alfworld import engine
 
@@ -21,3 +23,10 @@ def test_each_engine_holds_a_problem_of_its_own_and_nothing_is_left_on_disk() ->
     if sys.platform == "linux":
         mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "libdownward.so" in line]
         assert mapped and all("(deleted)" in line for line in mapped)
+
+
+def test_engines_opened_by_many_threads_at_once_leave_the_library_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_IDLE", [])
+    with ThreadPoolExecutor(16) as threads:
+        handles = list(threads.map(lambda _: engine.AlfworldEngine()._library()._handle, range(64)))
+    assert len(set(handles)) == 64 and Path(interface.DOWNWARD_LIB_PATH) == DOWNWARD

@@ -1,0 +1,222 @@
+"""What an environment or a method returns, checked where it comes in.
+
+Python takes what is almost right: "false" is true, a scalar spreads over a batch, a detached loss trains nothing. So
+each value is checked once, here, and the error names who returned it, the value and the fix.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from r3l.core.advantages import Advantage
+from r3l.core.environment import Observation
+from r3l.core.errors import ContractError
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Objective, Trajectory
+
+if TYPE_CHECKING:
+    from r3l.core.method import Batch, Criterion, Method, Tokens
+    from r3l.core.rollout import RolloutContext
+
+T = TypeVar("T")
+LONGEST = 1_000_000  # characters of an observation; our choice, above any model's context
+SHOWN = 80  # characters of a wrong value in an error
+
+
+@dataclass(frozen=True)
+class Rule(Generic[T]):
+    """What a value must be. ``read`` gives it in Python's own type, or None where it is something else."""
+
+    read: Callable[[Any], T | None]
+    fix: str
+
+    def check(self, who: str, what: str, value: Any) -> T:
+        """``value`` as the rule reads it. Raises ContractError."""
+        if (read := self.read(value)) is None:
+            raise wrong(who, what, value, self.fix)
+        return read
+
+
+def _number(value: Any) -> float | None:
+    found = _real(value)
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    is_list = isinstance(value, tuple | list)
+    return tuple(value) if is_list and all(isinstance(part, str) for part in value) else None
+
+
+NUMBER = Rule(_number, "give a finite int or float")  # or numpy's
+FLAG = Rule(lambda value: bool(value) if isinstance(value, bool | np.bool_) else None, "give True or False")
+TEXT = Rule(
+    lambda value: value if isinstance(value, str) and len(value) <= LONGEST else None,
+    f"give a str of at most {LONGEST:,} characters",
+)
+TEXTS = Rule(_texts, "give a tuple of str")
+OBSERVATION: Mapping[str, Rule[Any]] = {
+    "text": TEXT,
+    "admissible": TEXTS,
+    "reward": NUMBER,
+    "done": FLAG,
+    "success": FLAG,
+    "invalid_action_reward": NUMBER,
+    "refused": FLAG,
+    "failed": TEXT,
+}
+
+
+def checked_observation(env: str, call: str, returned: Any) -> Observation:
+    """What ``call`` (reset, step, restore) of environment ``env`` returned, in Python's own types."""
+    who, what = f"environment {env!r}", f"{call} returned"
+    if not isinstance(returned, Observation):
+        raise wrong(who, what, returned, "return an Observation (r3l.core.environment)")
+    fields = {
+        name: rule.check(who, f"{what} an Observation whose {name} is", getattr(returned, name))
+        for name, rule in OBSERVATION.items()
+    }
+    return replace(returned, **fields)
+
+
+def checked_payload(env: str, returned: Any) -> dict[str, Any]:
+    """What ``problem`` of environment ``env`` drew; it is hashed, and crosses processes, as JSON."""
+    who, fix = f"environment {env!r}", "return a dict of what JSON has: str, int, finite float, bool, None, list, dict"
+    if not isinstance(returned, dict) or not all(isinstance(key, str) for key in returned):
+        raise wrong(who, "problem returned", returned, fix)
+    try:
+        json.dumps(returned, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise wrong(who, "problem returned", returned, f"{fix} ({error})") from error
+    return returned
+
+
+async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
+    """The groups that ``method`` makes of ``task``."""
+    groups, who = await method.explore(task, ctx), _named(method)
+    if not isinstance(groups, list) or not all(isinstance(group, Group) for group in groups):
+        raise wrong(who, "explore returned", groups, "return a list of Group (r3l.core.trajectory)")
+    for group in groups:
+        _check_group(who, group)
+    return groups
+
+
+def kept(method: Method, groups: Sequence[Group]) -> bool:
+    """Whether ``method`` keeps the groups of a task."""
+    return FLAG.check(_named(method), "keep returned", method.keep(groups))
+
+
+def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantage]]:
+    """The advantages of a step's policy groups, one a trajectory."""
+    of_groups, who = method.step_advantages(groups), _named(method)
+    if not _is_list(of_groups, len(groups)):
+        raise wrong(
+            who, "step_advantages returned", of_groups, f"return a list with one entry for each of {len(groups)} groups"
+        )
+    for group, advantages_G in zip(groups, of_groups, strict=True):
+        members = group.trajectories
+        if not _is_list(advantages_G, len(members)):
+            fix = f"give an array or list with one entry for each of {len(members)} trajectories"
+            raise wrong(who, "the advantages of a group are", advantages_G, fix)
+        for trajectory, advantage in zip(members, advantages_G, strict=True):
+            _check_advantage(who, trajectory, advantage)
+    return [list(advantages_G) for advantages_G in of_groups]
+
+
+def checked_surrogate(method: Method, batch: Batch, logprobs_B_T: torch.Tensor, returned: Any) -> Tokens:
+    """Per-token losses that train, and per-token metrics."""
+    who, shape = _named(method), tuple(logprobs_B_T.shape)
+    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
+        raise wrong(who, "surrogate returned", returned, "return (losses, metrics): a tensor and a dict of tensors")
+    losses_B_T, metrics = returned
+    for what, values in {"the surrogate": losses_B_T, **{f"metric {key!r}": v for key, v in metrics.items()}}.items():
+        if not isinstance(values, torch.Tensor) or tuple(values.shape) != shape:
+            raise wrong(who, f"{what} is", values, f"give a tensor with a value for each token, shape (B, T) = {shape}")
+    if logprobs_B_T.requires_grad and not losses_B_T.requires_grad and not bool(batch.sft_B.all()):
+        fix = "compute it from the log-probs that surrogate gets, without detach or no_grad"
+        raise wrong(who, "the surrogate has no gradient:", losses_B_T, fix)
+    return losses_B_T, metrics
+
+
+def loss_of(criterion: Criterion, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
+    """The loss of a micro-batch and its metrics."""
+    returned, who = criterion.loss(batch, logprobs_B_T), _named(criterion)
+    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
+        raise wrong(who, "loss returned", returned, "return (loss, metrics): a scalar tensor and a dict of numbers")
+    loss, metrics = returned
+    if not isinstance(loss, torch.Tensor) or loss.dim() or loss.requires_grad < logprobs_B_T.requires_grad:
+        raise wrong(who, "the loss is", loss, "give a tensor without axes that has a gradient")
+    for key, value in metrics.items():
+        if _real(value) is None:
+            raise wrong(who, f"metric {key!r} of the loss is", value, "give an int or float")
+    return loss, metrics
+
+
+def wrong(who: str, what: str, value: Any, fix: str) -> ContractError:
+    """The error that names who returned it, the value, and the fix."""
+    return ContractError(f"{who}: {what} {shown(value)}; {fix}")
+
+
+def shown(value: Any) -> str:
+    """A value of any type in one short line."""
+    try:
+        line = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - repr is the value's own code; Python's fails for very long integers
+        line = f"<{type(value).__name__}>"
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
+
+
+def _real(value: Any) -> float | None:
+    """A number (numpy's too) that a float can hold, or that is not finite; None for anything else."""
+    try:
+        found = float(value) if isinstance(value, Real) else None
+    except (OverflowError, ValueError):
+        return None
+    return value if type(value) is int and found is not None else found  # records write an int as one
+
+
+def _named(criterion: Criterion) -> str:
+    return f"method {type(criterion).__module__}.{type(criterion).__qualname__}"
+
+
+def _is_list(value: Any, length: int) -> bool:
+    is_list = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)
+    return is_list and len(value) == length
+
+
+def _check_group(who: str, group: Group) -> None:
+    members, returns = group.trajectories, group.returns
+    if not isinstance(members, list) or not all(isinstance(member, Trajectory) for member in members):
+        raise wrong(who, "trajectories of a Group are", members, "give a list of Trajectory")
+    if not isinstance(group.objective, Objective):
+        raise wrong(who, "the objective of a Group is", group.objective, "give one of Objective (POLICY, SFT, NONE)")
+    numbers = {
+        "weight of a Group": group.weight,
+        "baseline of a Group": 0 if group.baseline is None else group.baseline,
+    }
+    if returns is not None:
+        if not _is_list(returns, len(members)):
+            raise wrong(who, "returns of a Group are", returns, f"give one for each of its {len(members)} trajectories")
+        numbers |= {f"return {k} of a Group": value for k, value in enumerate(returns)}
+    numbers |= {f"reward of trajectory {k}": member.reward for k, member in enumerate(members)}
+    for what, value in numbers.items():
+        if _real(value) is None:
+            raise wrong(who, f"{what} is", value, "give an int or float")
+
+
+def _check_advantage(who: str, trajectory: Trajectory, advantage: Any) -> None:
+    if not isinstance(advantage, np.ndarray):
+        if _real(advantage) is None:
+            fix = "give a number, or a numpy array with one for each token of the trajectory"
+            raise wrong(who, "an advantage is", advantage, fix)
+        return
+    tokens = len(trajectory.token_ids())
+    if advantage.shape != (tokens,) or advantage.dtype.kind not in "fiu":
+        raise wrong(who, "an advantage is", advantage, f"give one number for each of the trajectory's {tokens} tokens")

@@ -1,0 +1,131 @@
+"""An OpenEnv server that answers something else than its protocol says: one paragraph, in bounded memory."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+from r3l.envs.adapters import openenv
+from websockets.datastructures import Headers
+from websockets.http11 import Response
+from websockets.sync.server import serve
+
+from r3l.config import environment_of
+from r3l.core import requirements
+from r3l.core.errors import ConfigError, R3LError
+from r3l.processes.pool import EnvironmentPool
+
+FIELDS = {"observation": "message", "action": "response"}
+PROPERTIES = {"properties": {"message": {}, "response": {}}}
+SCHEMA = {"observation": PROPERTIES, "action": PROPERTIES}
+
+
+def answer(message="hello", reward=0.0, done=False, **changes):
+    return {
+        "type": "observation",
+        "data": {"observation": {"message": message}, "reward": reward, "done": done},
+    } | changes
+
+
+def as_frames(replies):
+    frames = replies if isinstance(replies, list) else [replies]
+    return [frame if isinstance(frame, str | bytes) else json.dumps(frame) for frame in frames]
+
+
+@pytest.fixture
+def server(write, monkeypatch):
+    """Starts a server that has these answers to GET, to `reset` and to `step`; the name of its environment."""
+    monkeypatch.setattr(requirements, "missing", lambda extra: [])
+    servers = []
+
+    def start(step=None, reset=None, schema=SCHEMA, metadata=None):
+        described = {"/schema": schema, "/metadata": {"name": "n"} if metadata is None else metadata}
+
+        def respond(_, request):
+            if request.path == "/ws":
+                return None
+            said = described[request.path]
+            return Response(200, "OK", Headers(), said if isinstance(said, bytes) else json.dumps(said).encode())
+
+        def play(socket):
+            for message in socket:
+                said = reset if json.loads(message)["type"] == "reset" else step
+                for frame in as_frames(answer() if said is None else said):
+                    socket.send(frame)
+
+        servers.append(serve(play, "127.0.0.1", 0, process_request=respond, max_size=None))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return write("far", "openenv", url=f"http://127.0.0.1:{servers[-1].socket.getsockname()[1]}", **FIELDS)
+
+    yield start
+    for one in servers:
+        one.shutdown()
+
+
+def play(name, steps=2):
+    """The observations of an episode."""
+    package = environment_of(name)
+    pool = EnvironmentPool(package, workers=0)
+
+    async def episode():
+        handle = pool.open()
+        return [await handle.reset(package.tasks("train")[0])] + [await handle.step("x") for _ in range(steps)]
+
+    try:
+        return asyncio.run(episode())
+    finally:
+        pool.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*an episode is played again")
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("not JSON", "answers step with 'not JSON'"),
+        (b"\xff\xfe", "answers step with"),
+        ("null", "answers step with 'null'"),
+        ("[" * 100_000, "answers step with '[["),
+        *((reply, "answers step with") for reply in ([[]], {}, {"type": "observation"}, {"type": 3, "data": None})),
+        (answer(type="state"), "the server answers step with {'type': 'state'"),
+        (answer(message=None), "with 'message' in its observation"),
+        (answer(data={"observation": "hello"}), "with 'message' in its observation"),
+        *((answer(done=value), "an end that is") for value in ("false", None, 1)),
+        *((answer(reward=value), "a reward that is") for value in ("1", float("nan"), 10**400, [1])),
+        ([answer(), answer(message="late")], "before step was asked for, the server sent"),
+        (answer(message="x" * 2_000_000), "give a str of at most 1,000,000 characters"),
+        ("x" * (openenv.LARGEST + 1), "3 times in a row"),
+    ],
+    ids=lambda value: None if isinstance(value, str) and len(value) < 60 else "-",
+)
+def test_a_wrong_answer_is_named(server, said, words):
+    with pytest.raises(R3LError) as raised:
+        play(server(step=said))
+    assert words in str(raised.value) and len(str(raised.value)) < 500 and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, [], None, {"observation": None, "action": 3}, b"{" * 10**5, b"\xff", b"1" * 10**5]
+)
+def test_a_schema_of_another_shape_is_named(server, schema):
+    with pytest.raises(ConfigError, match="far.yaml, key arguments"):
+        play(server(schema=schema))
+
+
+def test_an_error_of_the_game_ends_the_episode_without_its_escape_codes(server):
+    error = {"type": "error", "data": {"code": 3, "message": "\x1b[2Jout of ink\n" * 99}}
+    _, now = play(server(step=error), steps=1)
+    assert now.done and "out of ink" in now.failed and "\x1b" not in now.failed and len(now.failed) < 200
+
+
+def test_an_answer_that_does_not_end_is_cut_off(server, monkeypatch):
+    monkeypatch.setattr(openenv, "LARGEST", 1000)
+    with pytest.raises(ConfigError, match="more than 1000 bytes"):
+        play(server(schema=SCHEMA | {"more": "x" * 2000}))
+
+
+def test_colours_take_linear_time():
+    """A megabyte of beginnings without an end: the pattern that looked for each end took minutes."""
+    from r3l.envs.adapters.gymnasium import uncoloured
+
+    assert uncoloured("\x1b[41mS\x1b[0mFF \x1b[1;31m\x1b[4mG\x1b[m\x1b[0m") == "[S]FF [G]"
+    assert uncoloured("\x1b[31m" * 200_000 + "x") == "x"
