@@ -28,7 +28,7 @@ MISREAD = ("finds", "gives")  # verbs that a systematic error takes for their op
 LARGEST = 50  # of every number; so that a small model can know its sums
 # Shares of all problems, by a hash of the text: no problem is in two shares. The tasks of "validation" are of the share
 # of "train", which are others (r3l.envs.math.tasks).
-# "warmstart" (the tasks of the supervised stage) is part of the seeds that the stored model was taught with.
+# "warmstart" (the tasks of SFT) is part of the seeds that the stored model was taught with.
 BUCKETS = {"test": range(2), "train": range(2, 6), "validation": range(2, 6), "warmstart": range(6, 10)}
 
 

@@ -1,7 +1,7 @@
 """The task sets of mathematics: templated problems that are generated, and real data sets that are frozen by hash.
 
 ``NAME/SPLIT`` of configs/task_sets/math_NAME.yaml; ``SET/test`` and ``SET/train`` of ``r3l.envs.math.datasets``.
-``python -m r3l.envs.math.tasks DIR`` freezes every data set anew from a folder with all files, for whoever changes one
+``python -m r3l.envs.math.tasks DIR`` freezes every data set again from a folder with all files, for whoever changes one
 on purpose; every load is compared with what it wrote.
 """
 

@@ -105,7 +105,7 @@ def program(
 
 
 def main() -> None:
-    """Entry point. Typed errors and unusable files end with one paragraph and exit code 2, a stop signal with 75, all
+    """Entry point. Typed errors and files that cannot be read end with one paragraph and exit code 2, a stop signal with 75, all
     else with a traceback and 1."""
     gc.set_threshold(GARBAGE)
     try:

@@ -89,7 +89,7 @@ def find_model(name: str) -> ModelConfig | None:
 
 
 def stored_model(name: str) -> Path | None:
-    """The folder of a model that a supervised stage made: of this project, or beside an environment of one's own."""
+    """The folder of a model that SFT made: of this project, or beside an environment of one's own."""
     places = [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))] if is_folder_name(name) else []
     return next((place / name for place in places if (place / name).is_dir()), None)
 

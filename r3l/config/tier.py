@@ -18,7 +18,7 @@ ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.lo
 
 
 class OptimizerConfig(Strict):
-    """The optimiser step, of RL and of the supervised stage."""
+    """The optimiser step, of RL and of SFT."""
 
     lr: float = option(REQUIRED, "learning rate of AdamW, about what a step moves a weight by", gt=0, le=1)
     lr_warmup_steps: int = option(
@@ -53,7 +53,7 @@ class TrainConfig(OptimizerConfig):
     )
     kl_metric_every: int = option(
         0,
-        "measure the KL to the start model every so many steps; 0: never",
+        "measure the KL to the base checkpoint every so many steps; 0: never",
         "our choice: no reference model where the objective has none (paper)",
         ge=0,
     )

@@ -191,7 +191,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         os.replace(temporary, final)
     except SafetensorError as error:  # its own words for a disk that is full or gone
         raise RunDirectoryError(
-            f"{final} cannot be written ({error}); see to the disk, then the same command goes on"
+            f"{final} cannot be written ({error}); free the disk, then re-run to resume"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -84,7 +84,7 @@ class WorkflowConfig(Strict):
     def has_row(self, env: str, method: str) -> bool:
         """Whether a table of this tier has ``method`` in ``env``; always where the configuration names it.
 
-        A supervised stage alone is a row where there is one, a row under a judge where the tier names a judge.
+        SFT alone is a row where there is SFT, a row under a judge where the tier names a judge.
         """
         row = variant(method)
         if method in (self.methods or []):
