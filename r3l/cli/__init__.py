@@ -105,8 +105,8 @@ def program(
 
 
 def main() -> None:
-    """Entry point. Typed errors and files that cannot be read end with one paragraph and exit code 2, a stop signal with 75, all
-    else with a traceback and 1."""
+    """Entry point. Typed errors and files that cannot be read end with one paragraph and exit code 2, a stop signal
+    with 75, all else with a traceback and 1."""
     gc.set_threshold(GARBAGE)
     try:
         end_with_workflow()
