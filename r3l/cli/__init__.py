@@ -16,6 +16,7 @@ import r3l
 from r3l.cli import bench, build, compare, demo, doctor, evaluate, lists, new, probe, run, stored, table, train, tune
 from r3l.cli.arguments import check_arguments
 from r3l.core.errors import R3LError
+from r3l.processes.cores import watch_for_cores
 from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
 
@@ -111,6 +112,7 @@ def main() -> None:
     try:
         end_with_workflow()
         check_arguments(sys.argv[1:])
+        watch_for_cores()
         app()
     except R3LError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -121,5 +123,5 @@ def main() -> None:
         print(f"error: {error.filename} cannot be used: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except Preempted as preempted:
-        print(f"stopped by {preempted.signal_name}; re-run the same command to resume", file=sys.stderr)
+        print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)
         raise

@@ -40,7 +40,7 @@ def train(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train one run; re-run the same command to resume.
+    """Train one run; re-run to resume.
 
     Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
 
