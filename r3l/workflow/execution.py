@@ -30,7 +30,7 @@ def new_log() -> Path:
     return path
 
 
-def one_at_a_time(workflow: Any) -> Callable[..., None]:
+def one_at_a_time(workflow: Any) -> Callable[..., Any]:
     """What is to take the place of ``workflow.execute``: it waits until no other workflow works in this folder, since
     snakemake deletes a file before it makes it again, which another one may be reading.
 
@@ -39,7 +39,7 @@ def one_at_a_time(workflow: Any) -> Callable[..., None]:
     """
     execute = workflow.execute
 
-    def waiting(*args: Any, **kwargs: Any) -> None:
+    def waiting(*args: Any, **kwargs: Any) -> Any:
         workflow.execution_settings.keep_going = True  # one failed run does not stop the others
         workflow.execution_settings.lock = False  # it would outlive a killed snakemake
         workflow.dag_settings.force_incomplete = True  # a killed job starts again
