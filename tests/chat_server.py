@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,14 @@ def completion(text, stop="stop", tokens=5):
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "finish_reason": stop}
     return 200, {"object": "chat.completion", "choices": [choice], "usage": {"completion_tokens": tokens}}
+
+
+class Server(ThreadingHTTPServer):
+    """Says nothing of clients that hang up while they are answered, as those do that end with an error."""
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager
@@ -45,7 +54,7 @@ def serving(answer, models=("tiny",)):
         def log_message(self, *arguments):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,9 @@ from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 # An example takes longer on a busy machine; every run draws others.
 settings.register_profile("r3l", max_examples=30, deadline=None)
 settings.load_profile("r3l")
+
+# Java's second compiler takes more seconds than it saves in a few episodes.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 TASK = Task("t0", "toy", "test")
 
@@ -60,8 +64,8 @@ def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", first: 
 
 @pytest.fixture(scope="session")
 def nano():
-    """(model, tokenizer): the nano architecture with random weights and a tokenizer of a few sentences."""
+    """(model, tokenizer): the nano architecture with two layers of random weights, a tokenizer of a few sentences."""
     from r3l.sft.nano_model import build_model, build_tokenizer
 
     tokenizer = build_tokenizer(["You arrive at desk 1. On the desk 1, you see a mug 1, and a pen 2."] * 3)
-    return build_model(tokenizer, seed=0).eval(), tokenizer
+    return build_model(tokenizer, seed=0, layers=2).eval(), tokenizer

@@ -4,24 +4,13 @@ import asyncio
 import json
 
 from r3l.envs.registry import find_environment
-from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+from scripted import TASK, WALKTHROUGH, Scripted, review, rollout_context, say
 
 from r3l.config import build_method, resolve
 from r3l.processes.pool import EnvironmentPool
 
 WIN = [say(action) for action in WALKTHROUGH]
 LOSE = [say("look"), say("fly")]
-
-
-def review(pivot, **changes):
-    content = {
-        "trajectory_summary": "s",
-        "root_cause_analysis": "c",
-        "trajectory_outcome": "failure",
-        "improvement_suggestion": "go on",
-        "retry_from_step": pivot,
-    }
-    return json.dumps(content | changes)
 
 
 PERFECT = review(None, trajectory_outcome="success", improvement_suggestion=None)

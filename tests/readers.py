@@ -105,7 +105,7 @@ READERS: dict[str, Callable[[], Read]] = {  # by name; made when first needed: s
     "one pair": lambda: one_pair,
     "first pair": lambda: first_pair,
     "released action": lambda: action_in,
-    **{f"{env}, {how}": partial(_parse, env, how) for env in AGENTIC for how in FORMATS},
+    **{f"{env}, {how}": partial(_parse, env, how) for env in AGENTIC for how in (*FORMATS, "flexible")},
     "webshop, action": lambda: read_action,
     "webshop, search": lambda: _search,
     "answer, strict": lambda: partial(extract, rule="strict"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 
 from r3l.envs.alfworld.houses import generate
@@ -68,6 +69,22 @@ class ScriptedDialog:
 
     def _ids(self, count):
         return tuple(itertools.islice(self.policy.ids, count))
+
+
+def report(pivot, **changes):
+    """What a reflection writes, as a document."""
+    content = {
+        "trajectory_summary": "s",
+        "root_cause_analysis": "c",
+        "trajectory_outcome": "failure",
+        "improvement_suggestion": "go on",
+        "retry_from_step": pivot,
+    }
+    return content | changes
+
+
+def review(pivot, **changes):
+    return json.dumps(report(pivot, **changes))
 
 
 def say(action):

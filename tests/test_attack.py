@@ -1,14 +1,18 @@
-"""The standing attack, `pytest -m attack`: hostile texts through every reader, damaged files, flipped bits."""
+"""The standing attack, `pytest -m attack`: hostile texts through every reader, damaged files, flipped bits, a soak."""
 
+import contextlib
 import gzip
 import json
+import os
 import random
+import secrets
+import statistics
 import time
 from collections import Counter
 
+import psutil
 import pytest
-from attack import MINUTES, SEED, TEXTS
-from program import run
+from program import Program, run
 from readers import READERS, hostile, reader, seconds
 
 from r3l.config import resolve
@@ -21,6 +25,10 @@ from r3l.local.engine import train
 
 pytestmark = pytest.mark.attack
 
+SEED = int(os.environ.get("R3L_ATTACK_SEED") or secrets.randbelow(2**32))
+TEXTS = int(os.environ.get("R3L_ATTACK_TEXTS") or 100_000)
+MINUTES = float(os.environ.get("R3L_ATTACK_MINUTES") or 30)  # of the hostile texts
+STEPS = int(os.environ.get("R3L_ATTACK_STEPS") or 1200)  # of the soak; memory grows in the first 450
 LENGTHS = (10, 100, 100, 100, 1_000, 1_000, 1_000, 10_000)  # characters; 10,000 is what a response of 4,096 tokens has
 SLOW = 0.05  # seconds of processor time
 FILES = 20_000
@@ -140,3 +148,48 @@ def test_flipped_bits_of_a_run_with_its_checkpoints(tmp_path, monkeypatch, capsy
     with capsys.disabled():
         print(f"\nattack: seed {SEED}, flipped bits: {dict(outcomes)}")
     assert not wrong and outcomes.total() >= FLIPS
+
+
+SECONDS = 2.0  # between samples
+RUN = ["env_settings.max_turns=4", "method_settings.group_size=4", "train.tasks_per_step=1", "workers=2"]
+FLAT = ("processes", "descriptors", "threads", "temporary files")
+LINE = 3000  # bytes of a line of metrics.jsonl, at most
+
+
+def samples(process, run_dir, temporary):
+    """What ``process`` and its workers hold, every few seconds from the first step on until they end."""
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(SECONDS)
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):  # it has ended, a checkpoint was replaced
+            everyone = [process, *process.children(recursive=True)]
+            yield {
+                "step": len((run_dir / "metrics.jsonl").read_bytes().splitlines()),
+                "processes": len(everyone),
+                "memory": sum(one.memory_info().rss for one in everyone),
+                "descriptors": sum(one.num_fds() for one in everyone),
+                "threads": sum(one.num_threads() for one in everyone),
+                "checkpoints": sum(path.stat().st_size for path in run_dir.glob("checkpoints/*/*")),
+                "temporary files": len(list(temporary.iterdir())),
+            }
+
+
+def test_a_long_run_takes_no_more_at_its_end(tmp_path, monkeypatch, capsys):
+    """WebShop with two workers and a checkpoint every five steps."""
+    run_dir, temporary = tmp_path / "run", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    options = [part for setting in [*RUN, f"train.steps={STEPS}"] for part in ("--set", setting)]
+    program = Program("r3l.cli", "train", "--env", "webshop", "--method", "grpo", "--run-dir", run_dir, *options)
+    rows = list(samples(psutil.Process(program.process.pid), run_dir, temporary))
+    code, _, stderr = program.wait()
+    assert code == 0, stderr
+    second, last = ([row for row in rows if STEPS * k / 4 <= row["step"] < STEPS * (k + 1) / 4] for k in (1, 3))
+    median = {key: [statistics.median(row[key] for row in quarter) for quarter in (second, last)] for key in rows[0]}
+    with capsys.disabled():
+        ends = ", ".join(f"{key} {a:.0f} -> {b:.0f}" for key, (a, b) in median.items())
+        print(f"\nattack: {STEPS} steps, medians of the second and of the last quarter: {ends}")
+    for key in FLAT:
+        assert median[key][0] == median[key][1], key
+    for key in ("memory", "checkpoints"):
+        assert median[key][1] <= 1.05 * median[key][0], key
+    assert (run_dir / "metrics.jsonl").stat().st_size <= LINE * STEPS

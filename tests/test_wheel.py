@@ -5,15 +5,11 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from start_models import cell
 
-from r3l.evaluation.stored_runs import TOP
 from r3l.files.paths import ROOT
-from r3l.files.paths import STORED as STORED_RUNS
 
 PARTS = (
     *("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE", "Snakefile"),
@@ -86,47 +82,3 @@ def test_it_works_where_there_is_no_checkout(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(site / "r3l")]
     assert sorted(path.name for path in site.iterdir() if path.suffix != ".dist-info") == ["bin", "r3l"]
-
-
-@pytest.mark.slow
-def test_it_works_in_an_empty_environment_with_the_packages_of_mathematics_alone(wheel, tmp_path):
-    """Installed as a user does it, far from any checkout: train, evaluate, table, compare, the stored runs."""
-    home, stored = tmp_path / "home", tmp_path / f"{TOP}.zip"
-    home.mkdir()
-    with zipfile.ZipFile(stored, "w") as archive:
-        for path in (STORED_RUNS / "nano" / "math").rglob("*"):
-            archive.write(path, Path(TOP) / path.relative_to(STORED_RUNS))
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "empty"], check=True)
-    python = tmp_path / "empty" / "bin" / "python"
-    versions = [f"{name}=={version(name)}" for name in ("torch", "transformers")]
-    command = [python, "-m", "pip", "install", "--quiet", f"r3l[math] @ file://{wheel[1]}", *versions]
-    subprocess.run(command, check=True)
-    environment = {**os.environ, "R3L_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    environment.pop("PYTHONPATH", None)
-
-    def r3l(*words):
-        done = subprocess.run(
-            [python.with_name("r3l"), *map(str, words)], cwd=home, env=environment, capture_output=True, text=True
-        )
-        return done.returncode, done.stdout, done.stderr
-
-    code, _, stderr = r3l("train", "--env", "alfworld")
-    assert code == 2 and "textworld" in stderr and "pip install 'r3l[alfworld]'" in stderr
-    code, _, stderr = r3l("verify")
-    assert code == 2 and f"r3l stored fetch {stored.name}" in stderr
-    assert r3l("stored", "fetch", stored)[0] == 0
-    run = f"results/{cell('math', 'grpo')}/seed0"
-    for words in (
-        ["train", "--env", "math", "--method", "grpo", "--set", "train.steps=2"],
-        ["evaluate", run],
-        ["table", "mathematics", "--out", "mathematics.csv"],
-        ["compare", "grpo", "--against", "raft", "--env", "math", "--offline"],
-        ["verify", "results"],
-        ["run", "mathematics", "--env", "math", "--method", "grpo", "--seed", "1", "--set", "train.steps=1"],
-        ["doctor"],
-    ):
-        code, stdout, stderr = r3l(*words)
-        assert code == 0, (words, stdout, stderr)
-        assert "Traceback" not in stderr
-    assert (home / run / "evaluation.json").is_file() and (home / "mathematics.csv").is_file()
-    assert (home / "results" / cell("math", "grpo") / "seed1/evaluation.json").is_file()

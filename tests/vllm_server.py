@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -36,12 +35,6 @@ def vllm(model: str, port: int):
             with contextlib.suppress(ProcessLookupError):  # a test has killed it
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def counted(url: str, name: str) -> float:
-    """What a server itself has counted: ``vllm:NAME`` of its metrics, over all labels."""
-    lines = re.findall(rf"^vllm:{name}\{{.*\}} (\S+)$", httpx2.get(f"{url}/metrics").text, re.MULTILINE)
-    return sum(map(float, lines))
 
 
 def _started(model: str, port: int, tokenizer: str) -> subprocess.Popen[bytes]:

@@ -21,6 +21,7 @@ from r3l.envs.base.tagged import (
     TaggedDialogue,
     action_in,
     each_tag_once,
+    one_action,
     one_pair,
     pairs,
     repeats,
@@ -45,7 +46,7 @@ class AlfworldDialogue(TaggedDialogue):
     package, label, domain = "alfworld", "ALFWorld", "ALFWorld household tasks"
     released_turns = 25
     suggestion_optional = True
-    readers = {"strict": each_tag_once, "released": one_pair}
+    readers = {"strict": each_tag_once, "flexible": one_action, "released": one_pair}
     retry_tolerates = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
 
     def __init__(

@@ -155,8 +155,10 @@ class AnswerEngine:
         self._lines, self._left = (), self._left - 1
         if grade.correct:
             return Observation("", reward=1.0, done=True, success=True)
-        lost = 0.0 - self._options.format_penalty if grade.answer is None else 0.0
-        return Observation(WRONG if self._left else "", reward=lost, done=not self._left, invalid_action_reward=lost)
+        unread = grade.answer is None
+        lost = 0.0 - self._options.format_penalty if unread else 0.0
+        text, done = WRONG if self._left else "", not self._left
+        return Observation(text, reward=lost, done=done, invalid_action_reward=lost, unread=unread)
 
     def snapshot(self) -> tuple[tuple[str, ...], int, Observation]:
         """The lines of the present response, the attempts left, what was said last."""
@@ -221,7 +223,8 @@ class AnswerDialogue:
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
         """Whether the answer was right, or why there was none."""
-        ended = {None: "", StopReason.MAX_TURNS: " It had too many lines."}.get(error, f" It was cut off ({error}).")
+        known = {None: "", StopReason.MAX_TURNS: " It had too many lines.", StopReason.FORMAT: " It had no answer."}
+        ended = known.get(error, f" It was cut off ({error}).")
         if self.style == "compact":
             return compact_closing(success, turns)
         return f"The answer was {'correct' if success else 'not correct'}.{ended}"

@@ -28,7 +28,7 @@ OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # which every environment h
 _TAGS = ("<think>", "</think>", "<action>", "</action>")
 
 Reader = Callable[[str], str | None]
-ResponseFormat = Literal["strict", "released"]
+ResponseFormat = Literal["strict", "flexible", "released"]
 
 
 def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
@@ -87,6 +87,13 @@ def first_pair(response: str) -> str | None:
     return None if action is None else action.strip()
 
 
+def one_action(response: str) -> str | None:
+    """Of a response with exactly one action beside its thought; there need not be one."""
+    found = split_thought(response)
+    actions = [text[where].strip() for text in (found.before, found.after or "") for where in between(text, "action")]
+    return actions[0] or None if len(actions) == 1 else None
+
+
 def not_empty(read: Reader) -> Reader:
     """``read``, but an empty action is none."""
     return lambda response: read(response) or None
@@ -106,7 +113,9 @@ class TaggedOptions(Options):
     """Settings that environments with tagged responses share. ``response_format``: which reader of the dialogue."""
 
     response_format: ResponseFormat = option(
-        "strict", "which responses hold an action (B-42)", "our choice: one reading in training and evaluation"
+        "strict",
+        "which responses hold an action (B-42); flexible: without a thought too",
+        "our choice: one reading in training and evaluation",
     )
 
 

@@ -12,7 +12,15 @@ import re
 from collections.abc import Sequence
 
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, each_tag_once, first_pair, not_empty, repeats
+from r3l.envs.base.tagged import (
+    ReleasedWords,
+    TaggedDialogue,
+    each_tag_once,
+    first_pair,
+    not_empty,
+    one_action,
+    repeats,
+)
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PLACES, PUT, TAKE, ScienceWorldExpert
 
@@ -28,7 +36,7 @@ class ScienceWorldDialogue(TaggedDialogue):
 
     package, label, domain = "scienceworld", "ScienceWorld", "ScienceWorld science tasks"
     released_turns = 30
-    readers = {"strict": not_empty(each_tag_once), "released": first_pair}
+    readers = {"strict": not_empty(each_tag_once), "flexible": one_action, "released": first_pair}
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         if self.style == "compact":

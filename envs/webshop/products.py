@@ -72,7 +72,7 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
         with path.open("rb") as file:
             for record in ijson.items(file, "item", use_float=True):
                 if not isinstance(record, dict):
-                    raise DataError(f"{path}: record {number} is {record!r}, not an object with an asin")
+                    raise DataError(f"{path}: record {number} is {repr(record)[:_SHOWN]}, not an object with an asin")
                 yield record
                 number += 1
     except OSError as error:
@@ -92,13 +92,15 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
         table = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _unreadable(path, error) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is cut off or damaged ({error}). Download the file again") from error
     if not isinstance(table, dict):
         raise DataError(f"{path} is a JSON {type(table).__name__}; expected an object keyed by asin")
     for asin, entry in table.items():
         if not isinstance(entry, entries):
-            raise DataError(f"{path}: asin {asin} has {entry!r}, not a {entries.__name__}; see docs/environments.md")
+            raise DataError(
+                f"{path}: asin {asin} has {repr(entry)[:_SHOWN]}, not a {entries.__name__}; see docs/environments.md"
+            )
     return table
 
 

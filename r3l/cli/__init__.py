@@ -6,6 +6,7 @@ Every command imports what it needs when it runs, so ``r3l --help`` needs neithe
 from __future__ import annotations
 
 import gc
+import io
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated
@@ -15,7 +16,9 @@ import typer
 import r3l
 from r3l.cli import bench, build, compare, demo, doctor, evaluate, lists, new, probe, run, stored, table, train, tune
 from r3l.cli.arguments import check_arguments
+from r3l.cli.printing import flushed
 from r3l.core.errors import R3LError
+from r3l.core.text import printable
 from r3l.processes.cores import watch_for_cores
 from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
@@ -109,13 +112,16 @@ def main() -> None:
     """Entry point. Typed errors and files that cannot be read end with one paragraph and exit code 2, a stop signal
     with 75, all else with a traceback and 1."""
     gc.set_threshold(GARBAGE)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal of ASCII gets \u2026
     try:
         end_with_workflow()
         check_arguments(sys.argv[1:])
         watch_for_cores()
-        app()
+        with flushed():
+            app()
     except R3LError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         if error.filename is None:

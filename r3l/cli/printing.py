@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from r3l.core.errors import ConfigError
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+@contextmanager
+def flushed() -> Iterator[None]:
+    """Print in the block. Raises ConfigError where the output cannot be written: what is left is given up, so that
+    Python does not try again at its end."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or _takes_output():
+            raise
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise ConfigError(
+            f"the standard output cannot be written ({error.strerror}); free its disk, or send it elsewhere"
+        ) from error
+
+
+def _takes_output() -> bool:
+    """Whether the standard output can be written to; it gets a line break."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        return False
+    return True
 
 
 def pairs(values: dict[str, float]) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from r3l.cli.arguments import RESULTS
-from r3l.core.errors import DataError, check_known
+from r3l.core.errors import ConfigError, DataError, check_known
 from r3l.files.paths import SNAKEFILE, WORKFLOW
 from r3l.runs.preemption import Preempted
 
@@ -65,6 +65,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     from r3l.workflow import execution, status
 
     check_installed(RESULTS, runs, split)
+    check_cache()
     log, began = execution.new_log(), time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
@@ -99,6 +100,7 @@ def _cores(command: list[str]) -> int | None:
 def jobs_of(command: list[str]) -> dict[str, int]:
     """How many jobs of each kind a command of :func:`line` would start. Raises DataError with what the Snakefile
     or else snakemake says."""
+    check_cache()
     asked = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
     done = subprocess.run(asked, capture_output=True, text=True)
     output = done.stdout + done.stderr
@@ -108,6 +110,19 @@ def jobs_of(command: list[str]) -> dict[str, int]:
         raise DataError("\n".join([f"{shlex.join(command)} --dry-run says:", *last]))
     counted = re.findall(r"^(\w+) +(\d+)$", output, re.MULTILINE)  # the table of jobs, which it prints twice
     return {kind: int(count) for kind, count in counted if kind != "total"}
+
+
+def check_cache() -> None:
+    """Raises ConfigError where the folder cannot be made in which snakemake keeps its cache; it says so itself in the
+    last lines of a traceback."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "snakemake")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be made ({error.strerror}), where snakemake keeps its cache: set XDG_CACHE_HOME or HOME "
+            "to a folder that can be written"
+        ) from error
 
 
 def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> None:

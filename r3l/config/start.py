@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from r3l.config.environment import EnvConfig
@@ -10,6 +9,8 @@ from r3l.config.files import load, names
 from r3l.config.model import locate, recipe_of, sft_folder
 from r3l.config.run import Run
 from r3l.core.errors import ConfigError
+from r3l.files.json_files import read_json
+from r3l.files.shapes import SFTUnderWay
 
 
 def start_of(run: Run) -> str:
@@ -23,7 +24,7 @@ def start_of(run: Run) -> str:
     folder = sft_folder(run.model, name)
     manifest = folder / "sft.json"
     phases = len(recipe_of(name)["phases"])
-    if not manifest.is_file() or len(json.loads(manifest.read_text(encoding="utf-8"))["loss"]) < phases:
+    if not manifest.is_file() or len(read_json(manifest, SFTUnderWay)["loss"]) < phases:
         raise ConfigError(
             f"{run.cell} starts from an SFT checkpoint, which is not (whole) in {folder}: make it with r3l sft {name} "
             f"--model {run.model}, or go without: --set env_settings.sft=null"
@@ -45,7 +46,7 @@ def _sft_environment(run: Run) -> str | None:
     if run.env_settings.sft:
         return str(recipe_of(run.env_settings.sft)["env"])
     manifest = Path(locate(run.model)) / "sft.json"
-    return str(json.loads(manifest.read_text(encoding="utf-8"))["config"]["env"]) if manifest.is_file() else None
+    return str(read_json(manifest)["config"]["env"]) if manifest.is_file() else None
 
 
 def _registered(env: str) -> str:

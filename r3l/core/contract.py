@@ -70,6 +70,7 @@ OBSERVATION: Mapping[str, Rule[Any]] = {
     "success": FLAG,
     "invalid_action_reward": NUMBER,
     "refused": FLAG,
+    "unread": FLAG,
     "failed": TEXT,
 }
 

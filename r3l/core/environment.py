@@ -43,8 +43,8 @@ class Observation:
 
     ``success`` comes from the engine's own won/score field, never from ``done``. ``invalid_action_reward`` is the
     episode's reward if a rule of the dialogue ends it here (an invalid response). ``refused``: the action that it
-    answers was not carried out, since the environment does not allow it here. ``failed``: what went wrong inside the
-    environment, which ends the episode.
+    answers was not carried out, since the environment does not allow it here. ``unread``: nothing to grade was found in
+    that action. ``failed``: what went wrong inside the environment, which ends the episode.
     """
 
     text: str
@@ -54,6 +54,7 @@ class Observation:
     success: bool = False
     invalid_action_reward: float = 0.0
     refused: bool = False
+    unread: bool = False
     failed: str = ""
 
     def well_formed(self) -> tuple[Observation, int]:

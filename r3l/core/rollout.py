@@ -201,6 +201,9 @@ async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observati
             reason = turn.error or StopReason.FORMAT
             break
         reason = _engine_reason(now, trajectory.played, ctx.dialogue.max_turns)
+        if reason is StopReason.DONE and now.unread and ctx.dialogue.stop == "end":  # no answer is no wrong answer
+            cut_off = completion.finish_reason is FinishReason.LENGTH
+            reason = StopReason.TRUNCATED if cut_off else StopReason.FORMAT
     episode.last = now
     _finish(ctx, trajectory, now, reason)
 

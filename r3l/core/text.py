@@ -63,6 +63,11 @@ def with_opening(text: str) -> str:
     return THOUGHT + text if END_OF_THOUGHT in text and THOUGHT not in text else text
 
 
+def printable(text: str) -> str:
+    """``text`` without what moves a terminal: control characters but line breaks and tabs stand as \\x1b does."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
+
+
 def well_formed(text: str) -> tuple[str, int]:
     """``text`` with U+FFFD for every lone surrogate, which UTF-8 cannot hold, and how many there were."""
     return _LONE_SURROGATE.subn(REPLACEMENT, text)

@@ -7,6 +7,7 @@ of their own), so these stand in their place.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Self, TypeVar
 
@@ -38,6 +39,10 @@ class UnusableAnswer(httpx2.RequestError):
     def __init__(self, reason: str, content: bytes = b"") -> None:
         super().__init__(reason)
         self.text = content.decode(errors="replace")
+
+
+# Ends of a turn as control tokens spell them: the next prompt would have them twice. Bounded for the sake of time.
+_END_MARKS = re.compile(r"(?:(?:<\|[^|<>\s]{1,40}\|>|</s>|<end_of_turn>|<eos>)\s{0,4}){1,4}\Z")
 
 
 class UnfinishedAnswer(httpx2.RequestError):
@@ -121,6 +126,11 @@ class Answer(_Part):
         """How many bytes and characters of it were not Unicode; each is U+FFFD now."""
         return self._replaced
 
+    @property
+    def has_end_marks(self) -> bool:
+        """Whether the server left the model's end of turn in a text, which is read without it."""
+        return False
+
     def check_whole(self) -> None:
         """Raises UnfinishedAnswer where it holds no response that could be graded."""
 
@@ -161,10 +171,14 @@ class ChatAnswer(Answer):
     def text(self) -> str:
         """The response, with the thinking where the model wrote it; without an end where no answer follows."""
         message = _first(self.choices).message
-        text, thought = message.content or "", message.thought
+        text, thought = _END_MARKS.sub("", message.content or ""), message.thought
         if not thought or "</think>" in text:
             return text
         return f"<think>{thought}</think>{text}" if text else f"<think>{thought}"
+
+    @property
+    def has_end_marks(self) -> bool:
+        return bool(_END_MARKS.search(_first(self.choices).message.content or ""))
 
     def check_whole(self) -> None:
         choice = _first(self.choices)

@@ -51,8 +51,8 @@ class Endpoint:
 
     ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated (or given up);
     ``shortened``, responses for which the server had less room than asked; ``uncounted``, answers without their number
-    of tokens; ``replaced``, characters that were not Unicode. ``wait``: seconds between two attempts where the server
-    asks for no pause (a wait of tenacity); None: up to 8.
+    of tokens; ``replaced``, characters that were not Unicode; ``end_marks``, texts that ended with a control token.
+    ``wait``: seconds between two attempts where the server asks for no pause (a wait of tenacity); None: up to 8.
     """
 
     def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
@@ -175,6 +175,8 @@ class Endpoint:
         assert isinstance(answer, kind)
         if answer.replaced:
             self.counts["replaced"] += answer.replaced
+        if answer.has_end_marks:
+            self.counts["end_marks"] += 1
         if body is not None and answer.counted is None:
             self.counts["uncounted"] += 1
         return answer

@@ -3,7 +3,8 @@ more about the setting than about the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r3l.core.environment import StopReason
@@ -23,10 +24,11 @@ ENDINGS = {  # names of the reasons, here and in figures
 SUSPECT = {
     StopReason.CONTEXT: "the dialog outgrew sampling.max_context: raise it (--set sampling.max_context=8192)",
     StopReason.TRUNCATED: "responses are cut off: raise --set sampling.max_tokens",
-    StopReason.FORMAT: "responses do not have the form that the prompt asks for: read some (r3l report RUN_DIR), "
-    "and try --set prompts=full",
+    StopReason.FORMAT: "responses do not have the form that the prompt asks for: a language model needs --set "
+    "prompts=full, and the options response_format and extraction can be flexible",
 }
 SHARE = 0.1
+SHOWN = 150  # characters of each end of a response; our choice
 
 
 def summary(evaluation: Mapping[str, Any], max_turns: int) -> str:
@@ -41,7 +43,7 @@ def summary(evaluation: Mapping[str, Any], max_turns: int) -> str:
         + (f"; {parts}" if parts else ""),
         f"{episodes} episodes on task set {tasks['name']} ({tasks['tasks']} tasks), {turns}, temperature "
         f"{evaluation['temperature']:g}; how they ended: {endings(counts)}",
-        *warnings(counts, episodes),
+        *warnings(counts, episodes, evaluation.get("examples", {})),
     ]
     return "\n".join(lines)
 
@@ -52,10 +54,17 @@ def endings(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{ENDINGS[StopReason(reason)]} {count}" for reason, count in ordered)
 
 
-def warnings(counts: Mapping[str, int], episodes: int) -> list[str]:
-    """A line for each suspect ending that more than a tenth of the episodes have."""
+def warnings(counts: Mapping[str, int], episodes: int, examples: Mapping[str, Sequence[str]]) -> list[str]:
+    """A line for each suspect ending that more than a tenth of the episodes have, with an example."""
     return [
         f"warning: {counts[reason]} of {episodes} episodes ended by '{ENDINGS[reason]}': {fix}"
+        + (f". For example, task {examples[reason][0]}: {_quoted(examples[reason][1])}" if reason in examples else "")
         for reason, fix in SUSPECT.items()
         if counts.get(reason, 0) > SHARE * episodes
     ]
+
+
+def _quoted(response: str) -> str:
+    """On one line, without control characters, and the middle of a long one left out."""
+    whole = len(response) <= 2 * SHOWN
+    return json.dumps(response if whole else f"{response[:SHOWN]} ... {response[-SHOWN:]}", ensure_ascii=False)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from r3l.core.environment import StopReason
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
@@ -24,15 +25,18 @@ from r3l.runs.session import PlaySession
 Line = dict[str, Any]
 Member = tuple[Task, int]
 PROMPT_TOKENS = "prompt/rollout"
+UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
 
 
 @dataclass(frozen=True)
 class Played:
-    """All episodes in the order of their tasks; tokens ``generated``; what else the policy counted."""
+    """All episodes in the order of their tasks; tokens ``generated``; what else the policy counted. ``examples``: of
+    each reason that makes a response unusable the first task that ended by it, and the response."""
 
     episodes: list[Line]
     generated: float
     counts: Counter[str]
+    examples: dict[str, list[str]]
 
 
 def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]) -> Played:
@@ -61,11 +65,9 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
     order = {_key(member): place for place, member in enumerate(wanted)}
     episodes = [row for line in lines for row in line["episodes"]]
     counts: Counter[str] = sum((Counter(line.get("counts", {})) for line in lines), Counter())
-    return Played(
-        sorted(episodes, key=lambda row: order[row["task"], row["member"]]),
-        sum(line["generated"] for line in lines),
-        counts,
-    )
+    episodes.sort(key=lambda row: order[row["task"], row["member"]])
+    examples = {reason: example for line in reversed(lines) for reason, example in line.get("examples", {}).items()}
+    return Played(episodes, sum(line["generated"] for line in lines), counts, examples)
 
 
 Record = Callable[[Sequence[Trajectory], RolloutContext], None]
@@ -103,6 +105,12 @@ def _line(session: PlaySession, trajectories: Sequence[Trajectory], ctx: Rollout
         "episodes": [episode_row(trajectory) for trajectory in trajectories],
         "generated": ctx.counters[GENERATED_TOKENS],
     }
+    if examples := {
+        t.stop_reason.value: [t.task.id, t.turns[-1].response]
+        for t in reversed(trajectories)
+        if t.stop_reason in UNUSABLE and t.turns
+    }:
+        line["examples"] = examples
     counts = session.take_counts()
     return line | ({"counts": counts | {"prompt": ctx.counters[PROMPT_TOKENS]}} if counts else {})
 

@@ -23,6 +23,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.files.columns import columns_path, write_columns
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import STORED, cache_folder, is_checkout
+from r3l.files.shapes import Tuning
 from r3l.files.unpacking import most
 from r3l.files.writing import write_text_atomic
 from r3l.runs.provenance import is_dirty, preregistration_sha256
@@ -138,7 +139,7 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
     """
     found = sorted((results / FOLDER).glob("*/*/*.json"))
     for path in found if out.resolve() == STORED else []:
-        if any(is_dirty(run["commit"]) for rate in read_json(path)["rates"] for run in rate["runs"]):
+        if any(is_dirty(run["commit"]) for rate in read_json(path, Tuning)["rates"] for run in rate["runs"]):
             raise DataError(
                 f"{path} has runs that were made from a tree with uncommitted changes: nobody could repeat them. Tune "
                 "again in a clean clone, or keep it elsewhere (--out)"

@@ -13,31 +13,40 @@ from typing import Any
 
 from r3l.core.errors import DataError
 from r3l.files.columns import SUFFIX, columns_path, read_columns
+from r3l.files.shapes import check_lines, check_whole
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
 
 log = logging.getLogger(__name__)
 
 
-def read_json(path: Path) -> Any:
-    """The JSON in ``path``. Raises DataError naming the file when it is missing or damaged."""
+def read_json(path: Path, shape: Any = None) -> Any:
+    """The JSON in ``path``. Raises DataError naming the file when it is missing, damaged, or not of ``shape``, a type
+    of r3l.files.shapes; by default that of files of this name.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; is this a finished run directory?") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON ({error}); delete it and run the command again") from error
+    check_whole(path, content, shape)
+    return content
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON-lines file (``.gz``: compressed), or of what is kept in its place (``kept_as``).
 
-    [] where there is nothing. A torn last line is skipped with a warning, any other is a DataError.
+    [] where there is nothing. A torn last line is skipped with a warning, any other is a DataError, and so is a line of
+    another shape than files of this name have (r3l.files.shapes).
     """
     path = next(iter(kept_as(path)), path)
+    rows: list[dict[str, Any]]
     if path.name.endswith(SUFFIX):
-        return read_columns(path)
-    rows: list[dict[str, Any]] = []
+        rows = read_columns(path)
+        check_lines(path, rows)
+        return rows
+    rows = []
     damage: Exception | None = None
     for line in _lines(path):
         if damage is not None:
@@ -48,6 +57,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
             damage = error
     if damage is not None:
         log.warning("%s: the last line is torn (the writer was killed); skipped", path)
+    check_lines(path, rows)
     return rows
 
 

@@ -36,11 +36,6 @@ def path_name(kind: str, name: str) -> str:
     return name
 
 
-def printable(text: str) -> str:
-    """``text`` for a terminal: what is no visible character but a space or a line's end is written as an escape."""
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-
-
 def _label(text: str) -> str:
     if text.isprintable() and text == text.strip() and 0 < len(text) <= LONGEST_LABEL:
         return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -21,12 +20,13 @@ from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
 from r3l.config import find_model, locate, names
-from r3l.core.errors import CheckpointError, RunDirectoryError
+from r3l.core.errors import CheckpointError, DataError, RunDirectoryError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.core.render import ChatRenderer
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED_MODELS
+from r3l.files.shapes import TrainerState
 from r3l.files.writing import check_room, write_json_atomic
 from r3l.local import weights
 from r3l.local.forward import Pass
@@ -216,8 +216,8 @@ def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:
     """The state file of a checkpoint. Raises CheckpointError when it is of another run."""
     path = checkpoint / STATE
     try:
-        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        state: dict[str, Any] = read_json(path, TrainerState)
+    except (OSError, DataError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); delete {checkpoint} to go on without it") from error
     if state["fingerprint"] != fingerprint:
         raise CheckpointError(

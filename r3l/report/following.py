@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from r3l.files.names import printable
+from r3l.core.text import printable
 from r3l.processes.progress import clock
 from r3l.workflow.status import State, Status, seconds_left
 

@@ -22,7 +22,6 @@ from r3l.runs.places import run_dir_of
 
 log = logging.getLogger(__name__)
 
-NEEDED = ("tier", "label", "env", "method", "method_label", "model", "seed", "task_set", "groups", "stops")
 Bench = tuple[str, str, str]  # tier, environment, model
 GROUP_ORDER = ("easy", "hard", "all")  # other groups stand before "all", by name
 
@@ -130,9 +129,6 @@ def renamed(records: Iterable[Record], names: Mapping[str, str]) -> list[Record]
 
 def _load(path: Path) -> Record:
     evaluation, folder, run_dir = read_json(path), path.parent, run_dir_of(path)
-    missing = [key for key in NEEDED if key not in evaluation]
-    if missing:
-        raise DataError(f"{path} has no {', '.join(missing)}; delete it and evaluate the run again")
     check_signed(folder)
     manifest, env = read_json(run_dir / "manifest.json"), evaluation["env"]
     if folder != run_dir:

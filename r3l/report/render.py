@@ -11,7 +11,7 @@ from rich import table as rich
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from r3l.files.names import printable
+from r3l.core.text import printable
 from r3l.report.table import EMPTY, Cell, Table
 
 MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")  # an underscore in a word is none

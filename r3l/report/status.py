@@ -45,7 +45,8 @@ def summary(statuses: Sequence[Status]) -> str:
     time = f"about {minutes:.0f} minutes of one core left" if minutes else "nothing left" if not unknown else ""
     if unknown:
         time += f"{'; ' if time else ''}{unknown} runs of unknown length"
-    return f"{'; '.join(states)}. Training: {time}"
+    damaged = [f"\n{status.error}" for status in statuses if status.state is State.DAMAGED]
+    return f"{'; '.join(states)}. Training: {time}{''.join(damaged)}"
 
 
 def _count(statuses: Sequence[Status], state: State) -> int:

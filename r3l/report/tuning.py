@@ -9,6 +9,7 @@ from typing import Any
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
+from r3l.files.shapes import Tuning as Tuned
 from r3l.report.labels import env_label, method_label
 from r3l.report.table import Cell, Column, Table, table
 
@@ -17,7 +18,7 @@ Tuning = dict[str, Any]
 
 def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | None) -> list[Tuning]:
     """The tunings of a tier below ``results``, of some environments and a method or of all. Raises DataError."""
-    found = [read_json(path) for path in sorted((results / FOLDER / tier).glob("*/*.json"))]
+    found = [read_json(path, Tuned) for path in sorted((results / FOLDER / tier).glob("*/*.json"))]
     chosen = [t for t in found if t["env"] in (envs or [t["env"]]) and t["method"] in (method or t["method"],)]
     if not chosen:
         raise DataError(f"there is no such tuning below {results / FOLDER / tier}; r3l tune METHOD --env ENV makes one")

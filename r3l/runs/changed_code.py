@@ -10,6 +10,7 @@ from r3l.config.own_code import changed_files, own_code
 from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
+from r3l.files.shapes import Recorded, check_whole
 from r3l.runs.run_dir import MANIFEST, locked, move_aside
 
 log = logging.getLogger(__name__)
@@ -18,9 +19,10 @@ log = logging.getLogger(__name__)
 def changed_since(run_dir: Path, run: Run) -> list[str]:
     """The files of one's own in which ``run`` differs from the one in ``run_dir``; [] where more does, or nothing."""
     path = run_dir / MANIFEST
-    manifest = read_json(path) if path.is_file() else {}
+    manifest = read_json(path, Recorded) if path.is_file() else {}
     if manifest.get("schema") != SCHEMA_VERSION:
         return []
+    check_whole(path, manifest)
     recorded = validate(Run, manifest["run"], str(path))
     only_code = run.model_copy(update={"own_code": recorded.own_code}).fingerprint() == manifest["fingerprint"]
     return changed_files(recorded.own_code, run.own_code) if only_code else []

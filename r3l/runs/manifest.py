@@ -13,6 +13,7 @@ from r3l.config import Run, environment_of, start_model_warning, trains, validat
 from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
+from r3l.files.shapes import Recorded, check_whole
 from r3l.runs.provenance import commit, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST
 
@@ -51,12 +52,13 @@ def manifest(run: Run) -> dict[str, Any]:
 def run_of(run_dir: Path) -> Run:
     """The run that a directory holds, as its manifest has it."""
     path = run_dir / MANIFEST
-    manifest = read_json(path)
+    manifest = read_json(path, Recorded)
     if manifest.get("schema") != SCHEMA_VERSION:
         raise DataError(
             f"{path} is of another version of r3l (schema {manifest.get('schema')}, now {SCHEMA_VERSION}), whose "
             "results are not comparable: use that version, or rename the directory and run it again"
         )
+    check_whole(path, manifest)
     return validate(Run, manifest["run"], str(path))
 
 

@@ -13,6 +13,7 @@ from r3l.core.errors import R3LError, RunDirectoryError
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.leftovers import remove_unfinished
 from r3l.files.masking import masked
+from r3l.files.shapes import Recorded
 from r3l.files.writing import write_json_atomic
 
 MANIFEST = "manifest.json"
@@ -77,7 +78,7 @@ def forget_after(path: Path, step: int) -> None:
 def recorded_fingerprint(run_dir: Path) -> str | None:
     """The fingerprint of the run that a directory holds; None where it holds none."""
     path = run_dir / MANIFEST
-    return str(read_json(path)["fingerprint"]) if path.is_file() else None
+    return str(read_json(path, Recorded)["fingerprint"]) if path.is_file() else None
 
 
 def move_aside(run_dir: Path, fingerprint: str) -> Path | None:

@@ -12,6 +12,7 @@ import torch
 from r3l.core.errors import DataError
 from r3l.files.digests import sha256_of, write_digests
 from r3l.files.json_files import read_json
+from r3l.files.shapes import SFTUnderWay
 from r3l.files.writing import write_json_atomic
 from r3l.local.checkpoint import load_model
 from r3l.local.precision import MasterWeights, device_of
@@ -64,7 +65,7 @@ def begun(config: SFTConfig, out: Path) -> dict[str, Any]:
     if not out.exists() or not any(out.iterdir()):
         return new
     path = out / MANIFEST
-    old = read_json(path) if path.is_file() else new
+    old = read_json(path, SFTUnderWay) if path.is_file() else new
     phases = len(old["loss"])
     if not 0 < phases < len(config.phases):
         raise DataError(f"{out} already holds a model; move it away or give another folder with --out")

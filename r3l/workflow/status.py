@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from r3l.config import Run
+from r3l.core.errors import DataError
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.shapes import CheckedTaskSets
 from r3l.runs.metrics import TRAIN_SUCCESS, step_seconds
 from r3l.runs.places import PLAYED, evaluation_of, validation_evaluation
 from r3l.runs.run_dir import FAILED, METRICS, recorded_fingerprint
@@ -32,6 +35,7 @@ class State(StrEnum):
     RUNNING = "running"
     FAILED = "failed"
     STOPPED = "stopped"
+    DAMAGED = "damaged"
     OTHER = "other"
     MISSING = "missing"
 
@@ -42,6 +46,7 @@ MEANINGS = {
     State.RUNNING: "a process is at work",
     State.FAILED: "ended with an error; re-run to resume",
     State.STOPPED: "killed; re-run to resume",
+    State.DAMAGED: "a file there cannot be read",
     State.OTHER: "the directory holds a run of another configuration",
     State.MISSING: "not begun",
 }
@@ -96,7 +101,7 @@ def survey(
     """
     folders = {results / path: run for path, run in runs.items()}
     known = learned_times(folders) if times is None else times
-    return [_status(run, folder, known, split, results) for folder, run in folders.items()]
+    return [_read(run, folder, known, split, results) for folder, run in folders.items()]
 
 
 def seconds_left(statuses: Sequence[Status], cores: int) -> float:
@@ -111,9 +116,10 @@ def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
     seconds: dict[Key, list[float]] = defaultdict(list)
     for folder in folders:
         if (folder / "result.json").is_file():
-            result = read_json(folder / "result.json")
-            key = result["tier"], result["env"], result["method"]
-            seconds[key].append(sum(map(step_seconds, read_jsonl(folder / METRICS))))
+            with suppress(DataError, OSError):  # the run's own status says it
+                result = read_json(folder / "result.json")
+                key = result["tier"], result["env"], result["method"]
+                seconds[key].append(sum(map(step_seconds, read_jsonl(folder / METRICS))))
     return {key: mean(values) for key, values in seconds.items()}
 
 
@@ -123,6 +129,14 @@ def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
         return times[run.tier, run.env, run.method]
     others = [seconds for (*place, _), seconds in times.items() if place == [run.tier, run.env] and seconds]
     return mean(others) if others else None
+
+
+def _read(run: Run, folder: Path, times: Mapping[Key, float], split: Split, results: Path) -> Status:
+    """The status of one run: a file that cannot be read is its error, and no other run's."""
+    try:
+        return _status(run, folder, times, split, results)
+    except (DataError, OSError) as error:
+        return Status(run, folder, State.DAMAGED, 0, run.train.steps, None, str(error), split=split)
 
 
 def _status(run: Run, folder: Path, times: Mapping[Key, float], split: Split, results: Path) -> Status:
@@ -164,7 +178,9 @@ def _state(run: Run, folder: Path, evaluation: Path) -> tuple[State, str]:
 def _episodes(run: Run, results: Path, split: Split) -> int:
     """Episodes of the evaluation; 0 until the workflow has checked the task sets."""
     path = results / "task_sets" / run.tier / f"{run.env}.json"
-    tasks: int = read_json(path)["task_sets"][split]["tasks"] if path.is_file() else 0
+    tasks: int = (
+        read_json(path, CheckedTaskSets)["task_sets"].get(split, {"tasks": 0})["tasks"] if path.is_file() else 0
+    )
     return tasks * run.evaluation.episodes_per_task
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 from program import run
-from report.runs import write_run, write_three_seeds
+from report.runs import write_three_seeds
 
+import r3l
 from r3l import cli, config
 
 
@@ -44,6 +46,10 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_pat
     assert len(err.strip().splitlines()) == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+def test_the_version_is_printed_and_nothing_else(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "--version") == (0, f"{r3l.__version__}\n", "")
 
 
 def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
@@ -88,31 +94,10 @@ def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"llama.csv", "llama.md", "llama.tex"}
 
 
-def test_panels_match_their_hashes(monkeypatch, capsys, tmp_path):
-    out = tmp_path / "task_sets.json"
-    code, _, _ = run(monkeypatch, capsys, "data", "check", "--out", out)
-    assert code == 0
-    described = json.loads(out.read_text())["task_sets"]
-    sizes = {split: about["tasks"] for split, about in described.items()}
-    assert sizes == {"train": 256, "test": 200, "validation": 128}
-
-
 def test_a_model_is_never_overwritten(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     code, _, err = run(monkeypatch, capsys, "sft", "math-1.5m", "--out", tmp_path)
     assert code == 2 and "already holds a model" in err
-
-
-def test_a_table_takes_its_own_environments_from_all_that_lies_there(monkeypatch, capsys, tmp_path):
-    for env in ("alfworld", "scienceworld", "webshop", "knights_knaves", "shortest_path"):
-        write_run(tmp_path, "grpo", 0, [1, 0], [0, 0], env=env)
-    for table, envs in (
-        ("table_rltf", {"knights_knaves", "shortest_path"}),
-        ("table1", {"alfworld", "scienceworld", "webshop"}),
-    ):
-        code, text, err = run(monkeypatch, capsys, "table", table, "--results", tmp_path, "--json")
-        assert (code, err) == (0, "")
-        assert {row["env"] for row in json.loads(text)["rows"]} == envs
 
 
 SERVER = ("--server", "http://127.0.0.1:9")
@@ -148,3 +133,31 @@ def test_a_server_that_is_not_there_is_refused_without_heavy_imports(tmp_path):
     assert done.returncode == 2 and "http://127.0.0.1:9/v1 cannot be reached" in done.stderr
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "import time" in line}
     assert not {"torch", "transformers", "openai"} & imported
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["list", "envs"]])
+def test_an_output_that_cannot_be_written_is_one_sentence(arguments):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "r3l.cli", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "standard output cannot be written" in done.stderr
+
+
+def test_a_terminal_of_ascii_gets_what_it_can_show():
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "r3l.cli", "list", "envs"], env=ascii_only, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.isascii()
+
+
+def test_a_home_that_cannot_be_made_is_named(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/proc/nope")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    code, _, err = run(monkeypatch, capsys, "run", "table1", "--env", "math", "--method", "grpo", "--dry-run")
+    assert code == 2 and "/proc/nope/.cache/snakemake cannot be made" in err and "set XDG_CACHE_HOME or HOME" in err
+
+
+def test_an_error_moves_no_terminal(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "train", "--env", "\x1b[2J\x07math")
+    assert code == 2 and "\x1b" not in err and "\x07" not in err

@@ -82,7 +82,8 @@ def test_the_run_of_before_is_set_aside_and_said(mine, tmp_path, caplog):
 def test_train_and_compare_say_that_code_changed(mine, tmp_path, monkeypatch, capsys, caplog):
     """On templated mathematics, with one step of one task."""
     monkeypatch.chdir(tmp_path)
-    options = ("--env", "math", "--set", "train.tasks_per_step=1", "--set", "workers=0", "--method")
+    options = ("--env", "math", "--set", "train.tasks_per_step=1", "--set", "workers=0")
+    options += ("--set", "env_settings.max_turns=2", "--method")
 
     def r3l(*arguments):
         code, out, err = program(monkeypatch, capsys, *arguments)

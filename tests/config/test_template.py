@@ -21,25 +21,15 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("kind", "class_name"), [("method", "SecondBest"), ("env", "SecondBest")])
-def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(
-    monkeypatch, capsys, elsewhere, kind, class_name
-):
-    code, stdout, stderr = run(monkeypatch, capsys, "new", kind, "second_best", "--folder", "my files", "--json")
-    assert code == 0, stderr
-    printed = json.loads(stdout)
+def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(monkeypatch, capsys, elsewhere):
     folder = elsewhere / "my files"
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "second_best.py",
-        "second_best.yaml",
-        "test_second_best.py",
-    ]
-    assert f"class {class_name}(" in (folder / "second_best.py").read_text()
-    assert printed["next"][:2] == [
-        f"export {FILES[kind]}='{folder}'",
-        "python -m pytest 'my files/test_second_best.py'",
-    ]
-    command = [sys.executable, "-m", "pytest", "-q", folder / "test_second_best.py", "-p", "no:cacheprovider"]
+    for kind, name, class_name in (("method", "second_best", "SecondBest"), ("env", "third_best", "ThirdBest")):
+        code, stdout, stderr = run(monkeypatch, capsys, "new", kind, name, "--folder", "my files", "--json")
+        assert code == 0, stderr
+        assert f"class {class_name}(" in (folder / f"{name}.py").read_text() and (folder / f"{name}.yaml").is_file()
+        test = f"python -m pytest 'my files/test_{name}.py'"
+        assert json.loads(stdout)["next"][:2] == [f"export {FILES[kind]}='{folder}'", test]
+    command = [sys.executable, "-m", "pytest", "-q", folder, "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from r3l.envs.registry import find_environment
-from scripted import TASK, Scripted, rollout_context, say
+from scripted import TASK, Scripted, report, rollout_context, say
 
 from r3l.core.audits import Leak, count_retry, grade_reflection, leak_of
 from r3l.core.feedback import ParsedReflection
@@ -29,14 +29,7 @@ def failed():
 
 
 def reflection(pivot, cause):
-    document = {
-        "trajectory_summary": "s",
-        "root_cause_analysis": cause,
-        "trajectory_outcome": "failure",
-        "improvement_suggestion": "go on",
-        "retry_from_step": pivot,
-    }
-    return ParsedReflection.of(document)
+    return ParsedReflection.of(report(pivot, root_cause_analysis=cause))
 
 
 @pytest.mark.parametrize(

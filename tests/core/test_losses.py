@@ -42,13 +42,6 @@ def test_sequence_ratio_by_hand():
     assert gradient.tolist()[0] == pytest.approx([1.0, 0.0, 0.0])  # each token moves its own ratio only
 
 
-def test_shaping_by_hand():
-    """-A p / (p + 0.1): p = 0.1 gives 1/2, p = 0.9 gives 0.9."""
-    logp = torch.log(torch.tensor([[0.1, 0.9]]))
-    loss_B_T = losses.shaped_probability(logp, torch.tensor([2.0]), 0.1)
-    assert loss_B_T.tolist()[0] == pytest.approx([-1.0, -1.8])
-
-
 def test_kl_estimators_by_hand():
     d = torch.tensor([[math.log(2.0)]])
     zero = torch.zeros(1, 1)
@@ -74,16 +67,6 @@ def test_r3l_loss_by_hand():
     assert parts["loss/policy"] == pytest.approx(policy)
     assert parts["loss/sft"] == pytest.approx(2 / 4)
     assert loss.item() == pytest.approx(policy + 0.5 * 2 / 4)
-
-
-def test_grpo_token_mean_by_hand():
-    """On-policy (ratio 1): sum of -A over tokens / tokens; z of (0, 1) is -+1/sqrt(2) (minus epsilon)."""
-    method = GRPO({})
-    policy = [Group(g.task, g.trajectories) for g in groups()[:1]]
-    batch = collate(rows_of(method, policy), CPU)
-    loss, _ = method.loss(batch, batch.old_logprobs_B_T.clone())
-    z = 0.5 / (math.sqrt(0.5) + 1e-6)
-    assert loss.item() == pytest.approx((2 * z - 4 * z) / 6)
 
 
 def test_token_sum_and_released_microbatches_by_hand():

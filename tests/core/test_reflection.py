@@ -6,6 +6,7 @@ import pytest
 from conftest import make_trajectory
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import report
 
 from r3l.core.environment import Critique, Outcome
 from r3l.core.feedback import InvalidFeedback, ParsedReflection, ReflectionRules, parse_reflection
@@ -13,13 +14,7 @@ from r3l.core.task import Task
 from r3l.reflection import ReflectionSettings, reflection_text, shown_feedback
 from r3l.retry import guidance_text
 
-GOOD = {
-    "trajectory_summary": "s",
-    "root_cause_analysis": "c",
-    "trajectory_outcome": "failure",
-    "improvement_suggestion": "go to desk 1",
-    "retry_from_step": 2,
-}
+GOOD = report(2, improvement_suggestion="go to desk 1")
 
 
 def parse(turns=5, **changes):

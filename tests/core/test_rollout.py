@@ -127,17 +127,6 @@ def test_where_guidance_stands():
         assert with_guidance(restart, place)(messages) == Prompt(guided, clean)
 
 
-def test_the_released_double_observation_reaches_both_samples():
-    script = [*WALKTHROUGH[:2], "look", "fly", *WALKTHROUGH[2:]]
-    pool = EnvironmentPool(find_environment("alfworld"), 0)
-    a = rollout_context(Scripted(map(say, script)), pool)
-    settings = RetrySettings(guidance_place="system_message")
-    base, (done,) = asyncio.run(played_and_retried(a, [2], settings=settings, repeat_observation=True))
-    (plain,) = base.turns[2].prompt_ids
-    assert done.distilled.turns[2].prompt_ids == (plain, plain)
-    assert len(done.guided.turns[2].prompt_ids) == 3 and done.guided.turns[2].prompt_ids[::2] == (plain, plain)
-
-
 def retried(script, pivot=0, rules="released_lenient"):
     """The retry that follows the base of ``script``, and the messages that it was shown."""
     a = rollout_context(Scripted(script), EnvironmentPool(find_environment("alfworld"), 0))
@@ -176,10 +165,9 @@ def test_after_an_unusable_response_a_lenient_retry_records_no_action():
     assert shown[2] == "1: Not possible (format)." and all(text.startswith("1: ") for text in shown[2:])
 
 
-@pytest.mark.parametrize("how", ["killed", "hung"])
 @pytest.mark.filterwarnings("ignore:.*an episode is played again")
-def test_a_lost_worker_costs_nothing_but_time(how):
-    """Killed or stopped in the middle of a retry; the environment is played again and the episode goes on."""
+def test_a_hung_worker_costs_nothing_but_time():
+    """Stopped in the middle of a retry; the environment is played again and the episode goes on."""
 
     async def disturbed():
         env = pool.open()
@@ -189,13 +177,13 @@ def test_a_lost_worker_costs_nothing_but_time(how):
         await env.rewind(1)
         now = await env.step(WALKTHROUGH[1])
         process = pool._workers[0].process
-        os.kill(process.pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+        os.kill(process.pid, signal.SIGSTOP)
         for action in WALKTHROUGH[2:]:
             now = await env.step(action)
         await env.close()
         return now
 
-    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=60.0 if how == "killed" else 1.0)
+    pool = EnvironmentPool(find_environment("alfworld"), 1, deadline=1.0)
     assert asyncio.run(disturbed()).success and pool.lost == 1
     pool.close()
 

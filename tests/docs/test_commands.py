@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from docs.pages import TODAY, blocks, inline_code, text
+from docs.pages import TODAY, blocks, inline_code
 from typer.main import get_command
 
 from r3l import cli
@@ -91,18 +91,3 @@ def test_make_targets_and_extras_exist(page):
     assert set(re.findall(r"(?:^|`|&& )make ([a-z0-9]+)", code, re.MULTILINE)) <= targets
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"'\.\[(\w+)\]'", code)) <= set(extras)
-
-
-@pytest.mark.parametrize("page", TODAY, ids=lambda page: page.name)
-def test_workflow_targets_exist(page):
-    lines = [line for block in blocks(page) for line in block.splitlines() if "snakemake" in line]
-    for target in re.findall(r"results/([\w{},]+)\.csv", "\n".join([*lines, *inline_code(page)])):
-        assert {*target.strip("{}").split(",")} <= {*TABLES, "NAME"} or "_nano" in target, target
-    for target in re.findall(r"results/figures/([\w{},]+)\.", "\n".join([*lines, *inline_code(page)])):
-        assert {*target.strip("{}").split(",")} <= {*FIGURES, "NAME"}, target
-
-
-def test_environment_variables_are_read_somewhere():
-    named = {name for page in TODAY for name in re.findall(r"\bR3L_[A-Z]+\b", text(page))}
-    code = "".join(path.read_text() for top in ("r3l", "baselines", "envs") for path in (ROOT / top).rglob("*.py"))
-    assert {name for name in named if name not in code} == set()

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tomllib
-
-import yaml
 
 from r3l.files.paths import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DATA = ("envs/*/data", "envs/*/task_sets", "envs/*/*.json", "results/stored/*/*", "tests/**/data")
 OURS = re.compile(r"^(envs/\w+/data/LICENSES\.md)$")
 
@@ -25,12 +21,6 @@ def tracked(*patterns: str) -> list[str]:
     command = ["git", "ls-files", "--", *(f":(glob){pattern}/**" for pattern in patterns)]
     command += [f":(glob){pattern}" for pattern in patterns]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-
-
-def test_the_citation_agrees_with_the_package():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["authors"] == PROJECT["authors"] and citation["license"] == PROJECT["license"]
-    assert PROJECT["urls"]["Paper"] in [reference["url"] for reference in citation["references"]]
 
 
 def test_every_path_of_the_notice_exists():

@@ -17,7 +17,7 @@ from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
 from r3l.core.text import Message
 from r3l.endpoint import client
-from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnfinishedAnswer, UnusableAnswer
+from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer
 from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, only_model
 from r3l.endpoint.options import EndpointOptions, ServerError
 
@@ -94,6 +94,17 @@ def test_what_servers_add_or_leave_out():
         assert said(ask(url)) == ("4", FinishReason.END, None)
 
 
+@pytest.mark.parametrize("mark", ["<|im_end|>", "<|end|>\n", "</s>", "<end_of_turn>", "<|eot_id|><|end_of_text|>"])
+def test_an_end_of_turn_that_the_server_leaves_in_the_text_is_taken_off(mark):
+    """Else the next prompt has it twice."""
+    counts, text = {}, "<action>look</action>"
+    with serving(lambda request, before: completion(text + mark)) as (url, _):
+        assert said(ask(url, counts))[0] == text and counts["end_marks"] == 1
+    for kept in (text, "a <|b|> c", "x<y>", "<s>"):
+        with serving(lambda request, before, kept=kept: completion(kept)) as (url, _):
+            assert said(ask(url))[0] == kept
+
+
 @pytest.mark.parametrize(("content", "reason"), [(None, "length"), ("", "length"), ("", "stop"), (None, "stop")])
 def test_a_thought_that_was_cut_off_is_not_closed(content, reason):
     message = {"content": content, "reasoning_content": "two and"}
@@ -142,13 +153,6 @@ def test_a_broken_off_answer_is_asked_for_again_then_an_error(unfinished):
         assert len(seen) == (ATTEMPTS if accident else LATE_ATTEMPTS) and str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize("reason", ["abort", "error", None])
-def test_broken_off_tokens_too(reason):
-    content = {"choices": [{"token_ids": [1, 2], "finish_reason": reason}]}
-    with pytest.raises(UnfinishedAnswer):
-        TokenAnswer.read(json.dumps(content).encode()).check_whole()
-
-
 @pytest.mark.parametrize("status", [429, 503, 529])
 def test_a_busy_server_is_asked_again_and_that_is_counted(status):
     counts = {}
@@ -176,13 +180,6 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
             ask(url, counts, deadline=0.4)
         assert counts["repeated/TimeoutError"] == LATE_ATTEMPTS
         assert 1 <= len(seen) <= LATE_ATTEMPTS  # on a busy machine the time may be over before a request is sent
-
-
-def test_a_refusal_is_final():
-    with serving(lambda request, before: (404, {"message": "no model 'tiny'"})) as (url, seen):
-        with pytest.raises(ServerError, match="answered 404: .*no model 'tiny'"):
-            ask(url)
-        assert len(seen) == 1
 
 
 def test_the_key_is_in_no_message(monkeypatch):
@@ -339,14 +336,6 @@ def test_what_listens_there_and_is_no_server_is_refused_within_seconds(words):
         assert len(count) <= LATE_ATTEMPTS and str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "http://nowhere.invalid", "https://127.0.0.1:9/v1"])
-def test_where_nobody_listens_one_attempt_is_enough(address):
-    counts = {}
-    with pytest.raises(ServerError, match="cannot be reached .*Start the server, or correct --server"):
-        ask(address, counts)
-    assert counts["requests"] == 1
-
-
 def test_a_body_that_does_not_end_takes_no_memory(monkeypatch):
     monkeypatch.setattr(client, "LARGEST_BODY", 100_000)
     head = "HTTP/1.1 {} OK\r\nContent-Type: text/plain; charset=rot13\r\nConnection: close\r\n\r\n"
@@ -354,16 +343,6 @@ def test_a_body_that_does_not_end_takes_no_memory(monkeypatch):
         refused = pytest.raises(ServerError, match="it is longer than 0 MiB")
         with speaking(head.format(status).encode() + b" " * 10_000_000) as (url, _), refused:
             ask(url)
-
-
-@pytest.mark.parametrize("charset", ["rot13", "hex", "idna", "utf-16", "undefined", "x" * 5000])
-def test_a_character_set_that_is_none_does_not_matter(charset):
-    headers = {"Content-Type": f"application/json; charset={charset}"}
-    refused = pytest.raises(ServerError, match="answered 404: no such model")
-    with serving(lambda request, before: (404, {"message": "no such model"}, headers)) as (url, _), refused:
-        ask(url)
-    with serving(lambda request, before: (*completion("4"), headers)) as (url, _):
-        assert ask(url).text == "4"
 
 
 @pytest.mark.parametrize("address", ["localhost:1", "http://localhost:99999999", "http://a b"])

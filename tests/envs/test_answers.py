@@ -90,13 +90,14 @@ def test_every_turn_is_restored_exactly(lines, attempts, data):
 
 
 # A retry in the middle of a response, with the text side and the loop of the program.
-def dialogue(critic=lambda task, lines: None):
-    return AnswerDialogue(Subject("sums", "Answer.", critic), "compact", 6, AnswerOptions())
+def dialogue(critic=lambda task, lines: None, turns="segments"):
+    return AnswerDialogue(Subject("sums", "Answer.", critic), "compact", 6, AnswerOptions(turns=turns))
 
 
-def rollout_context(policy):
-    pool = EnvironmentPool(find_environment("math"), 0, {"extraction": "flexible"})
-    return RolloutContext(policy, pool, dialogue(), Sampling(stop="line"), Sampling(), ("t",), together), pool
+def rollout_context(policy, turns="segments", extraction="flexible"):
+    pool = EnvironmentPool(find_environment("math"), 0, {"extraction": extraction, "turns": turns})
+    words = dialogue(turns=turns)
+    return RolloutContext(policy, pool, words, Sampling(stop=words.stop), Sampling(), ("t",), together), pool
 
 
 def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_unbroken_response():
@@ -122,8 +123,18 @@ def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_
     assert again.distilled.credit_mask().tolist() == [0, 0, 0, 1, 1, 1, 1]
 
 
-def test_a_line_that_is_cut_off_ends_the_episode():
-    policy = Scripted({"rollout": ["2 + 3 = 5\n", "and so on and on"]})
+@pytest.mark.parametrize(
+    ("turns", "response", "ended"),
+    [
+        ("segments", ["2 + 3 = 5\n", "and so on and on"], "truncated"),
+        ("whole", ["2 + 3 = 5, and so on and on"], "truncated"),  # no answer yet: not a wrong one
+        ("whole", ["\\boxed{8}, because"], "done"),
+        ("whole", ["\\boxed{9}, because"], "success"),
+        ("whole", ["It is nine."], "format"),
+    ],
+)
+def test_a_response_without_an_answer_is_no_wrong_answer(turns, response, ended):
+    policy = Scripted({"rollout": response})
     original = policy.open
 
     def opened():
@@ -132,17 +143,18 @@ def test_a_line_that_is_cut_off_ends_the_episode():
 
         async def cut(sampling, address):
             done = await respond(sampling, address)
-            reason = FinishReason.LINE if done.text.endswith("\n") else FinishReason.LENGTH
-            return replace(done, finish_reason=reason)
+            ends = {"\n": FinishReason.LINE, ".": FinishReason.END}
+            return replace(done, finish_reason=ends.get(done.text[-1], FinishReason.LENGTH))
 
         dialog.respond = cut
         return dialog
 
     policy.open = opened
-    ctx, pool = rollout_context(policy)
+    ctx, pool = rollout_context(policy, turns, "strict")
     trajectory = asyncio.run(play(ctx, TASK, 0)).trajectory
     pool.close()
-    assert (trajectory.stop_reason, trajectory.success, len(trajectory.turns)) == ("truncated", False, 2)
+    assert (trajectory.stop_reason, trajectory.success) == (ended, ended == "success")
+    assert len(trajectory.turns) == len(response)
 
 
 def test_the_critics_finding_is_a_critique():

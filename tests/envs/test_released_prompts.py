@@ -5,7 +5,7 @@ import json
 
 import pytest
 from r3l.envs.registry import find_environment
-from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+from scripted import TASK, WALKTHROUGH, Scripted, report, rollout_context, say
 
 from r3l.config import build_method, resolve
 from r3l.core.environment import Observation, StopReason
@@ -81,15 +81,9 @@ def explored(method, script):
 
 
 def test_r3l_reflects_and_retries_in_the_words_of_the_release(clone):
-    report = {
-        "trajectory_summary": "Gefäß",
-        "root_cause_analysis": None,
-        "trajectory_outcome": "failure",
-        "improvement_suggestion": "go on",
-        "retry_from_step": 1,
-    }
+    written = report(1, trajectory_summary="Gefäß", root_cause_analysis=None)
     retry = [say(action) for action in WALKTHROUGH[1:]]
-    script = {"rollout": [say(WALKTHROUGH[0]), "fly"], "reflection": [json.dumps(report)], "retry": retry}
+    script = {"rollout": [say(WALKTHROUGH[0]), "fly"], "reflection": [json.dumps(written)], "retry": retry}
     asked = explored("r3l", script)
     (reflection,) = [messages for kind, messages in asked if kind == "reflection"]
     assert reflection[0] == ("system", "Review it.")
@@ -98,7 +92,7 @@ def test_r3l_reflects_and_retries_in_the_words_of_the_release(clone):
     assert f"said {say(WALKTHROUGH[0])}\n\nTURN 1\nsaw Do: " in log
     assert log.endswith("said fly\n\nTURN 2\nsaw END no tags\nJSON.")
     guided = next(messages for kind, messages in asked if kind == "retry")
-    words = f"# Before\nA review:\n\n{json.dumps(report, indent=2, ensure_ascii=False)}"
+    words = f"# Before\nA review:\n\n{json.dumps(written, indent=2, ensure_ascii=False)}"
     assert [role for role, _ in guided] == ["user", "system", "user"] and guided[1] == ("system", words)
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from r3l.envs.base.answers import boxed
 from r3l.envs.base.tagged import TaggedDialogue, action_in, between, each_tag_once, first_between, first_pair, one_pair
+from r3l.envs.registry import find_environment
 from r3l.envs.webshop.engine import read_action
 
 TAGS = ("<think>", "</think>", "<action>", "</action>", "<Answer>", "</answer>")
@@ -72,6 +73,14 @@ def test_what_follows_a_thought_is_the_response(response):
 )
 def test_a_thought_holds_no_action_and_a_response_needs_a_thought(response):
     assert [read(response) for read in READERS] == [None] * 3
+
+
+@pytest.mark.parametrize("env", ["alfworld", "scienceworld", "webshop"])
+def test_a_flexible_reading_asks_for_no_thought(env):
+    read = find_environment(env).dialogue("full", 15, {"response_format": "flexible"}).read
+    alone, thought = "<action> look </action>", "<think>No <action>go</action>.</think>"
+    assert [read(text) for text in (alone, thought + alone, alone + thought, f"So.</think>{alone}")] == ["look"] * 4
+    assert [read(text) for text in (alone * 2, f"<think>{alone}", "<action></action>", "look")] == [None] * 4
 
 
 def test_models_of_the_compact_style_write_both_tags():

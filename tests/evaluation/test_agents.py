@@ -119,6 +119,14 @@ def test_what_the_server_refuses_or_breaks_off_is_no_score(program, answer, mess
     assert len(read_jsonl(Path("out") / "episodes.played.jsonl")) > 3 and not Path("out/evaluation.json").exists()
 
 
+def test_a_response_that_could_not_be_used_is_shown(program):
+    with serving(lambda request, before: completion("<action>look</action>")) as (url, _):
+        shown = program(*ONE, "--set", "prompts=full", "--model", "any", "--server", url, "--out", "out")
+    (row,) = episodes("out")
+    assert shown["stops"] == {"format": 1} and shown["examples"] == {"format": [row["task"], "<action>look</action>"]}
+    assert "examples" not in read_json(Path("out/evaluation.json"))
+
+
 def test_a_server_with_less_room_than_asked_is_asked_for_less(program):
     """The first request of a dialog is for more than the server has; answers that it gives are scored."""
 

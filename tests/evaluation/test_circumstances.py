@@ -17,7 +17,14 @@ def test_a_stored_score_with_its_circumstances():
 
 
 def test_a_zero_that_the_setting_made_is_not_a_score():
-    (warning,) = warnings({"context": 200}, 200)
+    (warning,) = warnings({"context": 200}, 200, {})
     assert "200 of 200" in warning and "sampling.max_context" in warning
-    assert warnings({"truncated": 20, "success": 180}, 200) == []  # a tenth is not more than a tenth
-    assert len(warnings({"truncated": 21, "format": 50, "success": 129}, 200)) == 2
+    assert warnings({"truncated": 20, "success": 180}, 200, {}) == []  # a tenth is not more than a tenth
+    assert len(warnings({"truncated": 21, "format": 50, "success": 129}, 200, {})) == 2
+
+
+def test_a_warning_shows_what_the_model_wrote():
+    (short,) = warnings({"format": 1}, 1, {"format": ["t1", "I look\n\x1b[31maround."]})
+    assert short.endswith('For example, task t1: "I look\\n\\u001b[31maround."')
+    (long,) = warnings({"truncated": 1}, 1, {"truncated": ["t1", "a" * 999 + "b" * 150]})
+    assert long.endswith(f't1: "{"a" * 150} ... {"b" * 150}"')

@@ -82,7 +82,7 @@ def other_task(copy):
 
 def other_task_set(copy):
     named = json.loads((copy / "evaluation.json").read_text())["task_set"]["name"]
-    edit(copy / "evaluation.json", task_set={"name": named, "sha256": "0"})
+    edit(copy / "evaluation.json", task_set={"name": named, "sha256": "0", "tasks": 1})
 
 
 def other_trajectories(copy):

@@ -75,6 +75,7 @@ def test_the_workflow_knows_the_runs_of_a_tuning_by_their_names_alone():
 def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
     """Two real runs of one update, scored on the validation task set."""
     short = ["train.steps=1", "train.tasks_per_step=1", "method_settings.group_size=2", "train.lr=1e-4"]
+    short += ["env_settings.max_turns=2"]
     runs = {tmp_path / str(seed): resolve("nano", "math", "grpo", seed, overrides=short) for seed in (100, 101)}
     for run_dir, run in runs.items():
         train(run, run_dir)

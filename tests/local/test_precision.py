@@ -53,14 +53,6 @@ def test_gradients_of_micro_batches_are_added_in_float32():
     assert master_weights.parameters[0].grad.item() == 257.0
 
 
-def test_rotary_frequencies_are_not_rounded(nano):
-    model = copy.deepcopy(nano[0])
-    before = {name: b.clone() for name, b in model.named_buffers()}
-    precision.cast_parameters(model, torch.bfloat16)
-    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
-    assert before and all(torch.equal(before[name], b) for name, b in model.named_buffers())
-
-
 def test_logits_are_float32_sums_of_rounded_factors(nano):
     model = copy.deepcopy(nano[0])
     precision.cast_parameters(model, torch.bfloat16)

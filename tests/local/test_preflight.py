@@ -7,7 +7,7 @@ from r3l.core.errors import EngineError
 from r3l.local import preflight as module
 from r3l.local.preflight import LIMITS, preflight
 
-RUN = resolve("nano", "alfworld", "grpo", 0, overrides=["train.tasks_per_step=1", "workers=1"])
+RUN = resolve("nano", "math", "grpo", 0, overrides=["train.tasks_per_step=1", "workers=0"])
 
 
 def test_they_agree_in_float32():

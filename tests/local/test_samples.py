@@ -3,7 +3,6 @@
 import asyncio
 import copy
 
-import numpy as np
 import pytest
 import torch
 from conftest import make_trajectory
@@ -80,15 +79,6 @@ def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(na
         gradients.append(torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True))
     for a, b in zip(*gradients, strict=True):
         assert (a is None and b is None) or torch.allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_turns_before_the_pivot_become_rows_without_gradient():
-    trajectory = make_trajectory(4, 1.0, first=2)
-    rows = rows_of(R3L({}), [Group(trajectory.task, [trajectory, make_trajectory(1)])], "turn")
-    assert [bool(row.mask.any()) for row in rows] == [False, False, True, True, True]
-    assert [row.advantage for row in rows] == [3.0] * 4 + [-0.5]
-    whole = rows_of(R3L({}), [Group(trajectory.task, [trajectory, make_trajectory(1)])])
-    assert np.isclose(sum(r.weight.sum() for r in rows), sum(r.weight.sum() for r in whole))
 
 
 def test_a_forgetful_template_is_rendered_anew_at_every_turn(nano):

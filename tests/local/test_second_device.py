@@ -14,8 +14,15 @@ from r3l.core.batching import rows_of
 from r3l.core.trajectory import Group
 from r3l.local.policy import LocalPolicy
 from r3l.local.trainer import Trainer
+from r3l.sft.nano_model import build_model
 
 METHOD = GRPO({})
+
+
+@pytest.fixture(scope="module")
+def nano(nano):
+    """A smaller one: every operation is taken apart here."""
+    return build_model(nano[1], seed=0, layers=1, hidden_size=64).eval(), nano[1]
 
 
 def moved(model):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 from r3l.envs.base.experts import first_action
 from r3l.envs.registry import find_environment
-from scripted import TASK, WALKTHROUGH, Scripted, rollout_context, say
+from scripted import TASK, WALKTHROUGH, Scripted, review, rollout_context, say
 
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Observation, StopReason
@@ -19,16 +18,8 @@ from r3l.processes.pool import EnvironmentPool
 SETTINGS = R3LSettings(guidance="suggestion", kl="none")
 
 
-def reflection(pivot, suggestion, outcome="failure"):
-    return json.dumps(
-        {
-            "trajectory_summary": "s",
-            "root_cause_analysis": "not possible there",
-            "trajectory_outcome": outcome,
-            "improvement_suggestion": suggestion,
-            "retry_from_step": pivot,
-        }
-    )
+def reflection(pivot, suggestion):
+    return review(pivot, root_cause_analysis="not possible there", improvement_suggestion=suggestion)
 
 
 @pytest.fixture(scope="module")

@@ -38,14 +38,6 @@ def test_an_iterable_is_followed_and_may_have_no_length(capsys):
     assert capsys.readouterr().err.splitlines()[-1] == "letters: 3/3"
 
 
-def test_a_terminal_gets_a_bar(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    with progress("playing", 2) as advance:
-        advance("half")
-    err = capsys.readouterr().err
-    assert "playing" in err and "1/2" in err and "half" in err and "━" in err
-
-
 @pytest.mark.parametrize("total", [0, 3])
 def test_no_work_is_no_line(capsys, total):
     with progress("nothing", total):

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
-from grader_agreement import VARIANTS
 from r3l.envs.math.datasets import load
 from r3l.envs.math.engine import answer_in, check, check_in_actor
 from r3l.envs.math.grader import grade
 
 from r3l.core.seeds import generator
 from r3l.original.clones import R3L, RLTF
+from tests.envs.math.test_agreement import VARIANTS
 from tests.released.release import compare, definitions, pick
 
 pytestmark = pytest.mark.released
@@ -30,6 +30,7 @@ ANSWERS = (
     *["%s"] * 4,
     *(" %s ", "\\boxed{%s}", "$%s$", "%s.", "x = %s", "%s cm", "\\text{%s}", "(%s)", "# %s"),
 )
+PAIRS = [pair for right, wrong in VARIANTS.values() for pair in (*right, *wrong)]
 GOLDS = ("%s", "%s", "%s", "#### %s", "So it is\n#### %s", "%s #", " %s", "$%s$")
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call without a deadline of its own
@@ -64,8 +65,8 @@ def pairs(purpose, count, worded=True):
     """A gold answer, and itself, another one or a variant written by hand; ``worded``: with text about both."""
     for k in range(count):
         rng = generator("released", "mathematics", purpose, k)
-        variant, gold = pick(rng, VARIANTS), pick(rng, golds())
-        chosen = ((variant.gold, variant.answer), (gold, pick(rng, golds())), (gold, gold), (gold, gold.upper()))
+        variant, gold = pick(rng, PAIRS), pick(rng, golds())
+        chosen = (variant, (gold, pick(rng, golds())), (gold, gold), (gold, gold.upper()))
         gold, answer = pick(rng, chosen)
         if worded:
             gold, answer = pick(rng, GOLDS) % gold, pick(rng, ANSWERS) % answer if rng.random() < 0.95 else ""

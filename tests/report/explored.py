@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from conftest import make_trajectory, make_turn
+from scripted import report
 
 from r3l.core.environment import StopReason
 from r3l.core.feedback import ParsedReflection
@@ -43,20 +44,13 @@ def attempt() -> tuple[list[Group], list]:
     distilled = replace(
         guided, kind=TrajectoryKind.DISTILLED, turns=[retried[0], *(replace(t, prompt_ids=(3,)) for t in retried[1:])]
     )
-    document = {
-        "trajectory_summary": "s",
-        "root_cause_analysis": "c",
-        "trajectory_outcome": "failure",
-        "improvement_suggestion": HOSTILE,
-        "retry_from_step": 1,
-    }
     reflection = replace(
         base,
         kind=TrajectoryKind.REFLECTION,
         turns=[*base.turns, make_turn(9)],
         restart_turn=3,
         trainable=range(3, 4),
-        parsed=ParsedReflection.of(document),
+        parsed=ParsedReflection.of(report(1, improvement_suggestion=HOSTILE)),
     )
     return [Group(base.task, [base, distilled])], [base, reflection, guided, distilled]
 

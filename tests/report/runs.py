@@ -44,8 +44,8 @@ def write_run(
         "fingerprint": f"{method}{seed}",
     }
     episodes = [
-        {"task": f"{group}-{k}", "member": 0, "group": group, "success": bool(won)}
-        | {"stop_reason": "success" if won else "format"}
+        {"task": f"{group}-{k}", "member": 0, "group": group, "success": bool(won), "reward": float(won)}
+        | {"stop_reason": "success" if won else "format", "turns": 1, "tokens": 2}
         for group, bits in (("easy", easy), ("hard", hard))
         for k, won in enumerate(bits)
     ]
@@ -61,9 +61,15 @@ def write_run(
         "episodes": len(episodes),
         "groups": groups,
         "stops": {},
+        "temperature": 0.4,
+        "checkpoint": {"step": len(metrics), "sha256": None},
+        "tokens": {"generated": 100},
     }
     budgets = {"train": {"steps": 10, "tasks_per_step": 8}, "sampling": {}, "evaluation": {}, "env_settings": {}}
     manifest = {
+        "schema": 1,
+        "inputs": {},
+        "task_set": dict.fromkeys(("train", "test"), evaluation["task_set"]),
         "fingerprint": common["fingerprint"],
         "run": {
             "profile": "paper",
@@ -79,7 +85,8 @@ def write_run(
     _write(folder / "manifest.json", json.dumps(manifest))
     _write(folder / "episodes.jsonl", "".join(json.dumps(e) + "\n" for e in episodes))
     _write(folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in metrics))
-    _write(folder / "result.json", json.dumps(common | {"budget": budget if metrics else {}}))
+    result = common | {"budget": budget if metrics else {}, "final": {}, "steps": len(metrics), "profile": "paper"}
+    _write(folder / "result.json", json.dumps(result | {"checkpoint": None, "checkpoint_sha256": None}))
     _write(folder / "evaluation.json", json.dumps(evaluation))
     sign(folder)
     return folder / "evaluation.json"

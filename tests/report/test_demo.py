@@ -13,8 +13,10 @@ from r3l.report.demo import scenes, shortest_example
 
 
 def trajectory(kind, turns, **more):
-    turn = {"prompt": "<|user|>see<|end|>", "response": [["<think>", 2, False], [f"do {kind}<|end|>", 3, True]]}
+    turn = {"prompt": "<|user|>see<|end|>", "prompt_tokens": 3, "finish_reason": "end"}
+    turn |= {"response": [["<think>", 2, False], [f"do {kind}<|end|>", 3, True]]}
     given = {"member": 0, "attempt": 0, "reward": 0.0, "success": False, "advantage": None, "restart_turn": 0}
+    given |= {"stop_reason": None, "trainable": [0, turns], "feedback": ""}
     return given | {"kind": kind, "turns": [turn] * turns, "parsed": None} | more
 
 
@@ -29,7 +31,14 @@ def write(folder, step, length, pivot=1, advantage=1.5, solved=True):
         {"objective": "sft", "trajectories": [reflection, trajectory("guided_retry", length, **retry)]},
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    line = {"step": step, "task": f"t{step}", "group": "easy", "selected_as": "taught", "groups": groups}
+    line = {
+        "step": step,
+        "method": "r3l",
+        "task": f"t{step}",
+        "group": "easy",
+        "selected_as": "taught",
+        "groups": groups,
+    }
     with (folder / "trajectories.jsonl.gz").open("ab") as file:
         file.write(gzip.compress(json.dumps(line).encode() + b"\n"))
 

@@ -28,14 +28,6 @@ def test_a_profile_and_a_variant_are_seen():
     assert rows["r3l@opmd_tau=0.5", "opmd_tau"]["in force"] == "neither"
 
 
-def test_profiles_change_what_the_audit_lists():
-    rows = {row["method"]: row for row in options.methods("nano")}
-    released = rows["r3l"]["changed"]["released_code"]
-    assert (released["amplify_rule"], released["opmd_tau"]) == ("released_code", 1.0)
-    assert (released["kl"], released["kl_coef"]) == ("k2", 0.001)
-    assert rows["reflect_grpo"]["rollouts"] == {"paper": 12, "released_code": 12, "fair": 8}
-
-
 def test_the_command_lists_them(monkeypatch, capsys):
     code, listed, _ = run(monkeypatch, capsys, "list", "differences", "--env", "alfworld", "--json")
     assert code == 0 and len(json.loads(listed)["differences"]) > 10

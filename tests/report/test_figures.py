@@ -80,23 +80,6 @@ def test_pivot_by_hand(tmp_path):
     assert "Without a pivot of their own: rltf_sd" in text
 
 
-def test_differences_are_paired_with_the_baseline_by_seed(tmp_path):
-    for seed in range(3):
-        write_run(tmp_path, "r3l", seed, [1, 1, 0, 0], [0, 0, 0, 0])  # 2 of 8
-        write_run(tmp_path, "r3l_kl", seed, [1, 1, 1, 0], [0, 0, 0, int(seed == 2)])  # 3, 3, 4 of 8
-    write_run(tmp_path, "r3l_kl", 9, [1] * 4, [1] * 4)  # no such seed of the baseline
-    write_run(tmp_path, "r3l_is", 0, [1, 1, 1, 1], [0, 0, 0, 0])
-    figure, text = drawn("ablations", tmp_path)
-    (axis,) = figure.axes
-    assert [t.get_text() for t in axis.get_yticklabels()] == ["r3l_kl", "r3l_is"]
-    bar, seeds, mean, _ = lines(axis, "r3l_kl")
-    half = 4.302653 * 0.125 / 3  # deviations -1/24, -1/24, 1/12: sd 0.125 / sqrt 3
-    assert bar.get_xdata() == pytest.approx([1 / 6 - half, 1 / 6 + half], abs=1e-5)
-    assert seeds.get_xdata().tolist() == [0.125, 0.125, 0.25] and mean.get_xdata()[0] == pytest.approx(1 / 6)
-    dashed, alone, _ = lines(axis, "r3l_is")
-    assert alone.get_xdata()[0] == 0.25 and dashed.get_linestyle() == "--" and "dashed bars: one seed" in text
-
-
 def test_the_profile_compares_methods_of_all_environments(three_seeds):
     write_run(three_seeds, "grpo", 0, [1, 1], [1, 0], env="webshop")
     figure, text = drawn("profile", three_seeds)
@@ -116,24 +99,3 @@ def test_cost_is_split_into_what_was_measured_and_the_rest(tmp_path):
     times, kinds = ([round(p.get_width(), 6) for p in ax.patches] for ax in figure.axes)
     assert times == [round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)]  # minutes; 30 s of collecting are left
     assert kinds == [1.0, 0.3, 0.5]  # thousands
-
-
-def test_sensitivity_is_a_line_over_the_values_that_were_run(tmp_path):
-    for alpha, bits in ((3, [1, 0]), (5, [1, 1])):
-        for seed in range(2):
-            name = "r3l" if alpha == 3 else "r3l@alpha=5"
-            write_run(tmp_path, name, seed, bits, [0, seed], settings={"alpha": alpha})
-    figure, _ = drawn("alpha", tmp_path)
-    mean = lines(figure.axes[0], "r3l")[-1]
-    assert mean.get_xdata().tolist() == [3, 5] and list(mean.get_ydata()) == [0.375, 0.625]
-
-
-def test_a_value_of_one_seed_has_a_dashed_interval_over_its_tasks(tmp_path):
-    """Two of four episodes: Wilson's interval is 0.150 to 0.850; the value with two seeds has no bar."""
-    for alpha, seed in ((3, 0), (3, 1), (5, 0)):
-        name = "r3l" if alpha == 3 else "r3l@alpha=5"
-        write_run(tmp_path, name, seed, [1, 0], [1, 0], settings={"alpha": alpha})
-    figure, text = drawn("alpha", tmp_path)
-    (bar,) = [line for line in lines(figure.axes[0], "r3l") if line.is_dashed()]
-    assert bar.get_xdata().tolist() == [5, 5] and bar.get_ydata() == pytest.approx([0.1500, 0.8500], abs=1e-4)
-    assert "Dashed: one seed, 95 % Wilson interval over its test episodes" in text

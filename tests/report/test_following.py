@@ -1,7 +1,6 @@
 """What is shown of runs under way: numbers worked out by hand, a terminal, none, no colours."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from rich.console import Console
 
 from r3l.config import resolve
 from r3l.report import following as shown
-from r3l.workflow.status import State, Status, seconds_left, survey
+from r3l.workflow.status import State, Status, seconds_left
 
 RUN = resolve("nano", "math", "grpo", 0)
 
@@ -34,29 +33,6 @@ def test_time_left_by_hand():
     assert seconds_left(SEEN[:1], 2) == 0
     assert seconds_left([running, evaluating, waiting], 1) == pytest.approx(90)
     assert seconds_left([running, evaluating, waiting], 100) == pytest.approx(60)  # the longest
-
-
-def test_a_tuning_ends_with_validation_tasks(tmp_path):
-    """Two trained runs, both scored on the test tasks too, one of them on the validation tasks: that one is done."""
-
-    def write(path, content):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(json.dumps(content))
-
-    runs = {f"seed{seed}": RUN.model_copy(update={"seed": seed}) for seed in (0, 1)}
-    for folder, run in runs.items():
-        write(f"{folder}/manifest.json", {"fingerprint": run.fingerprint()})
-        write(
-            f"{folder}/metrics.jsonl", {"step": 1, "train/success": 0.3, "seconds/collect": 3.0, "seconds/train": 1.0}
-        )
-        write(f"{folder}/result.json", {"tier": "nano", "env": "math", "method": "grpo"})
-        write(f"{folder}/evaluation.json", {"groups": {"all": {"success": 0.5, "episodes": 128}}})
-    score = {"groups": {"all": {"success": 0.25, "episodes": 64}}}
-    write("seed0/evaluations/chain/validation/evaluation.json", score)
-    write("task_sets/nano/math.json", {"task_sets": {"test": {"tasks": 200}, "validation": {"tasks": 64}}})
-    seen = survey(runs, tmp_path, {}, "validation")
-    assert [one.state is State.DONE for one in seen] == [True, False] and seen[1].episodes == 64
-    assert all(one.state is State.DONE for one in survey(runs, tmp_path))
 
 
 def watch(console, *looks):

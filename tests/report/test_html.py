@@ -66,7 +66,8 @@ def report_path(three_seeds, tmp_path):
         "hardware": {"gpu": None},
         "commit": "abc",
     }
-    rewrite(three_seeds / RUN / "manifest.json", json.dumps(manifest))
+    path = three_seeds / RUN / "manifest.json"
+    rewrite(path, json.dumps(json.loads(path.read_text()) | manifest))
     (tmp_path / "curves.png").write_bytes(PIXEL)
     runs = records.load(find_runs(three_seeds))
     return report.write(runs, [tmp_path / "curves.png"], 3, tmp_path / "report.html")

@@ -9,7 +9,8 @@ from markdown_it import MarkdownIt
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from r3l.files.names import Label, printable
+from r3l.core.text import printable
+from r3l.files.names import Label
 from r3l.report.figures import style
 from r3l.report.html.page import to_html
 from r3l.report.render import to_latex, to_markdown, to_terminal

@@ -6,8 +6,6 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from r3l.config import variant
 from r3l.core.errors import DataError
@@ -92,15 +90,6 @@ def test_counts_by_hand():
     assert not checks.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
     assert checks.is_count(Decimal("0.325"), 40) and not checks.is_count(Decimal("0.330"), 40)  # 13/40
     assert checks.is_count(Decimal("1.000"), 3) and checks.is_count(Decimal("0"), 3)
-
-
-@given(n=st.integers(1, 300), thousandths=st.integers(0, 1000))
-def test_possible_means_some_count_is_printed_so(n, thousandths):
-    printable = set()
-    for k in range(n + 1):
-        lower, rest = divmod(1000 * k, n)
-        printable |= {lower, lower + (2 * rest >= n)} | ({lower} if 2 * rest == n else set())
-    assert checks.is_count(Decimal(thousandths).scaleb(-3), n) == (thousandths in printable)
 
 
 HEADER = ",".join(published.COLUMNS)

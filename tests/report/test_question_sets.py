@@ -19,7 +19,8 @@ def score_on(path, task_set, right):
     folder = path.parent / "evaluations" / task_set
     folder.mkdir(parents=True)
     bits = [k < right for k in range(10)]
-    episodes = [{"task": str(k), "group": "en", "success": b, "stop_reason": "success"} for k, b in enumerate(bits)]
+    common = {"group": "en", "member": 0, "stop_reason": "success", "turns": 1, "tokens": 2}
+    episodes = [common | {"task": str(k), "success": b, "reward": float(b)} for k, b in enumerate(bits)]
     scores = {"episodes": 10, "success": right / 10, "reward": right / 10}
     changed = {
         "task_set": {"name": task_set, "sha256": task_set, "tasks": 10},

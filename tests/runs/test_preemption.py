@@ -15,6 +15,7 @@ from r3l.config import resolve
 from r3l.evaluation.evaluate import PLAYED, evaluate_run
 from r3l.files.json_files import read_jsonl
 from r3l.local.engine import train
+from r3l.runs.places import evaluation_folder
 from r3l.runs.preemption import EXIT_CODE, Preempted, stop_signals
 
 
@@ -46,13 +47,17 @@ def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
     assert stopped.value.code == EXIT_CODE == 75 and stopped.value.signal_name == number.name
 
 
+RUN = resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.batch=16", "env_settings.max_turns=2"])
+TASKS = "chain/validation"  # the smallest set: 128 tasks
+
+
 def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
-    """Eight batches of 25; stopped after the first, then damaged as a kill in the middle of a line would."""
-    quiet, stopped = tmp_path / "quiet", tmp_path / "stopped"
-    train(resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.batch=25"]), quiet)
-    shutil.copytree(quiet, stopped)
-    evaluate_run(quiet)
-    program = Program("r3l.cli", "evaluate", stopped)
+    """Eight batches; stopped after the first, then damaged as a kill in the middle of a line would."""
+    train(RUN, tmp_path / "quiet")
+    shutil.copytree(tmp_path / "quiet", tmp_path / "stopped")
+    quiet, stopped = (evaluation_folder(tmp_path / name, TASKS, "test") for name in ("quiet", "stopped"))
+    evaluate_run(tmp_path / "quiet", TASKS)
+    program = Program("r3l.cli", "evaluate", tmp_path / "stopped", "--task-set", TASKS)
     while not read_jsonl(stopped / PLAYED) and program.process.is_alive():
         time.sleep(0.02)
     os.killpg(program.process.pid, signal.SIGTERM)
@@ -63,15 +68,16 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8
     with (stopped / PLAYED).open("ab") as file:
         file.write(b'{"evaluated": {"ch')
-    evaluate_run(stopped)
+    evaluate_run(tmp_path / "stopped", TASKS)
     assert {path.name for path in stopped.iterdir()} == {path.name for path in quiet.iterdir()}
     for name in ("evaluation.json", "episodes.jsonl"):
         assert (stopped / name).read_bytes() == (quiet / name).read_bytes()
 
 
 def test_batches_of_another_checkpoint_are_played_again(tmp_path):
-    run = resolve("nano", "math", "zero_shot", 0)
-    train(run, tmp_path)
-    lies = {"checkpoint": "another", "task_set": "one", "run": run.fingerprint()}
-    (tmp_path / PLAYED).write_text(json.dumps({"evaluated": lies, "episodes": [], "generated": 0}) + "\n")
-    assert evaluate_run(tmp_path)["episodes"] == 200
+    train(RUN, tmp_path)
+    lies = {"checkpoint": "another", "task_set": "one", "run": RUN.fingerprint()}
+    played = evaluation_folder(tmp_path, TASKS, "test") / PLAYED
+    played.parent.mkdir(parents=True)
+    played.write_text(json.dumps({"evaluated": lies, "episodes": [], "generated": 0}) + "\n")
+    assert evaluate_run(tmp_path, TASKS)["episodes"] == 128

@@ -20,7 +20,7 @@ def installed(monkeypatch, tmp_path):
 
 
 def archive(path, content):
-    with zipfile.ZipFile(path, "w") as file:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, text in content.items():
             file.writestr(name, text)
     return path
@@ -67,11 +67,12 @@ def test_it_comes_from_a_url(installed, tmp_path):
     ],
 )
 def test_another_file_is_refused(installed, tmp_path, name, message):
-    (tmp_path / "text.zip").write_text("no archive")
-    archive(tmp_path / "other.zip", {"r3l-stored-0.0.0/a.json": ""})
-    archive(tmp_path / "above.zip", {"../a.json": ""})
-    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(f"{stored_runs.TOP}/a.json", bytes(200 << 20))
+    contents = {"other.zip": {"r3l-stored-0.0.0/a.json": ""}, "above.zip": {"../a.json": ""}}
+    contents["bomb.zip"] = {f"{stored_runs.TOP}/a.json": bytes(100 << 20)}
+    if name == "text.zip":
+        (tmp_path / name).write_text("no archive")
+    elif name in contents:
+        archive(tmp_path / name, contents[name])
     with pytest.raises(DataError, match=message):
         stored_runs.fetch(str(tmp_path / name))
     assert not stored_runs.folder().exists()

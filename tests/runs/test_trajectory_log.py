@@ -83,13 +83,6 @@ def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
         assert sum(sum(_flat(turn["response"])) for turn in ours["turns"]) == theirs.credit_mask().sum()
 
 
-def test_where_a_retry_starts_is_known_even_where_everything_trains():
-    _, (line,) = explored("r3l_no_credit", R3L_SCRIPT, group_size=4)
-    distilled = line["groups"][0]["trajectories"][1]
-    assert distilled["trainable"] == [0, 2] and distilled["restart_turn"] == 1
-    assert all(all(_flat(turn["response"])) for turn in distilled["turns"])
-
-
 def test_what_a_refinement_replaced_is_still_shown():
     """Critique-GRPO trains on the refinement; the rollout and the guided retry behind it are explored, not learnt."""
     script = {"rollout": LOSE, "critique": [review(0)], "retry": WIN}

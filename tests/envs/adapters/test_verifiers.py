@@ -66,44 +66,6 @@ def test_limits_and_stops_end_an_episode_that_is_scored(write, begin, replies, r
     assert not any(now.done for now in earlier) and (last.done, last.reward) == (True, reward)
 
 
-def test_a_trace_is_what_the_library_makes_of_the_same_messages(write, begin):
-    import verifiers.v1 as vf
-    from r3l.envs.adapters.verifiers_engine import Conversation
-    from verifiers.v1.graph import prepare_turn
-
-    class Policy:
-        replies = ["yeah", "yes"]
-
-        async def ask(self, messages):
-            return self.replies.pop(0)
-
-    name = write("echo", "verifiers", taskset={"id": "echo"}, splits=SMALL)
-    _, (task, *_) = environment_of(name).loaded()
-
-    def fresh():
-        described = vf.TraceTask(type="Word", data=task.data)
-        return vf.Trace(task=described, agent=vf.AgentInfo(config=vf.AgentConfig()))
-
-    async def by_both():
-        talk = Conversation(Policy(), task, fresh(), None)
-        theirs, messages = fresh(), [vf.SystemMessage(content="Be short."), vf.UserMessage(content="Say yes.")]
-        for said, reply in ((None, "yeah"), ("Again.", "yes")):
-            segment = await talk.turn(said)
-            assert segment.last_reply == reply
-            messages += [] if said is None else [vf.UserMessage(content=said)]
-            answer = vf.AssistantMessage(content=reply)
-            response = vf.Response(id="", created=0, model="", message=answer, finish_reason="stop")
-            prepare_turn(theirs, list(messages)).commit(response)
-            messages.append(answer)
-        return talk.trace, theirs
-
-    import asyncio
-
-    ours, theirs = asyncio.run(by_both())
-    nodes = [[(n.parent, n.message, n.sampled) for n in trace.nodes] for trace in (ours, theirs)]
-    assert nodes[0] == nodes[1] and (ours.transcript, ours.num_turns) == (theirs.transcript, theirs.num_turns)
-
-
 def test_tasks_are_slices_and_their_hash_is_of_content_and_versions(write, tmp_path):
     name = write("chain", "verifiers", taskset={"id": "chain"})
     package = environment_of(name)

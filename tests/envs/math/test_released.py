@@ -6,7 +6,6 @@ import pytest
 from r3l.envs.math import MathOptions
 from r3l.envs.math.datasets import load
 from r3l.envs.math.engine import answer_in, check, check_in_actor, response_grader
-from r3l.envs.math.grader import grade
 
 from r3l.core.task import Task
 
@@ -16,17 +15,10 @@ def golds():
     return [p.gold for p in load("math500")]
 
 
+@pytest.mark.slow
 def test_an_always_right_model_scores_392_of_500_in_a_box_and_449_in_bare_text(golds):
     assert sum(check(gold, f"\\boxed{{{gold}}}") for gold in golds) == 392
     assert sum(check(gold, gold) for gold in golds) == 449
-
-
-def test_ours_scores_500_of_500(golds):
-    from math_verify import parse, verify
-
-    assert sum(grade(gold, gold).correct for gold in golds) == 500
-    boxed = [f"\\boxed{{{gold}}}" for gold in golds]
-    assert sum(verify(parse(text), parse(text)) for text in boxed) == 500  # math-verify as documented
 
 
 @pytest.mark.parametrize(

@@ -63,17 +63,6 @@ def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
         assert max(len(tokenizer(line)["input_ids"]) for line in lines) < run.sampling.max_tokens
 
 
-def test_the_longer_a_solution_is_the_more_often_it_goes_wrong():
-    """Half of the lines err: none of four in 1 of 16 responses. After a critique a quarter: none of two in 9 of 16."""
-    task = next(t for t in Puzzles().tasks("knights_knaves_nano/test") if len(solution(t)) == 5)
-    lines, erring = solution(task), ErrorModel(rate=0.5, systematic=0, overlooks=False)
-    for done, right in ((0, 1 / 16), (2, 9 / 16), (4, 1.0)):
-        written = [write(task, lines[:done], erring, generator("test", done, k)) for k in range(400)]
-        assert all(response[:done] == lines[:done] for response in written)
-        share = sum(response == lines for response in written) / 400
-        assert share == pytest.approx(right, abs=4 * (right * (1 - right) / 400) ** 0.5)
-
-
 def test_a_bad_habit_holds_throughout_a_problem_and_ends_with_a_critique():
     habitual = ErrorModel(rate=0, systematic=0, overlooks=True)
     tasks = Puzzles().tasks("knights_knaves_nano/test")

@@ -1,7 +1,5 @@
 """What every puzzle promises: made by address, graded without harm, criticised without telling, solved with errors."""
 
-import re
-
 import pytest
 import reasoning_gym
 from hypothesis import given, settings
@@ -77,38 +75,6 @@ def test_released_texts_are_reasoning_gyms(kind):
         assert items.score_answer(problem.answer, item) == 1.0
 
 
-def test_attempts_are_right_unless_they_say_where_not(kind):
-    for size, count in (("nano", 40), ("rltf", 10)):
-        for index in range(count):
-            problem = generated(kind.name, size, index)
-            careful = kind.work(problem.data)
-            for skill in (0.0, 0.5, 1.0):
-                tried = kind.attempt(problem.data, generator("test", index), skill)
-                assert tried == kind.attempt(problem.data, generator("test", index), skill)
-                assert kind.verify(problem.data, tried.answer) == (tried.first_wrong is None)
-                if tried.first_wrong is None:
-                    assert (tried.lines, tried.answer) == (careful.lines, careful.answer)
-                    assert skill > 0
-                else:
-                    shared = tried.lines[: tried.first_wrong]
-                    assert shared == careful.lines[: tried.first_wrong] and skill < 1
-                    assert tried.lines[tried.first_wrong] != careful.lines[tried.first_wrong]
-
-
-def test_a_retry_errs_only_after_the_lines_it_keeps(kind):
-    late = 0
-    for index in range(60):
-        problem = generated(kind.name, "nano", index)
-        careful = kind.work(problem.data)
-        for after in range(1, len(careful.lines) + 1):
-            tried = kind.attempt(problem.data, generator("retry", index), 0, after)
-            assert tried.lines[:after] == careful.lines[:after]
-            assert tried.first_wrong is None or tried.first_wrong >= after
-            assert kind.verify(problem.data, tried.answer) == (tried.first_wrong is None)
-            late += tried.first_wrong is not None
-    assert late > 20
-
-
 def test_critiques_never_state_the_gold_answer(kind):
     for size, count in (("nano", 40), ("rltf", 10)):
         for index in range(count):
@@ -123,17 +89,3 @@ def test_critiques_never_state_the_gold_answer(kind):
                 critique = kind.critique(problem.data, answer)
                 assert critique == CORRECT or problem.answer not in critique, (problem, answer, critique)
                 assert (critique == CORRECT) == kind.verify(problem.data, answer)
-
-
-def test_worked_solutions_are_right_and_at_nano_short(kind):
-    words, signs = (200, 50) if kind.name == "knights_knaves" else (120, 40)  # four people: up to 16 lines
-    for size, count in (("nano", 40), ("rltf", 10)):
-        for index in range(count):
-            problem = generated(kind.name, size, index)
-            steps = kind.steps(problem.data)
-            assert kind.verify(problem.data, steps[-1])
-            if size == "nano":
-                tried = kind.attempt(problem.data, generator("length", index), 0)
-                for text in ("\n".join(steps), "\n".join([*tried.lines, tried.answer])):
-                    assert len(text.split()) < words
-                assert len(re.findall(r"\w+|[^\w\s]", problem.text)) <= signs

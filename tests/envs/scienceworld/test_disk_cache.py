@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -102,17 +101,6 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path_factory, observations):
     disk.add("a task", observations)  # another process had the same idea
     assert disk.load("a task") == observations
     assert disk.load("another task") == {}
-
-
-def test_many_writers_lose_nothing(tmp_path):
-    def write(name: int) -> None:
-        own = DiskCache(tmp_path / "cache.sqlite")
-        for k in range(20):
-            own.add("task", {(str(name), str(k)): Observation(f"{name} {k}")})
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(write, range(4)))
-    assert len(DiskCache(tmp_path / "cache.sqlite").load("task")) == 80
 
 
 def test_settings_of_the_engine_have_a_store_each(tmp_path, monkeypatch):

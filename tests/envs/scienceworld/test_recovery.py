@@ -17,8 +17,6 @@ from r3l.processes.pool import EnvironmentPool
 
 OTHER = problem("find-living-thing", 1, "test")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*an episode is played again")
-
 
 async def episode(pool, disturb=lambda: None):
     """Two environments of one worker in turn, the second on a retry from turn 1; disturbed in the middle."""
@@ -34,7 +32,10 @@ async def episode(pool, disturb=lambda: None):
     return seen
 
 
-pytestmark = pytest.mark.usefixtures("nothing_remembered")
+pytestmark = [
+    pytest.mark.usefixtures("nothing_remembered"),
+    pytest.mark.filterwarnings("ignore:.*an episode is played again"),
+]
 
 
 def played(pool, disturb=lambda: None):
@@ -51,10 +52,9 @@ def undisturbed():
     return seen
 
 
-def java_of(worker):
-    """The Java process of a worker; 0: of this process."""
-    processes = [p for p in psutil.Process(worker or None).children() if p.name() == "java"]
-    return processes[-1]
+def java():
+    """The Java process of this process."""
+    return [process for process in psutil.Process().children() if process.name() == "java"][-1]
 
 
 def gone(process):
@@ -63,8 +63,8 @@ def gone(process):
 
 
 def test_a_killed_java_costs_each_episode_in_it_one_counted_replay(undisturbed):
-    pool = EnvironmentPool(find_environment("scienceworld"), 1)
-    assert played(pool, lambda: java_of(pool._workers[0].process.pid).kill()) == undisturbed
+    pool = EnvironmentPool(find_environment("scienceworld"), 0)
+    assert played(pool, lambda: java().kill()) == undisturbed
     assert pool.lost == 2
 
 
@@ -75,7 +75,7 @@ def test_a_hung_java_is_ended_after_its_deadline_and_replaced(undisturbed, monke
     pool, stopped = EnvironmentPool(find_environment("scienceworld"), 0), []
 
     def hang():
-        stopped.append(java_of(0))
+        stopped.append(java())
         os.kill(stopped[0].pid, signal.SIGSTOP)
 
     assert played(pool, hang) == undisturbed
@@ -94,7 +94,7 @@ def test_a_java_that_dies_at_every_try_is_a_clear_error():
             env = pool.open()
             await env.reset(FIND)
             patch.setattr(jvm, "Jvm", lambda: dead)
-            java_of(0).kill()
+            java().kill()
             await env.step("look around")
 
         with pytest.raises(EngineError, match=r"ScienceWorld process does not answer .*3 times in a row at step 'look"):

@@ -56,11 +56,6 @@ def test_nano_is_disjoint_and_has_short_solutions():
             assert task.payload["variation"] in official_variations(task.payload["task"], source)
 
 
-@pytest.mark.parametrize("task_set", ["r3l/train", "r3l/test", "official/dev"])
-def test_committed_hash_is_that_of_the_tasks(task_set):
-    assert TASK_SETS.sha256(TASK_SETS.tasks(task_set)) == TASK_SETS.committed_hash(task_set)
-
-
 def write_definition(folder, monkeypatch, old, new):
     text = definition_path("scienceworld", "nano").read_text()
     assert old in text
@@ -81,12 +76,6 @@ def test_bad_definitions_are_refused(tmp_path, monkeypatch, old, new, message):
     write_definition(tmp_path, monkeypatch, old, new)
     with pytest.raises(ConfigError, match=message):
         TASK_SETS.definition("odd")
-
-
-def test_more_problems_than_are_solved_are_refused(tmp_path, monkeypatch):
-    write_definition(tmp_path, monkeypatch, "{from: [test], counts: {easy: 80", "{from: [test], counts: {easy: 81")
-    with pytest.raises(ConfigError, match="easy asks for 81 of 80 problems"):  # 4 task types with 20 solved each
-        TASK_SETS.regenerate("odd", "test")
 
 
 @pytest.mark.slow

@@ -135,23 +135,6 @@ def test_no_half_catalogue_is_left_or_opened(tmp_path, files):
         build(sources(20, 1), blocked / "shop", "nano")
 
 
-def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
-    """Files of this process may not grow beyond 64 KB: what a full disk does, without needing one."""
-    import resource
-    import signal
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails instead of killing
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
-    try:
-        with pytest.raises(DataError, match="could not be written .*nothing was kept"):
-            build(sources(400, 1), tmp_path / "shop", "nano")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_damaged_catalogue_is_named(tmp_path):
     folder = tmp_path / "shop"
     build(sources(20, 1), folder, "nano")

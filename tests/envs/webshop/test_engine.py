@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from r3l.envs.base.package import Options, read_options
-from r3l.envs.registry import find_environment
 from r3l.envs.webshop import WebShop, WebshopOptions
 from r3l.envs.webshop.catalogue import Catalogue, Source, build
 from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
@@ -15,7 +13,7 @@ from r3l.envs.webshop.goals import human_goals
 from r3l.envs.webshop.pages import instruction
 from r3l.envs.webshop.products import product_of
 
-from r3l.core.errors import ConfigError, DataError, EngineError
+from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task
 from r3l.processes.worker import RecordedEnvironment
 
@@ -268,15 +266,6 @@ def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(ta
     plain.reset(task(0))
     after = plain.step("click[nothing]")
     assert (after.reward, after.invalid_action_reward) == (0.0, 0.0)
-
-
-def test_bad_options_name_key_value_and_what_is_known():
-    with pytest.raises(ConfigError, match=r"webshop\.penalty is -1.*greater than or equal to 0.*known keys: .*penalty"):
-        WebShop().check({"penalty": -1})
-    with pytest.raises(ConfigError, match=r"alfworld\.speed is 3.*known keys: response_format, list_places"):
-        find_environment("alfworld").check({"speed": 3})
-    with pytest.raises(ConfigError, match=r"plain\.speed is 3.*none, plain has no options"):
-        read_options(Options, "plain", {"speed": 3})
 
 
 def test_every_listed_option_can_be_chosen(tmp_path, monkeypatch):

@@ -1,21 +1,14 @@
 """Retries of a base whose prefix has an action that the shop refuses (audit B-18); the policy speaks from a script."""
 
 import asyncio
-import json
 
 import pytest
 from r3l.envs.registry import find_environment
-from scripted import Scripted, rollout_context, say
+from scripted import Scripted, review, rollout_context, say
 
 from r3l.config import build_method, resolve
 from r3l.processes.pool import EnvironmentPool
 
-REPORT = {
-    "trajectory_summary": "s",
-    "root_cause_analysis": "c",
-    "trajectory_outcome": "failure",
-    "improvement_suggestion": "go on",
-}
 BASE = ["search[shirt]", "fly", "click[next >]", "look"]  # the second is refused, and the last at the limit of 4 turns
 RETRY = ["fly", "click[next >]", "click[< prev]"]
 
@@ -26,8 +19,7 @@ def attempted(task):
 
     def play(options, pivot=3):
         method = build_method(resolve("nano", "webshop", f"r3l@group_size=2,replay_duplicate_obs=true{options}", 0))
-        report = json.dumps(REPORT | {"retry_from_step": pivot})
-        script = {"rollout": map(say, BASE), "reflection": [report], "retry": map(say, RETRY)}
+        script = {"rollout": map(say, BASE), "reflection": [review(pivot)], "retry": map(say, RETRY)}
         pool = EnvironmentPool(find_environment("webshop"), 0)
         ctx = rollout_context(Scripted(script), pool, max_turns=4, env="webshop")
         (group,) = asyncio.run(method.explore(task(0), ctx))

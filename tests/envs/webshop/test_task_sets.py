@@ -8,20 +8,7 @@ from r3l.envs.webshop.tasks import TASK_SETS
 from r3l.core.errors import DataError
 
 
-def test_sizes_groups_and_disjointness():
-    train, test, validation = (TASK_SETS.tasks(f"nano/{split}") for split in ("train", "test", "validation"))
-    assert (len(train), len(test), len(validation)) == (256, 200, 128)
-    for tasks in (train, test, validation):
-        assert [t.id for t in tasks] == sorted({t.id for t in tasks})
-        assert sum(t.group == "easy" for t in tasks) == len(tasks) / 2
-        wanted = [t.payload["instruction"].split(", in ")[1].split(",")[0] for t in tasks]
-        assert [" and " in options for options in wanted] == [t.group == "hard" for t in tasks]
-    warm = [TASK_SETS.spare_task("nano", i) for i in range(3016)]
-    ids = [{t.id for t in tasks} for tasks in (train, test, validation, warm)]
-    assert len(set.union(*ids)) == 256 + 200 + 128 + 3016 == 3600
-    assert TASK_SETS.spare_task("nano", 3016) == warm[0] and {t.group for t in warm[:20]} == {"easy", "hard"}
-
-
+@pytest.mark.slow
 def test_the_originals_splits(tmp_path, monkeypatch):
     monkeypatch.delenv("R3L_WEBSHOP", raising=False)
     with pytest.raises(DataError, match=r"R3L_WEBSHOP is not set.*r3l data catalogue"):
