@@ -4,7 +4,7 @@
 # make stored   tables and figures of the stored runs
 # make docs     these pages as a site, in build/site
 # make setup    only the install        make clean   what the tools left (never results/)
-# make lock     requirements.lock anew  make dist    the wheel, and the archive of stored runs
+# make lock     requirements.lock again  make dist    the wheel, and the archive of stored runs
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
 # make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/extending.md)
 # make vllm     an environment with vLLM for CPUs: `r3l train --set compute=vllm` (docs/engine.md), and a server
@@ -114,7 +114,7 @@ table1: setup
 	@$(BIN)/r3l run --cores $(CORES)
 
 # A process more than cores, for tests wait for other processes; each computes with one thread. Bytecode is kept, whatever the shell says:
-# a test that starts the program would compile it anew.
+# a test that starts the program would compile it again.
 test: setup
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
+from r3l.workflow import execution
 from r3l.workflow import jobs
 from r3l.workflow import plan
 from r3l.core.errors import R3LError
@@ -39,13 +40,7 @@ try:
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
-if workflow.execution_settings:
-    # Always, as runs resume from their directories. Not in a profile: Snakemake looks for one beside the Snakefile only.
-    workflow.execution_settings.keep_going = (
-        True  # one failed run does not stop the others
-    )
-    workflow.execution_settings.lock = False  # a killed snakemake would leave one; a run's own lock dies with its process
-    workflow.dag_settings.force_incomplete = True  # a killed job starts again
+workflow.execute = execution.one_at_a_time(workflow)
 
 # exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed.
 shell.prefix("export R3L_PARENT=$PPID; exec ")

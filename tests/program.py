@@ -50,10 +50,14 @@ class Program:
         self.process = FORKS.Process(target=_main, args=start)
         self.process.start()
 
+    def written(self, name):
+        """What it has written so far to ``stdout`` or ``stderr``."""
+        return Path(self._outputs.name, name).read_text()
+
     def wait(self):
         """(exit code, stdout, stderr) when it has ended; the code is -N where signal N has ended it."""
         self.process.join()
-        stdout, stderr = (Path(self._outputs.name, name).read_text() for name in ("stdout", "stderr"))
+        stdout, stderr = map(self.written, ("stdout", "stderr"))
         self._outputs.cleanup()
         return self.process.exitcode, stdout, stderr
 

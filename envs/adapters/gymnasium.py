@@ -180,7 +180,7 @@ class TextGame(OneFileEngine):
     def _seen(self, observation: Any, done: bool = False, success: bool | None = None) -> Observation:
         solved = self._total >= self._arguments.solved_at if success is None else success
         admissible = () if done else tuple(self._arguments.actions)
-        lost = min(self._total, 0.0)  # an unusable response wins nothing
+        lost = min(self._total, 0.0)  # an invalid response wins nothing
         return Observation(self._text(observation), admissible, self._total, done, done and solved, lost)
 
     def _text(self, observation: Any) -> str:

@@ -70,7 +70,7 @@ class OpenEnv(TextGames[OpenEnvArguments]):
 
 
 class Session:
-    """A game on the server, as ``TextGames.make`` gives it. A lost session is made anew at the next reset."""
+    """A game on the server, as ``TextGames.make`` gives it. A lost session is made again at the next reset."""
 
     def __init__(self, name: str, given: OpenEnvArguments) -> None:
         self._who, self._given = f"environment {name!r}", given

@@ -1,7 +1,7 @@
 """The text of the game: TextWorld's context-sensitive grammar (twl2), read once and rendered quickly.
 
 Reading is done by the parsers of the textworld package; rendering is our own, because the shipped one parses
-every template anew and deep-copies its context for every symbol (98 % of a step). The rules followed are
+every template again and deep-copies its context for every symbol (98 % of a step). The rules followed are
 those of ``textworld.envs.pddl.textgen``: first production whose condition holds, query results in sorted
 order, distinct placeholders bound to distinct things.
 """

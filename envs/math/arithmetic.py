@@ -28,7 +28,7 @@ MISREAD = ("finds", "gives")  # verbs that a systematic error takes for their op
 LARGEST = 50  # of every number; so that a small model can know its sums
 # Shares of all problems, by a hash of the text: no problem is in two shares. The tasks of "validation" are of the share
 # of "train", which are others (r3l.envs.math.tasks).
-# "warmstart" (the tasks of the supervised stage) is part of the seeds that the stored model was taught with.
+# "warmstart" (the tasks of SFT) is part of the seeds that the stored model was taught with.
 BUCKETS = {"test": range(2), "train": range(2, 6), "validation": range(2, 6), "warmstart": range(6, 10)}
 
 
@@ -171,12 +171,12 @@ class Templated:
 
 
 TEMPLATED = {  # numbers from 0 on are those of configs/task_sets/math_nano.yaml; sizes: our choice, as there
-    "gsm8k_nano": Templated("gsm8k", "test", 10_000, 200),
-    "gsm8k_nano_train": Templated("gsm8k", "train", 10_000, 256),
-    "math500_nano": Templated("math500", "test", 20_000, 200),
-    "math_nano_train": Templated("math_train", "train", 20_000, 256),
-    "dapo_nano_raw": Templated("dapo_raw", "train", 30_000, 456),
-    "deepmath_nano_raw": Templated("deepmath_raw", "train", 40_000, 456),
+    "gsm8k_templated": Templated("gsm8k", "test", 10_000, 200),
+    "gsm8k_templated_train": Templated("gsm8k", "train", 10_000, 256),
+    "math500_templated": Templated("math500", "test", 20_000, 200),
+    "math_templated_train": Templated("math_train", "train", 20_000, 256),
+    "dapo_templated_raw": Templated("dapo_raw", "train", 30_000, 456),
+    "deepmath_templated_raw": Templated("deepmath_raw", "train", 40_000, 456),
 }
 
 

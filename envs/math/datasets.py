@@ -66,7 +66,7 @@ def record(source: str, key: str, problem: str, gold: str) -> Problem:
 
 
 TEST_SETS = ("gsm8k", "math500", "minerva", "olympiadbench", "amc23", "aime24")
-NANO_TEST_SETS = ("gsm8k_nano", "math500_nano")
+TEMPLATED_TEST_SETS = ("gsm8k_templated", "math500_templated")
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Cleaning:
 CLEANING = {  # training data that is cleaned here: NAME_raw becomes NAME and NAME_train
     "dapo": Cleaning(300, TEST_SETS),  # as many as the paper's own split (spec: weijiezz/DAPO-Math-17k-split)
     "deepmath": Cleaning(500, TEST_SETS),  # as many as RLTF's, which are the last rows (RLTF audit 5)
-    "dapo_nano": Cleaning(200, NANO_TEST_SETS),
-    "deepmath_nano": Cleaning(200, NANO_TEST_SETS),
+    "dapo_templated": Cleaning(200, TEMPLATED_TEST_SETS),
+    "deepmath_templated": Cleaning(200, TEMPLATED_TEST_SETS),
 }
 CLEANED = {part: name for name in CLEANING for part in (name, f"{name}_train")}
 SETS = tuple(name for name in (*ORIGINS, *TEMPLATED) if not name.endswith("_raw")) + tuple(CLEANED)

@@ -1,7 +1,7 @@
 """The task sets of mathematics: templated problems that are generated, and real data sets that are frozen by hash.
 
 ``NAME/SPLIT`` of configs/task_sets/math_NAME.yaml; ``SET/test`` and ``SET/train`` of ``r3l.envs.math.datasets``.
-``python -m r3l.envs.math.tasks DIR`` freezes every data set anew from a folder with all files, for whoever changes one
+``python -m r3l.envs.math.tasks DIR`` freezes every data set again from a folder with all files, for whoever changes one
 on purpose; every load is compared with what it wrote.
 """
 
@@ -139,7 +139,7 @@ def freeze_all(folder: Path) -> None:
         lines = "".join(json.dumps([p.id.partition("/")[2], p.problem, p.gold]) + "\n" for p in sets[name])
         path = datasets.PACKAGED / f"{name}.jsonl.gz"
         path.write_bytes(gzip.compress(lines.encode(), 9, mtime=0))  # no date in it: the same set is the same bytes
-    for name in ("dapo", "dapo_nano", "deepmath_nano"):
+    for name in ("dapo", "dapo_templated", "deepmath_templated"):
         freeze(name, folder)
 
 

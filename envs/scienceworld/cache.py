@@ -196,7 +196,7 @@ class CachedEngine:
 
 
 class DiskCache:
-    """Observations by (task, actions so far) in the SQLite file ``path``. Raises EngineError where it is unusable."""
+    """Observations by (task, actions so far) in the SQLite file ``path``. Raises EngineError where it is broken."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -255,7 +255,9 @@ class DiskCache:
         self._file.close()
         with FileLock(f"{self._path}.lock"):
             if self._path.exists() and self._path.stat().st_ino == self._inode:
-                log.warning("%s is broken (%s); kept as *.damaged, and its episodes are played anew", self._path, error)
+                log.warning(
+                    "%s is broken (%s); kept as *.damaged, and its episodes are played again", self._path, error
+                )
                 for ending in BESIDE:
                     if os.path.exists(f"{self._path}{ending}"):
                         os.replace(f"{self._path}{ending}", f"{self._path}.damaged{ending}")

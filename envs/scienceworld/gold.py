@@ -111,7 +111,7 @@ def main() -> None:
     known = dict(solutions()) if SOLUTIONS.exists() else {}
     for key, plan in generate(key for key in ids if key not in known):
         known[key] = plan
-        store(known)  # an interrupted run goes on where it stopped
+        store(known)  # an interrupted run resumes where it stopped
 
 
 _FIND = re.compile(r"find a\(n\) (.+)\. First, focus on the thing\. Then, move it to the (.+) in the (.+)\.")

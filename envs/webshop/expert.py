@@ -19,7 +19,7 @@ from r3l.envs.webshop.synthetic import Wish, read_wish
 from r3l.core.environment import Observation
 
 PREVIOUS, NEXT, BACK, BUY = (f"click[{b.lower()}]" for b in (pages.PREVIOUS, pages.NEXT, pages.BACK, pages.BUY))
-_LAST_PAGE = 3  # a patient customer looks no further and searches anew
+_LAST_PAGE = 3  # a patient customer looks no further and searches again
 _RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 _LISTED = re.compile(r"\[(?:clicked )?button\] (\S+) \[(?:clicked )?button_\]\n(.+)\n\$([\d.]+)\n")
 _OPTION = re.compile(r"^  \[(clicked )?button\] (.*) \[(?:clicked )?button_\]$", re.MULTILINE)

@@ -19,6 +19,7 @@ from r3l.cli.arguments import check_arguments
 from r3l.cli.printing import flushed
 from r3l.core.errors import R3LError
 from r3l.core.text import printable
+from r3l.processes.cores import watch_for_cores
 from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
 
@@ -108,14 +109,15 @@ def program(
 
 
 def main() -> None:
-    """Entry point. Typed errors and unusable files end with one paragraph and exit code 2, a stop signal with 75, all
-    else with a traceback and 1."""
+    """Entry point. Typed errors and files that cannot be read end with one paragraph and exit code 2, a stop signal
+    with 75, all else with a traceback and 1."""
     gc.set_threshold(GARBAGE)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal of ASCII gets \u2026
     try:
         end_with_workflow()
         check_arguments(sys.argv[1:])
+        watch_for_cores()
         with flushed():
             app()
     except R3LError as error:
@@ -127,5 +129,5 @@ def main() -> None:
         print(f"error: {error.filename} cannot be used: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except Preempted as preempted:
-        print(f"stopped by {preempted.signal_name}; re-run the same command to resume", file=sys.stderr)
+        print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)
         raise

@@ -62,8 +62,6 @@ def evaluate(
 
     Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --set env_settings.options.ask=boxed`
     """
-    from r3l.config import EnvConfig, load
-
     asked = _Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
     if not server:
         local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
@@ -71,12 +69,16 @@ def evaluate(
     if Path(target).is_dir() or "/" in target:
         used = {"task_set", *(OF_AGENT if server else ())}
         refuse_unused(ctx, "a run, which is played as its manifest says", used)
+        asked.check_there()
         _play_run(Path(target), task_set, asked, as_json)
         return
+    refuse_unused(ctx, "an environment", {"tier", "task_set", "seed", "overrides", "out", *OF_AGENT})
+    asked.check_there()
+    from r3l.config import EnvConfig, load  # takes seconds
+
     config = load("envs", target, EnvConfig)
     if not (model or server):
         raise ConfigError(f"say what plays {target}: --model NAME, --server URL, or both")
-    refuse_unused(ctx, "an environment", {"tier", "task_set", "seed", "overrides", "out", *OF_AGENT})
     changes = [*([f"{TEST_TASK_SET}={task_set}"] if task_set else ()), *(overrides or ())]
     _play(tier or _default_tier(config), target, seed, changes, asked, out, as_json)
 
@@ -98,6 +100,13 @@ class _Asked:
     request: list[str]
     deadline: float
     batch: int | None
+
+    def check_there(self) -> None:
+        """Refuse a server that is not there before anything is imported that takes seconds."""
+        from r3l.endpoint.options import EndpointOptions
+
+        if self.server:
+            EndpointOptions(self.server, "").check_there()
 
     def agent(self, tokenizer: str | None = None) -> ServedAgent:
         """The model at the server; without a name the only one there. ``tokenizer``: where none is given."""
@@ -143,6 +152,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
     agent = asked.agent()
     run = resolve_run(tier, env, row.changed(engine="server").name, seed, model_named(agent.endpoint.model))
     where = out or place_of(run)
+    agent.renderer(run)  # a chat template that cannot be used is an error now, before there is a directory
     begin_served_run(run, where, agent)
     _evaluate_and_print(where, None, agent, as_json)
 

@@ -31,9 +31,7 @@ def train(
         list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline); repeatable.")
     ] = None,
     set_aside: Annotated[bool, typer.Option(help="Rename a directory that holds another configuration.")] = False,
-    minutes: Annotated[
-        float | None, typer.Option(min=0, help="Time limit; exit code 75, and the same command resumes.")
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Time limit; exit code 75; re-run to resume.")] = None,
     trinity_config: Annotated[
         Path | None, output("Train nothing; write the configuration of Trinity-RFT 0.6.0 (YAML) here.")
     ] = None,
@@ -42,7 +40,7 @@ def train(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train one run; re-run the same command to resume.
+    """Train one run; re-run to resume.
 
     Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
 

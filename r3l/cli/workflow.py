@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from r3l.config import Run
     from r3l.workflow.status import Split, Status
 
+PLAIN = re.compile(r"(?!(?:inf|infinity|nan|true|false|null)$)[a-z_./][\w./@-]*", re.IGNORECASE | re.ASCII)
 TAIL = 12  # lines of a log that are shown
 REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "', re.MULTILINE | re.DOTALL)
 
@@ -32,12 +33,16 @@ REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "',
 def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
     """A snakemake command; ``config``: keys of configs/workflow.yaml, ``placement``: cores or a profile."""
     here = [] if Path("Snakefile").resolve() == SNAKEFILE else ["--snakefile", str(SNAKEFILE)]
-    pairs = [
-        f"{key}={json.dumps(value, separators=(',', ':')) if isinstance(value, list) else value}"
-        for key, value in config.items()
-    ]
+    pairs = [f"{key}={_as_yaml(value)}" for key, value in config.items()]
     shown = ("--printshellcmds", "--show-failed-logs")  # each step can be repeated by hand
     return ["snakemake", *here, *shown, *placement, *targets, *(["--config", *pairs] if pairs else [])]
+
+
+def _as_yaml(value: Any) -> str:
+    """What snakemake's --config reads as ``value``: it strips quotes at the ends, then tries a number, then YAML."""
+    if isinstance(value, str):
+        return value if PLAIN.fullmatch(value) else f" {json.dumps(value, ensure_ascii=False)} "
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
@@ -64,6 +69,8 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     log, began = execution.new_log(), time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
+    if execution.busy():
+        console.print(execution.WAITING)
     cores = _cores(command) or len(runs)
     benches = {(run.tier, run.env) for run in runs.values()}
     known = [path for path in stored_runs.folder().glob("*/*/*/*/seed*") if path.parts[-5:-3] in benches]

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from r3l.config.files import Strict, find_class, load
+from r3l.config.files import Strict, find_class, load, names
 from r3l.config.method import ProfileName
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
 from r3l.envs.adapters.base import AdaptedEnvironment
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.registry import ENVIRONMENTS, find_environment
-from r3l.files.names import path_name
+from r3l.files.names import Label, path_name
 
 TaskSetName = Annotated[str, AfterValidator(partial(path_name, "task set"))]  # NAME/SPLIT; read from folders
 
@@ -56,16 +56,26 @@ class EnvConfig(Strict):
     environment: str = Field("", description="what it is registered as in r3l.envs.registry; default: as `env`")
     code: str = Field("", description="module:Class of an environment that is not registered (R3L_ENVS)")
     arguments: dict[str, Any] = Field({}, description="which environment the adapter that `code` names is to take")
-    label: str
+    label: Label
     tiers: dict[str, EnvTierConfig]
     profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
     further_test_task_sets: dict[ProfileName, list[str]] = Field(
         {}, description="what a profile evaluates on the way beside the test task set"
     )
-    question_sets: dict[str, dict[str, str]] = Field(
+    question_sets: dict[str, dict[str, Label]] = Field(
         {}, description="of a tier: task sets that a finished run is scored on besides, and their names in print"
     )
     sources: dict[str, str]
+
+    def in_tier(self, tier: str) -> EnvTierConfig:
+        """What it uses in ``tier``. Raises ConfigError where it has no such tier."""
+        if tier in self.tiers:
+            return self.tiers[tier]
+        alike = [name for name in names("envs") if name.startswith(f"{self.env}_")]
+        others = f", or --env {', '.join(alike)}" if alike else ""
+        raise ConfigError(
+            f"environment {self.env!r} has no tier {tier!r}: give --tier {' or '.join(self.tiers)}{others}"
+        )
 
 
 def environment_of(env: str) -> EnvironmentPackage[Any]:

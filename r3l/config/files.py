@@ -66,7 +66,7 @@ def names(kind: str) -> list[str]:
     for folder in folders_of_own:
         if not folder.is_dir():
             raise ConfigError(
-                f"{OWN[kind]} names {folder}, which is no folder; correct the variable, or make the folder"
+                f"{OWN[kind]} names {folder}, which is not a directory; correct the variable, or make the directory"
             )
     files = [path for folder in folders_of_own for path in sorted(folder.glob("*.yaml"))]
     own = [path for path in files if not _is_other_kind(path, kind)]
@@ -98,7 +98,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
     return config
 
 
-@lru_cache(maxsize=512)  # a grid asks thousands of times for a few dozen files; one that changes is read anew
+@lru_cache(maxsize=512)  # a grid asks thousands of times for a few dozen files; one that changes is read again
 def _validated(model: type[M], content: bytes, path: Path) -> M:
     return validate(model, parse_yaml(content, path), str(path))
 

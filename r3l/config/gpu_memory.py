@@ -38,7 +38,7 @@ def training(
     """Training with Adam, everything sharded over ``gpus`` (FSDP), micro-batches of ``tokens`` a GPU.
 
     Weights, gradients and both moments are float32; forward and backward passes compute in ``dtype`` and gather, with
-    several GPUs, two layers at once. ``reference``: a frozen copy of the start model for a KL.
+    several GPUs, two layers at once. ``reference``: a frozen copy of the base checkpoint for a KL.
     """
     share, size = a.parameters / gpus, BYTES[dtype]
     layer = (a.parameters - a.vocabulary * a.hidden) / a.layers

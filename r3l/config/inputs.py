@@ -1,7 +1,7 @@
 """What a run reads beside its settings, as digests: part of its fingerprint and of its manifest.
 
 A name does not say what lies behind it: ``mine`` may hold other weights tomorrow, a task id another game. So the
-weights, the task sets, the texts and graders of an environment and the recipe of a supervised stage enter with a digest
+weights, the task sets, the texts and graders of an environment and the recipe of SFT enter with a digest
 or a version.
 """
 

@@ -14,6 +14,7 @@ from r3l.core.errors import ConfigError, unknown
 from r3l.core.feedback import FeedbackSource
 from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
+from r3l.files.names import Label
 
 ProfileName = Literal["paper", "released_code", "fair"]  # who decides where they differ; fair: one budget for all
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
@@ -94,7 +95,7 @@ class MethodConfig(Strict):
     """
 
     method: str
-    label: str
+    label: Label
     extends: str | None = None
     code: str | None = None
     needs_stage: bool = False

@@ -14,7 +14,7 @@ from r3l.config.files import Strict, load, names, own_folders
 from r3l.core.errors import ConfigError
 from r3l.core.option import REQUIRED, option
 from r3l.files import paths
-from r3l.files.names import is_folder_name
+from r3l.files.names import Label, is_folder_name
 from r3l.files.paths import STORED_MODELS, cache_folder
 from r3l.files.yaml_files import read_yaml
 
@@ -70,7 +70,7 @@ class ModelConfig(Strict):
     """configs/models/<name>.yaml: a published language model, and what it changes in a tier."""
 
     model: str
-    label: str = Field(description="its name in print, as in results/stored/published")
+    label: Label = Field(description="its name in print, as in results/stored/published")
     hub: str = Field(description="its id on the Hugging Face hub")
     architecture: ArchitectureConfig
     dtype: Literal["bfloat16", "float16", "float32"] = option(
@@ -91,7 +91,7 @@ def find_model(name: str) -> ModelConfig | None:
 
 
 def stored_model(name: str) -> Path | None:
-    """The folder of a model that a supervised stage made: of this project, or beside an environment of one's own."""
+    """The folder of a model that SFT made: of this project, or beside an environment of one's own."""
     places = [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))] if is_folder_name(name) else []
     return next((place / name for place in places if (place / name).is_dir()), None)
 

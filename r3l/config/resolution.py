@@ -142,9 +142,7 @@ def _row(method: str | Variant, overrides: Sequence[str] | None) -> tuple[Varian
 def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Sequence[str], tuned: bool) -> list[Layer]:
     """The layers of a run, lowest first; some layers are several files."""
     in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
-    if tier not in in_env.tiers:
-        raise ConfigError(f"environment {env!r} has no tier {tier!r}; add it under `tiers` in configs/envs/{env}.yaml")
-    profile, usual = profile_of(row), in_env.tiers[tier].model or in_tier.model
+    profile, usual = profile_of(row), in_env.in_tier(tier).model or in_tier.model
     above = [
         Layer(row.name, _read(row.overrides()), lambda _: "the name of the row"),
         Layer("--set", _read(changes), lambda _: "the command line"),

@@ -10,6 +10,7 @@ from r3l.config.files import Strict
 from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
+from r3l.files.names import Label
 
 Compute = Literal["packed", "transformers", "vllm"]
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
@@ -17,7 +18,7 @@ ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.lo
 
 
 class OptimizerConfig(Strict):
-    """The optimiser step, of RL and of the supervised stage."""
+    """The optimiser step, of RL and of SFT."""
 
     lr: float = option(REQUIRED, "learning rate of AdamW, about what a step moves a weight by", gt=0, le=1)
     lr_warmup_steps: int = option(
@@ -52,7 +53,7 @@ class TrainConfig(OptimizerConfig):
     )
     kl_metric_every: int = option(
         0,
-        "measure the KL to the start model every so many steps; 0: never",
+        "measure the KL to the base checkpoint every so many steps; 0: never",
         "our choice: no reference model where the objective has none (paper)",
         ge=0,
     )
@@ -155,7 +156,7 @@ class TierConfig(TierSettings):
     """configs/tiers/<name>.yaml."""
 
     tier: str
-    label: str
+    label: Label
     model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
     tuning: TuningConfig | None = Field(None, description="how learning rates are tuned; none: they are not")
     sources: dict[str, str]

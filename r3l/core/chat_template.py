@@ -6,7 +6,9 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,6 +17,9 @@ from r3l.core.bounded_template import CHARACTERS, CPU_SECONDS, MEMORY
 from r3l.core.errors import ConfigError
 
 RESPONSE = "\ud800"  # in the place of an earlier response: no well-formed text holds a lone surrogate
+SECONDS = 10.0  # of processor time, for one rendering later on; our choice
+LONG = "word " * 1000  # an observation, and how many messages an episode may have; our choice
+MESSAGES = 21
 PATIENCE = 120.0  # seconds for CPU_SECONDS of a busy machine; our choice
 _ASKED, _ANSWERED, _FOLLOWED = "What does r3l ask first?", "It answers so.", "What does r3l ask then?"
 
@@ -32,7 +37,8 @@ def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
     """The dialog as text; ``prompt``: up to where the model's next message begins. Raises ConfigError where the
     template does not take it."""
     try:
-        return str(tokenizer.apply_chat_template(list(chat), tokenize=False, add_generation_prompt=prompt))
+        with _time_limit():
+            return str(tokenizer.apply_chat_template(list(chat), tokenize=False, add_generation_prompt=prompt))
     except Exception as error:
         roles = ", ".join(message["role"] for message in chat)
         system = any(message["role"] == "system" for message in chat)
@@ -42,6 +48,26 @@ def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
             f"{type(error).__name__}: {' '.join(str(error).split())[:300]}. Correct its chat_template,{advice} or use "
             "another model"
         ) from error
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """Raises TimeoutError after SECONDS of processor time. For what is quick at first: it asks for no process of its
+    own, but sees loops alone, and in the main thread alone."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"it takes more than {SECONDS:g} s")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def try_template(tokenizer: Any) -> AfterResponse:
@@ -83,9 +109,10 @@ def _bounded(tokenizer: Any, chat: list[dict[str, str]]) -> None:
     except Exception:  # noqa: BLE001 - rendering says what is wrong
         return
     common = dict(tokenizer.special_tokens_map) | {"tools": None, "documents": None}
+    long = [*_chat(LONG, LONG, LONG)[:2] * (MESSAGES // 2), *_chat(LONG, LONG, LONG)[2:]]
     dialogs = [
         common | {"messages": part, "add_generation_prompt": prompt}
-        for part, prompt in ((chat, True), (chat[:2], False), (chat[:1], True))
+        for part, prompt in ((chat, True), (chat[:2], False), (chat[:1], True), (long, True))
     ]
     try:
         content = json.dumps({"template": template, "dialogs": dialogs}, default=str)
@@ -93,8 +120,9 @@ def _bounded(tokenizer: Any, chat: list[dict[str, str]]) -> None:
         return
     if beyond := _limit_exceeded(content):
         raise ConfigError(
-            f"the chat template of {name_of(tokenizer)} does not come to an end: a dialog of three short messages "
-            f"takes more than {beyond}. Correct its chat_template, or use another model"
+            f"the chat template of {name_of(tokenizer)} does not come to an end: a dialog of three messages, or of "
+            f"{MESSAGES} with {len(LONG):,} characters each, takes more than {beyond}. Correct its chat_template, or "
+            "use another model"
         )
 
 

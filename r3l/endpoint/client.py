@@ -29,7 +29,7 @@ from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
 from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnfinishedAnswer, UnusableAnswer
-from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
+from r3l.endpoint.options import CONNECT, KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
 from r3l.endpoint.room import limit_of_model, limit_of_properties, message, refusal_for_room
 from r3l.files.masking import KEY, masked
 
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 20  # of one request; their pauses of up to 8 s add up to two minutes, in which a server can restart
 LATE_ATTEMPTS = 3  # the third deadline passed is final (each takes that long), and the third filtered or unknown answer
 LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one
-CONNECT = 10.0  # seconds
 QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to say
 _IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
 _TERMINAL = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 from r3l.core.errors import ConfigError, R3LError
 from r3l.endpoint.room import Room
 
 KEPT = "Finished episodes are kept: re-run to resume"
+CONNECT = 10.0  # seconds for a connection; our choice
+PORTS = {"http": 80, "https": 443}
 _ADDRESS = re.compile(r"https?://[^\s/]\S*")
 
 
@@ -70,6 +75,22 @@ class EndpointOptions:
     @property
     def base(self) -> str:
         return self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
+
+    def check_there(self) -> None:
+        """Raises ServerError where nothing listens at the address. Behind a proxy only the client can tell."""
+        parts = urlsplit(self.base)
+        host = str(parts.hostname)
+        if getproxies().get(parts.scheme) and not proxy_bypass(host):
+            return
+        with suppress(TimeoutError):  # it may be slow: the client has more patience
+            try:
+                socket.create_connection((host, parts.port or PORTS[parts.scheme]), timeout=CONNECT).close()
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise ServerError(
+                    f"{self.shown} cannot be reached ({error}). Start the server, or correct {self.settable.url}"
+                ) from error
 
     @property
     def shown(self) -> str:

@@ -157,11 +157,11 @@ def _header(run: Mapping[str, Any]) -> str:
 
 
 def _training(manifest: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    run, train = manifest["run"], manifest["task_set"]["train"]
+    run, train = manifest["run"], manifest["task_set"].get("train")
     rows = {
         "method": f"`{run['method']}`, profile {run['profile']}",
         "base checkpoint": f"`{Path(run['model']).name}`",
-        "tasks": f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`",
+        **({"tasks": f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`"} if train else {}),
         "updates": f"{result['steps']}, of {run['train']['tasks_per_step']} tasks",
         "learning rate": f"{run['train']['lr']:g}",
         **{label: f"{result['budget'][key]:,.0f}" for key, label in BUDGET.items() if key in result["budget"]},

@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 from r3l.config import find_model, locate, names
 from r3l.core.errors import CheckpointError, DataError, RunDirectoryError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
+from r3l.core.render import ChatRenderer
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED_MODELS
@@ -88,6 +89,14 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
         network = (weights.load(Path(location)) if forward != "transformers" else None) or _by_transformers(location)
     network.to(device)
     return network, tokenizer
+
+
+def check_template(model: str) -> None:
+    """Raises CheckpointError where there is no such model, ConfigError where its chat template cannot be used."""
+    location = find(model)
+    with _loading(model, location):
+        tokenizer = load_tokenizer(location)
+    ChatRenderer(tokenizer)
 
 
 def _by_transformers(location: str) -> Any:
@@ -190,9 +199,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         write_digests(temporary)
         os.replace(temporary, final)
     except SafetensorError as error:  # its own words for a disk that is full or gone
-        raise RunDirectoryError(
-            f"{final} cannot be written ({error}); see to the disk, then the same command goes on"
-        ) from error
+        raise RunDirectoryError(f"{final} cannot be written ({error}); free the disk, then re-run to resume") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     for old in sorted(folder.glob("step-*"))[:-2]:

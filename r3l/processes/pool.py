@@ -101,7 +101,7 @@ class WorkerProcess:
     def __init__(self, index: int, factory: EnvironmentFactory, options: Mapping[str, Any], deadline: float) -> None:
         self._index, self._factory, self._options, self._deadline = index, factory, options, deadline
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._answered, self._stillborn = False, 0  # the present process; those in a row that have answered nothing
+        self._answered, self._failed_starts = False, 0  # the present process; those in a row that have answered nothing
         self._start()
 
     def _start(self) -> None:
@@ -121,7 +121,7 @@ class WorkerProcess:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._wait, key, verb, argument)
 
     def _wait(self, *call: Any) -> Any:
-        if self._stillborn >= ATTEMPTS:
+        if self._failed_starts >= ATTEMPTS:
             raise self._never_started()
         if self._pipe.closed:
             self._start()
@@ -131,7 +131,7 @@ class WorkerProcess:
             if not self._pipe.poll(patience):
                 raise self._lost(f"did not answer within {patience:g} s")
             result, error = self._pipe.recv()
-            self._answered, self._stillborn = True, 0
+            self._answered, self._failed_starts = True, 0
         except (EOFError, OSError):
             raise self._lost("died") from None
         if error is not None:
@@ -142,8 +142,8 @@ class WorkerProcess:
         _kill(self.process)
         self.process.join(timeout=5)
         self._pipe.close()
-        self._stillborn += not self._answered
-        if self._stillborn >= ATTEMPTS:
+        self._failed_starts += not self._answered
+        if self._failed_starts >= ATTEMPTS:
             return self._never_started()
         name, code = self._factory.name, self.process.exitcode
         return WorkerLost(f"environment worker {self._index} of {name!r} {why} (exit code {code})")

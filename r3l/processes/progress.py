@@ -28,10 +28,10 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
     """
     console, start, began = Console(stderr=True), done, time.monotonic()
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -44,7 +44,7 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
             if not console.is_terminal and done * lines // total > before * lines // total:
                 left = (time.monotonic() - began) / (done - start) * (total - done)
                 text = f"{label}: {done}/{total}  {note}".rstrip() + (f"  {clock(left)} left" if done < total else "")
-                console.print(text, soft_wrap=True, highlight=False)
+                console.print(text, soft_wrap=True, highlight=False, markup=False)
 
         yield advance
 

@@ -9,7 +9,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
+from r3l.core.text import printable
 from r3l.processes.progress import clock
 from r3l.workflow.status import State, Status, seconds_left
 
@@ -105,5 +107,7 @@ def _picture(statuses: Sequence[Status], below: str, height: int) -> Group:
         bar = ProgressBar(total=max(status.planned, 1), completed=status.planned and status.steps, width=20)
         style = {State.DONE: "green", State.FAILED: "red", State.RUNNING: "bold"}.get(status.state, "dim")
         run = status.run
-        grid.add_row(run.env, run.method, f"seed {run.seed}", bar, phrase(status), style=style)
-    return Group(grid, below if fits else f"{below}; {len(statuses) - height + MARGIN} more runs do not fit here")
+        texts = [Text(printable(text)) for text in (run.env, run.method, f"seed {run.seed}", phrase(status))]
+        grid.add_row(*texts[:3], bar, texts[3], style=style)
+    more = "" if fits else f"; {len(statuses) - height + MARGIN} more runs do not fit here"
+    return Group(grid, Text(printable(below + more)))

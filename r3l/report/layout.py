@@ -188,7 +188,6 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
     notes += sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant})
     task_sets = task_set_names(rows)
     notes += [f"Task sets: {', '.join(task_sets)}."] if task_sets else []
-    notes += sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant})
     notes += sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning})
     return notes + notes_of_runs(rows)
 

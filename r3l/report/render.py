@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
@@ -10,13 +11,14 @@ from rich import table as rich
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from r3l.core.text import printable
 from r3l.report.table import EMPTY, Cell, Table
 
-MARKDOWN = str.maketrans({"<": "&lt;", "|": "\\|", "*": "\\*"})
+MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")  # an underscore in a word is none
 LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
+    | {"`": r"\textasciigrave{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
 )
 # adjustbox shrinks what is wider or taller than the page, and leaves the rest as it is
 FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
@@ -38,32 +40,37 @@ def to_terminal(table: Table) -> RenderableType:
     """Sections with a title are printed as papers do: the title above indented rows. Each note begins a line."""
     titled = table.titled
     shown = rich.Table(
-        title=table.title or None,
-        caption=None if titled else "\n".join(table.notes) or None,
+        title=_plain(table.title, "table.title") if table.title else None,
+        caption=_plain("\n".join(table.notes), "table.caption") if table.notes and not titled else None,
         show_footer=any(column.footer for column in table.columns),
     )
     if titled:
         shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
     for index, column in enumerate(table.columns):
         shown.add_column(
-            column.name,
-            footer=column.footer,
+            _plain(column.name),
+            footer=_plain(column.footer),
             justify="right" if column.side == "right" else "left",
             no_wrap=column.no_wrap,
             overflow="fold" if titled and index else "ellipsis",  # what is too long goes on in the next line
         )
     for section in table.sections:
         if titled:
-            shown.add_row(Text(section.title, style="italic"))
+            shown.add_row(_plain(section.title, "italic"))
         for row in section.rows:
             head, *cells = (row.get(name, EMPTY) for name in table.names)
-            shown.add_row(f"  {head.text}" if titled else _text(head), *map(_text, cells))
+            shown.add_row(_plain(f"  {head.text}") if titled else _text(head), *map(_text, cells))
         shown.add_section()
-    return Group(shown, *map(Text, table.notes)) if titled else shown
+    return Group(shown, *map(_plain, table.notes)) if titled else shown
 
 
 def _text(cell: Cell) -> Text:
-    return Text(cell.text, style="bold" if cell.bold else "")
+    return _plain(cell.text, "bold" if cell.bold else "")
+
+
+def _plain(text: str, style: str = "") -> Text:
+    """Text that rich shows as it is: neither its markup nor escape codes are read."""
+    return Text(printable(text), style=style)
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
@@ -75,24 +82,31 @@ def to_markdown(table: Table) -> str:
     """A pipe table with its title and notes; the title of a section stands in its first row."""
 
     def text(cell: Cell) -> str:
-        return f"**{cell.text}**" if cell.bold else cell.text.translate(MARKDOWN)
+        return f"**{markdown(cell.text)}**" if cell.bold else markdown(cell.text)
 
     shown = _frame(table, text)
+    shown.columns = [markdown(name) for name in shown.columns]
     sides = [column.side for column in table.columns]
     if table.titled:
         titles = [title for section in table.sections for title in [section.title] + [""] * (len(section.rows) - 1)]
-        shown.insert(0, table.by.capitalize(), [title.translate(MARKDOWN) for title in titles])
+        shown.insert(0, table.by.capitalize(), [markdown(title) for title in titles])
         sides.insert(0, "left")
     pipes = shown.to_markdown(index=False, disable_numparse=True, colalign=sides)
-    notes = "\n".join(f"- {note.translate(MARKDOWN)}" for note in table.notes)
-    return f"# {table.title.translate(MARKDOWN)}\n\n{pipes}\n\n{notes}\n"
+    notes = "\n".join(f"- {markdown(note)}" for note in table.notes)
+    return f"# {markdown(table.title)}\n\n{pipes}\n\n{notes}\n"
+
+
+def markdown(text: str) -> str:
+    """``text`` with everything escaped that Markdown would read within a line."""
+    return MARKDOWN.sub(r"\\\g<0>", text).replace("<", "&lt;").replace("\n", " ")
 
 
 def to_latex(table: Table) -> str:
     """A floating table that fits the page of any style; the title of a section stands above its rows."""
 
     def text(cell: Cell) -> str:
-        return f"\\textbf{{{tex(cell.text)}}}" if cell.bold else tex(cell.text)
+        guard = "{}" if cell.text[:1] in ("[", "*") else ""  # else options of the end of the row before
+        return f"\\textbf{{{tex(cell.text)}}}" if cell.bold else guard + tex(cell.text)
 
     shown, start = _frame(table, text), 0
     shown.columns = [tex(name) for name in shown.columns]

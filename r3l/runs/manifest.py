@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, environment_of, start_model_warning, validate
+from r3l.config import Run, environment_of, start_model_warning, trains, validate
 from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
@@ -31,16 +31,16 @@ PACKAGES = (
 
 def manifest(run: Run) -> dict[str, Any]:
     """The content of manifest.json."""
-    inputs = run.inputs()
+    inputs, settings = run.inputs(), run.env_settings
+    # Training tasks are not loaded where nothing trains: those of published sets need a download.
+    task_sets = {"train": settings.train_task_set} if trains(run) else {}
+    task_sets |= {"test": settings.test_task_set}
     return {
         "schema": SCHEMA_VERSION,
         "run": run.model_dump(mode="json"),
         "inputs": inputs,
         "fingerprint": run.fingerprint(inputs),
-        "task_set": {
-            "train": describe_task_set(run.env, run.env_settings.train_task_set),
-            "test": describe_task_set(run.env, run.env_settings.test_task_set),
-        },
+        "task_set": {part: describe_task_set(run.env, name) for part, name in task_sets.items()},
         "versions": versions(),
         "hardware": hardware(),
         "commit": commit(),

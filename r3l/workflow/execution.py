@@ -5,17 +5,21 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 from r3l.processes.parent import end_with_parent, kill
 from r3l.workflow.plan import LOGS
 
+LOCK = LOGS / ".lock"  # of the workflow that works in this folder; it ends with its process
+WAITING = "another workflow works in this folder; this one starts when it has ended"
 GRACE = 60.0  # seconds that jobs have for a checkpoint when they are stopped; our choice
 
 
@@ -24,6 +28,43 @@ def new_log() -> Path:
     path = LOGS / f"snakemake-{datetime.now():%Y-%m-%dT%H-%M-%S}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def one_at_a_time(workflow: Any) -> Callable[..., Any]:
+    """What is to take the place of ``workflow.execute``: it waits until no other workflow works in this folder, since
+    snakemake deletes a file before it makes it again, which another one may be reading.
+
+    It sets what always holds where runs resume from their directories. Here, since snakemake makes its settings after
+    it has read the Snakefile, and looks for a profile beside that alone.
+    """
+    execute = workflow.execute
+
+    def waiting(*args: Any, **kwargs: Any) -> Any:
+        workflow.execution_settings.keep_going = True  # one failed run does not stop the others
+        workflow.execution_settings.lock = False  # it would outlive a killed snakemake
+        workflow.dag_settings.force_incomplete = True  # a killed job starts again
+        if not workflow.is_main_process or kwargs["executor_plugin"].common_settings.dryrun_exec:
+            return execute(*args, **kwargs)
+        if busy():
+            print(WAITING, file=sys.stderr)
+        with _lock():
+            return execute(*args, **kwargs)
+
+    return waiting
+
+
+def busy() -> bool:
+    """Whether another workflow works in this folder."""
+    try:
+        with _lock(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _lock(timeout: float = -1) -> FileLock:
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(LOCK, timeout=timeout)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from r3l.config import (
 from r3l.config import load as load_config
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.feedback import FeedbackSource
+from r3l.files.names import Label
 from r3l.files.paths import CONFIGS, PUBLISHED
 from r3l.files.yaml_files import read_yaml
 from r3l.runs.loggers import LOGGERS
@@ -83,7 +84,7 @@ class WorkflowConfig(Strict):
     def has_row(self, env: str, method: str) -> bool:
         """Whether a table of this tier has ``method`` in ``env``; always where the configuration names it.
 
-        A supervised stage alone is a row where there is one, a row under a judge where the tier names a judge.
+        SFT alone is a row where there is SFT, a row under a judge where the tier names a judge.
         """
         row = variant(method)
         if method in (self.methods or []):
@@ -91,7 +92,7 @@ class WorkflowConfig(Strict):
         if row.value("feedback", "") == FeedbackSource.JUDGE:
             return bool(load_config("tiers", self.tier, TierConfig).judge.model)
         staged = load_method(row.method).needs_stage
-        return not staged or load_config("envs", env, EnvConfig).tiers[self.tier].sft is not None
+        return not staged or load_config("envs", env, EnvConfig).in_tier(self.tier).sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
         """(tier, environment or question set, model) of all runs of ``table``."""
@@ -112,7 +113,7 @@ class TableConfig(Strict):
     """configs/tables/<name>.yaml: methods (or variants, see r3l.config.variant) compared on the same tasks."""
 
     table: str
-    title: str
+    title: Label
     kind: Literal["scores", "measures", "published"] = Field(
         "scores",
         description="scores: success on the test task set; measures: what training counted; "
@@ -123,7 +124,7 @@ class TableConfig(Strict):
     core: list[str] = Field([], description="the rows of grid=core")
     own: bool = Field(False, description="methods of the user's own that have run are rows too")
     envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
-    benchmarks: dict[str, str] = Field({}, description="environment -> its name in `published`, if not its label")
+    benchmarks: dict[str, Label] = Field({}, description="environment -> its name in `published`, if not its label")
     question_sets: list[str] = Field([], description="environments whose runs are scored on their question sets too")
     models: list[str] = Field([], description="which of the workflow's `models` it is about; default: all")
     measures: list[str] = Field([], description="measures: which ones")
@@ -199,6 +200,9 @@ def grid(
         for method in methods
         if config.has_row(env, method)
     ]
+    for cell in cells:
+        if {"{", "}"} & set(cell.directory):  # a wildcard, for snakemake
+            raise ConfigError(f"the workflow cannot make {cell.directory}, for its braces; rename the model's folder")
     planned = [cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds]
     return {run.directory: run for run in planned}
 

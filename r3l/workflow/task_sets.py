@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, load
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
 from r3l.files.paths import CONFIGS, ENVS
 from r3l.runs.manifest import describe_task_set
 
@@ -44,7 +44,4 @@ def check_task_sets(tier: str, env: str) -> dict[str, Any]:
 def env_settings(tier: str, env: str) -> EnvTierConfig:
     """What an environment uses in a tier. Raises ConfigError where either is unknown or they do not go together."""
     load("tiers", tier, TierConfig)
-    config = load("envs", env, EnvConfig)
-    if tier not in config.tiers:
-        raise ConfigError(f"environment {env!r} has no tier {tier!r}; it has {', '.join(config.tiers)}")
-    return config.tiers[tier]
+    return load("envs", env, EnvConfig).in_tier(tier)

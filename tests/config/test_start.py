@@ -16,7 +16,7 @@ from r3l.workflow import plan
 def test_a_model_of_another_environment_is_named(tmp_path):
     said = start_model_warning(resolve("nano", "alfworld", "r3l", 0, "math-1.5m"))
     assert said.startswith("base checkpoint math-1.5m learned math in SFT, not alfworld")
-    assert start_model_warning(resolve("nano", "dapo", "r3l", 0, "math-1.5m")) is None  # mathematics too
+    assert start_model_warning(resolve("nano", "dapo_templated", "r3l", 0, "math-1.5m")) is None  # mathematics too
     mine = tmp_path / "mine"
     mine.mkdir()
     assert start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows

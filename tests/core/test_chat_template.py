@@ -1,14 +1,19 @@
 """A chat template that fails, hangs or hides what was said is one paragraph before any work."""
 
+import shutil
 import time
 
 import pytest
 from chat_models import CHATML, GEMMA, LLAMA3, chat_tokenizer, folder
 
+from r3l.config import resolve
+from r3l.core import chat_template
 from r3l.core.errors import ConfigError
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.render import ChatRenderer
 from r3l.core.text import Message
+from r3l.files.paths import STORED_MODELS
+from r3l.local.engine import train
 
 LOOP = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
 BROKEN = {
@@ -40,6 +45,11 @@ HEAVY = {
         "memory",
     ),
     "wide": ("{{ 'a' | center(3000000000) }}" + LOOP, "memory"),
+    "long messages": (
+        "{% for m in messages %}{% for a in m.content %}{% for b in m.content %}{% endfor %}{% endfor %}{% endfor %}"
+        + LOOP,
+        " s",
+    ),
     "power": ("{{ 9 ** (9 ** 9) }}" + LOOP, " s"),
 }
 
@@ -98,3 +108,21 @@ def test_what_published_templates_use_is_no_error():
     named = chat_tokenizer(None, "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>")
     named.chat_template = {"default": LLAMA3, "tool_use": "{{ raise_exception('no') }}"}
     assert ChatRenderer(named).end_id == 256
+
+
+def test_a_template_that_hangs_at_a_longer_dialog_only_is_stopped_there(monkeypatch):
+    monkeypatch.setattr(chat_template, "SECONDS", 0.5)
+    control = ("<|im_end|>", "<|im_start|>")
+    renderer = ChatRenderer(
+        chat_tokenizer("{% if messages | length > 60 %}" + HEAVY["loops"][0] + "{% endif %}" + CHATML, *control)
+    )
+    with pytest.raises(ConfigError, match="TimeoutError: it takes more than 0.5 s"):
+        renderer.opening([Message(role, "a") for role in ("user", "assistant") * 31])
+
+
+def test_a_refused_training_leaves_no_directory(tmp_path):
+    shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "model")
+    (tmp_path / "model" / "chat_template.jinja").write_text(BROKEN["refuses"][0])
+    with pytest.raises(ConfigError, match="System role not supported"):
+        train(resolve("nano", "math", "grpo", 0, str(tmp_path / "model")), tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

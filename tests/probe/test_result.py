@@ -96,7 +96,7 @@ def test_some_tasks_are_of_both_halves_and_the_same_every_time():
     [
         (("alfworld", "--task-set", "small/test"), "small/test is a test task set"),
         (("alfworld", "--tasks", "999"), "--tasks is 999, but the task set has 128 tasks"),
-        (("gsm8k",), "gsm8k has no validation task set in tier nano; give --task-set"),
+        (("gsm8k_templated",), "gsm8k_templated has no validation task set in tier nano; give --task-set"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):

@@ -63,7 +63,7 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     os.killpg(program.process.pid, signal.SIGTERM)
     code, _, stderr = program.wait()
     assert code == 75, stderr
-    assert stderr.splitlines()[-1] == "stopped by SIGTERM; re-run the same command to resume"
+    assert stderr.splitlines()[-1] == "stopped by SIGTERM; re-run to resume"
     assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {path.name for path in stopped.iterdir()}
     assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8
     with (stopped / PLAYED).open("ab") as file:

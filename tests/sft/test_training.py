@@ -41,7 +41,7 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
 
     def write(*phases, **settings):
-        changed = {"name": "tiny", "tokens_per_step": 300, **settings}
+        changed = {"name": "tiny", "tokens_per_step": 300, "layers": 1, "hidden_size": 64, **settings}
         changed["phases"] = [{**p, "error_rates": error_rates} for p in phases]
         (tmp_path / "sft" / "tiny.yaml").write_text(yaml.safe_dump({**stored, **changed}))
 

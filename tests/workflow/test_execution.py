@@ -1,16 +1,22 @@
 """`r3l run` with the real Snakemake: what it shows, that Ctrl-C stops all of it, that it says what went wrong."""
 
 import os
+import re
+import shutil
 import signal
+import subprocess
 import time
 
 import psutil
+import pytest
 from filelock import FileLock
 from program import Program
 from start_models import cell
 
+from r3l.cli.workflow import line
 from r3l.files.json_files import read_jsonl
-from r3l.files.paths import STORED
+from r3l.files.paths import ROOT, STORED, STORED_MODELS
+from r3l.workflow import execution
 
 SMALL = ("train.steps=12", "train.tasks_per_step=2", "method_settings.group_size=4", "threads=1", "workers=1")
 GRPO = f"results/{cell('math', 'grpo')}"
@@ -58,3 +64,39 @@ def test_a_failed_run_shows_its_log(tmp_path):
     assert f"math grpo seed 0 did not finish; {LOG} ends with" in stderr
     assert f"error: run directory {GRPO}/seed0 is in use by another process" in stderr
     assert stderr.rstrip().endswith("error: some runs did not finish (see above); re-run to resume")
+
+
+def test_a_second_workflow_in_a_folder_waits_for_the_first(tmp_path, monkeypatch):
+    """Each deletes a file before it makes it, which the other may be reading. A dry run does not."""
+    monkeypatch.chdir(tmp_path)
+    made = tmp_path / "results" / "task_sets" / "nano" / "math.json"
+    command = ("snakemake", "--snakefile", ROOT / "Snakefile", "results/task_sets/nano/math.json")
+    with execution._lock():
+        assert execution.busy() and Program(*command, "--dry-run").wait()[0] == 0
+        second = Program(*command, "--cores", "1")
+        while execution.WAITING not in second.written("stderr") and second.process.is_alive():
+            time.sleep(0.1)
+        assert second.process.is_alive() and not made.exists()
+    code, _, log = second.wait()
+    assert code == 0 and made.is_file() and not execution.busy(), log
+
+
+@pytest.mark.parametrize("name", ["my model", "it's (a) & b; $HOME", 'q"uo`te #1 *', "a: b", "-x~[y]|z"])
+def test_a_name_reaches_every_command_of_the_rules_whole(tmp_path, monkeypatch, name):
+    """The commands that snakemake prints, run by bash with an r3l that prints what it is given."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "models" / name)
+    config = {"model": f"models/{name}", "envs": ["math"], "methods": ["zero_shot"]}
+    code, out, log = Program(*line(["results/table1.csv", "results/budget.csv"], config, ["--dry-run"])).wait()
+    assert code == 0, log
+    commands = re.findall(r"^Shell command: (r3l .*)", out + log, re.MULTILINE)
+    cell = f"nano/math/{name}/zero_shot"
+    for folder in ("task_set/nano", "table", f"train/{cell}", f"evaluate/{cell}"):
+        (tmp_path / "results" / "logs" / folder).mkdir(parents=True)
+    show = 'r3l() { printf "%s\\n" "$@" >&3; }\n'
+    given = subprocess.run(
+        ["bash", "-c", show + "exec 3>&1\n" + "\n".join(commands)], capture_output=True, text=True
+    ).stdout
+    words = [word for word in given.splitlines() if name in word]
+    run_dir = f"results/{cell}/seed0"
+    assert sorted(words) == sorted([f"models/{name}", run_dir, *[f"{run_dir}/evaluation.json"] * 2]), given

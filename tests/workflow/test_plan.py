@@ -110,9 +110,9 @@ def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(dry_run):
 
 def test_a_finished_run_is_made_again_for_its_meaning_only(folder):
     """One real run: 200 problems by the start model."""
-    run_dir = f"results/{cell('dapo', 'zero_shot')}/seed0"
-    further = f"{run_dir}/evaluations/gsm8k_nano/test/evaluation.json"
-    run = (f"{run_dir}/evaluation.json", "--config", "methods=[zero_shot]", "envs=[dapo]")
+    run_dir = f"results/{cell('dapo_templated', 'zero_shot')}/seed0"
+    further = f"{run_dir}/evaluations/gsm8k_templated/test/evaluation.json"
+    run = (f"{run_dir}/evaluation.json", "--config", "methods=[zero_shot]", "envs=[dapo_templated]")
     code, text = snakemake(folder, *run, how=("--cores", "2"))
     assert code == 0, text
     assert read_json(folder / run_dir / "evaluation.json")["episodes"] == 200

@@ -55,10 +55,10 @@ def test_nano_pays_for_question_sets_where_they_are_asked_for():
     jobs = Jobs(plan.workflow_content(), {})
     asked = {name for name in TABLES if jobs.further_evaluations(name)}
     assert asked == {"transfer", "table_rltf"}
-    run = f"results/{cell('dapo', 'grpo')}/seed0"
+    run = f"results/{cell('dapo_templated', 'grpo')}/seed0"
     assert f"{run}/evaluation.json" in jobs.evaluations("transfer")
     assert [path for path in jobs.further_evaluations("transfer") if path.startswith(run)] == [
-        f"{run}/evaluations/{name}/test/evaluation.json" for name in ("gsm8k_nano", "math500_nano")
+        f"{run}/evaluations/{name}/test/evaluation.json" for name in ("gsm8k_templated", "math500_templated")
     ]
 
 

@@ -22,14 +22,14 @@ rule table:
         seeds=len(JOBS.config.seeds),
         methods=lambda wildcards: JOBS.rows(wildcards.table),
     shell:
-        "r3l table {wildcards.table} {input.runs} {input.further} --seeds-planned {params.seeds}"
-        " --method '{params.methods}' --out {output.csv} > {log} 2>&1"
+        "r3l table {wildcards.table} {input.runs:q} {input.further:q} --seeds-planned {params.seeds}"
+        " --method {params.methods:q} --out {output.csv:q} > {log:q} 2>&1"
 
 
 rule budget:
     # What each method of Table 1 cost: rollouts, steps, tokens by kind, seconds by phase.
     input:
-        JOBS.evaluations("table1"),
+        lambda wildcards: JOBS.evaluations("table1"),
     output:
         csv=report("results/budget.csv", category="Tables", labels={"table": "budget"}),
         tex="results/budget.tex",
@@ -39,7 +39,7 @@ rule budget:
     conda:
         "../envs/r3l.yaml"
     shell:
-        "r3l table budget {input} --out {output.csv} > {log} 2>&1"
+        "r3l table budget {input:q} --out {output.csv:q} > {log:q} 2>&1"
 
 
 rule figure:
@@ -58,7 +58,7 @@ rule figure:
     conda:
         "../envs/r3l.yaml"
     shell:
-        "r3l figure {wildcards.figure} {input} --out results/figures > {log} 2>&1"
+        "r3l figure {wildcards.figure} {input:q} --out results/figures > {log:q} 2>&1"
 
 
 rule figures:
@@ -75,7 +75,7 @@ rule html_report:
     # One HTML file of the runs of Table 1: tables, figures, settings, budgets, training trajectories.
     input:
         "results/figures/learning_curves.png",
-        runs=JOBS.evaluations("table1"),
+        runs=lambda wildcards: JOBS.evaluations("table1"),
     output:
         report(
             "results/report.html",
@@ -89,4 +89,4 @@ rule html_report:
     params:
         seeds=len(JOBS.config.seeds),
     shell:
-        "r3l report {input.runs} --figures results/figures --seeds-planned {params.seeds} --out {output} > {log} 2>&1"
+        "r3l report {input.runs:q} --figures results/figures --seeds-planned {params.seeds} --out {output:q} > {log:q} 2>&1"

@@ -12,7 +12,7 @@ rule task_set:
     conda:
         "../envs/r3l.yaml"
     shell:
-        "r3l data check --tier {wildcards.tier} --env {wildcards.env} --out {output} > {log} 2>&1"
+        "r3l data check --tier {wildcards.tier:q} --env {wildcards.env:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule sft:
@@ -25,7 +25,7 @@ rule sft:
         "../envs/r3l.yaml"
     threads: 2
     shell:
-        "r3l sft {wildcards.name} --out {output} --workers {threads} > {log} 2>&1"
+        "r3l sft {wildcards.name:q} --out {output:q} --workers {threads} > {log:q} 2>&1"
 
 
 rule train:
@@ -48,8 +48,8 @@ rule train:
         model=JOBS.model,
         options=lambda wildcards, threads: JOBS.options,
     shell:
-        "r3l train --tier {wildcards.tier} --env {wildcards.env} --method {wildcards.method}"
-        " --model {params.model:q} --seed {wildcards.seed} --set-aside {params.options} > {log} 2>&1"
+        "r3l train --tier {wildcards.tier:q} --env {wildcards.env:q} --method {wildcards.method:q}"
+        " --model {params.model:q} --seed {wildcards.seed} --set-aside {params.options} > {log:q} 2>&1"
 
 
 rule evaluate:
@@ -73,7 +73,7 @@ rule evaluate:
     params:
         fingerprint=JOBS.fingerprint,
     shell:
-        "r3l evaluate $(dirname {input}) > {log} 2>&1"
+        'r3l evaluate "$(dirname {input:q})" > {log:q} 2>&1'
 
 
 rule evaluate_further:
@@ -93,7 +93,7 @@ rule evaluate_further:
         fingerprint=JOBS.fingerprint,
         task_set=JOBS.further_task_set,
     shell:
-        "r3l evaluate $(dirname {input}) --task-set {wildcards.set}/{wildcards.split} > {log} 2>&1"
+        'r3l evaluate "$(dirname {input:q})" --task-set {wildcards.set:q}/{wildcards.split:q} > {log:q} 2>&1'
 
 
 rule tune:
@@ -107,7 +107,7 @@ rule tune:
     conda:
         "../envs/r3l.yaml"
     shell:
-        "r3l tune {wildcards.method:q} --tier {wildcards.tier} --env {wildcards.env} --offline > {log} 2>&1"
+        "r3l tune {wildcards.method:q} --tier {wildcards.tier:q} --env {wildcards.env:q} --offline > {log:q} 2>&1"
 
 
 rule tunings:

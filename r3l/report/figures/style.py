@@ -14,6 +14,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -180,7 +181,7 @@ def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], **(look(method).point(4) | look(method).line()), label=label, linewidth=1.4)
+        Line2D([], [], **(look(method).point(4) | look(method).line()), label=drawable(label), linewidth=1.4)
         for method, label in labels.items()
     ]
     legend(figure, handles)
@@ -201,7 +202,9 @@ def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
     for ax in row:
         ax.tick_params(axis="y", length=0)
     first = row[0]
-    first.set_yticks(range(len(labels)), list(labels.values()))
+    first.set_yticks(range(len(labels)), [drawable(label) for label in labels.values()])
+    for tick in first.get_yticklabels():
+        tick.set_parse_math(False)
     first.set_ylim(len(labels) - 0.4, -0.6)
     first.tick_params(axis="y", pad=11)
     beside = offset_copy(first.get_yaxis_transform(), first.get_figure(root=True), x=-6, units="points")
@@ -263,12 +266,38 @@ def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
     """
     if out.suffix[1:] in figure.canvas.get_supported_filetypes() and out.suffix not in WRITERS:
         raise ConfigError(f"{out} cannot be drawn: a figure is a {' or '.join(WRITERS)} file; give one, or no suffix")
+    _as_written(figure)
     stem = out / name if name else out
     paths = [out] if out.suffix in WRITERS else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
     with writable(paths[0]):
         for path in paths:
             WRITERS[path.suffix](figure, path)
     return paths
+
+
+def drawable(text: str) -> str:
+    """``text`` as matplotlib can draw it: characters that the font lacks by their code points, and a space before an
+    underscore, for which a legend would leave it out."""
+    lacking = {ord(c): f"<U+{ord(c):04X}>" for c in set(text) if not c.isspace() and not _font().get_char_index(ord(c))}
+    return (" " if text.startswith("_") else "") + text.translate(lacking)
+
+
+@cache
+def _font() -> Any:
+    from matplotlib import font_manager
+
+    return font_manager.get_font(font_manager.findfont(font_manager.FontProperties()))
+
+
+def _as_written(figure: Figure) -> None:
+    """No text is mathematics, but the ticks of a logarithmic axis."""
+    from matplotlib.axis import Tick
+    from matplotlib.text import Text
+
+    ticks = {text for tick in figure.findobj(Tick) for text in tick.findobj(Text)}
+    for text in set(figure.findobj(Text)) - ticks:
+        text.set_parse_math(False)
+        text.set_text(drawable(text.get_text()))
 
 
 def _pdf(figure: Figure, path: Path) -> None:

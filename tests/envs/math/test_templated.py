@@ -6,7 +6,9 @@ import pytest
 from r3l.envs.math import Math, datasets
 from r3l.envs.math.arithmetic import TEMPLATED, problem, rows
 
-from r3l.config import resolve
+from r3l.config import EnvConfig, load, names, resolve
+from r3l.core.errors import ConfigError
+from r3l.report.labels import env_label
 
 
 @pytest.mark.parametrize("name", TEMPLATED)
@@ -19,15 +21,23 @@ def test_a_row_has_the_published_layout_and_is_read_as_one(name):
     assert (read[0].problem, read[0].gold, len(read)) == (task.payload["problem"], task.payload["answer"], made.count)
 
 
-@pytest.mark.parametrize(
-    ("env", "train", "size"),
-    [("gsm8k", "gsm8k_nano_train", 256), ("math500", "math_nano_train", 256), ("dapo", "dapo_nano_train", 255)]
-    + [("deepmath", "deepmath_nano_train", 256)],
-)
-def test_environments_of_published_sets_have_a_nano_tier_without_a_download(monkeypatch, env, train, size):
+@pytest.mark.parametrize(("env", "size"), [("gsm8k", 256), ("math500", 256), ("dapo", 255), ("deepmath", 256)])
+def test_templated_problems_are_never_called_as_a_published_set(monkeypatch, env, size):
+    """Its own name is refused at nano; the one that says templated needs no download."""
     monkeypatch.delenv("R3L_MATH", raising=False)
-    settings = resolve("nano", env, "r3l", 0).env_settings
-    assert settings.train_task_set == f"{train}/train"
+    with pytest.raises(ConfigError, match=rf"{env!r} has no tier 'nano': give --tier .* or --env {env}_templated"):
+        resolve("nano", env, "r3l", 0)
+    settings = resolve("nano", f"{env}_templated", "r3l", 0).env_settings
+    printed = (env_label(f"{env}_templated"), settings.train_task_set, settings.test_task_set)
+    assert all("templated" in name for name in printed)
     taught, tested = Math().tasks(settings.train_task_set), Math().tasks(settings.test_task_set)
     assert (len(taught), len(tested)) == (size, 200)
     assert not {task.payload["problem"] for task in taught} & {task.payload["problem"] for task in tested}
+
+
+def test_in_all_tiers_a_published_name_has_published_problems_alone():
+    for env in (load("envs", name, EnvConfig) for name in names("envs")):
+        if env.environment == "math" and not env.env.endswith("_templated"):
+            sets = {name for tier in env.tiers.values() for name in (tier.train_task_set, tier.test_task_set)}
+            assert {name.partition("/")[0] for name in sets} <= set(datasets.ORIGINS) | set(datasets.CLEANED), env.env
+            assert not [name for name in sets if "templated" in name]
