@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, R3LError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,7 +28,7 @@ def flushed() -> Iterator[None]:
             if sys.stdout:
                 sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None or _takes_output():
+        if isinstance(error, R3LError) or error.filename is not None or _takes_output():
             raise
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
