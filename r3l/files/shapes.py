@@ -30,7 +30,7 @@ class TaskSet(TypedDict):
 
 
 class TaskSetOfManifest(TypedDict):
-    train: TaskSet
+    train: NotRequired[TaskSet]  # of a run that trains
     test: TaskSet
 
 
