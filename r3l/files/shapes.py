@@ -47,7 +47,7 @@ class Manifest(Recorded):
     task_set: TaskSetOfManifest
     versions: dict[str, Any]
     hardware: dict[str, Any]
-    commit: str
+    commit: Text
     preregistration_sha256: NotRequired[Text]
     start_model_warning: NotRequired[str]
     agent: NotRequired[dict[str, Any]]
@@ -172,7 +172,7 @@ class Trajectories(TypedDict):
 class TriedRun(TypedDict):
     seed: int
     success: Number
-    commit: str
+    commit: Text
     rollouts: Number
     generated: Number
     trained: Number
