@@ -30,7 +30,7 @@ class TaskSet(TypedDict):
 
 
 class TaskSetOfManifest(TypedDict):
-    train: NotRequired[TaskSet]  # of a run that trains
+    train: NotRequired[TaskSet]  # where nothing trains, its tasks are not loaded
     test: TaskSet
 
 

@@ -16,7 +16,7 @@ from start_models import cell
 from r3l.cli.workflow import line
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT, STORED, STORED_MODELS
-from r3l.workflow import execution
+from r3l.workflow import execution, plan
 
 SMALL = ("train.steps=12", "train.tasks_per_step=2", "method_settings.group_size=4", "threads=1", "workers=1")
 GRPO = f"results/{cell('math', 'grpo')}"
@@ -89,8 +89,10 @@ def test_a_name_reaches_every_command_of_the_rules_whole(tmp_path, monkeypatch, 
     config = {"model": f"models/{name}", "envs": ["math"], "methods": ["zero_shot"]}
     code, out, log = Program(*line(["results/table1.csv", "results/budget.csv"], config, ["--dry-run"])).wait()
     assert code == 0, log
+    cell = next(iter(plan.grid(plan.load(plan.workflow_content() | config), ["math"], ["zero_shot"]))).removesuffix(
+        "/seed0"
+    )
     commands = re.findall(r"^Shell command: (r3l .*)", out + log, re.MULTILINE)
-    cell = f"nano/math/{name}/zero_shot"
     for folder in ("task_set/nano", "table", f"train/{cell}", f"evaluate/{cell}"):
         (tmp_path / "results" / "logs" / folder).mkdir(parents=True)
     show = 'r3l() { printf "%s\\n" "$@" >&3; }\n'
