@@ -118,13 +118,40 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     """The files to make, and the runs behind them by their directories under results/."""
     from r3l.runs.places import EVALUATION
     from r3l.workflow import plan
-    from r3l.workflow.jobs import DEFAULT_TARGETS, runs_behind
+    from r3l.workflow.jobs import DEFAULT_TARGETS
 
     if not targets and config.methods:
         runs = plan.grid(config, config.envs, config.methods)
         return [str(RESULTS / path / EVALUATION) for path in runs], runs
     files = [file_of(target) for target in targets] if targets else list(DEFAULT_TARGETS)
-    return files, runs_behind(files, config)
+    return files, _runs_behind(files, config)
+
+
+def _runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
+    """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
+    from r3l.runs.places import EVALUATION
+    from r3l.workflow import plan
+
+    planned: dict[str, Run] = {}
+    for path in map(Path, files):
+        if table := _table_behind(path):
+            planned |= plan.runs(config, plan.tables()[table])
+        elif path.name == EVALUATION:
+            every = {key: run for table in plan.tables().values() for key, run in plan.runs(config, table).items()}
+            planned |= {key: run for key, run in every.items() if RESULTS / key == path.parent}
+    return planned
+
+
+def _table_behind(path: Path) -> str | None:
+    """The table whose runs a file under results/ is made of: itself, or that of a figure or page."""
+    from r3l.report.figures import FIGURES
+    from r3l.workflow import plan
+    from r3l.workflow.jobs import PAGES
+
+    if path.parent.name == "figures":
+        return FIGURES[path.stem].table
+    name = "table1" if path.name in PAGES.values() else path.stem
+    return name if name in plan.tables() else None
 
 
 def file_of(target: str) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, TierConfig, environment_of, load, names, resolve, trains, tuning, variant
+from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
 from r3l.evaluation import stored_runs
 from r3l.runs.places import EVALUATION, FURTHER, validation_evaluation
 from r3l.runs.provenance import check_clean
 from r3l.runs.run_dir import RESULT, recorded_fingerprint
 from r3l.workflow import plan, resources, status
-from r3l.workflow.plan import LOGS, WorkflowConfig
+from r3l.workflow.plan import LOGS
 from r3l.workflow.resources import JobKind, ResourceRequest
 from r3l.workflow.task_sets import task_set_hashes
 
@@ -173,27 +173,3 @@ def log(rule: str, *further: str) -> str:
 def task_sets(wildcards: Any) -> dict[str, str]:
     """The hashes of an environment's task sets in a tier."""
     return task_set_hashes(wildcards.tier, wildcards.env)
-
-
-def runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
-    """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
-    results, tables = Path("results"), plan.tables()
-    planned: dict[str, Run] = {}
-    for path in map(Path, files):
-        if table := table_behind(str(path)):
-            planned |= plan.runs(config, tables[table])
-        elif path.name == EVALUATION:
-            every = {key: run for known in tables.values() for key, run in plan.runs(config, known).items()}
-            planned |= {key: run for key, run in every.items() if results / key == path.parent}
-    return planned
-
-
-def table_behind(file: str) -> str | None:
-    """The table whose runs a file under results/ is made of: itself, or that of a figure or page."""
-    from r3l.report.figures import FIGURES
-
-    path = Path(file)
-    if path.parent.name == "figures":
-        return FIGURES[path.stem].table
-    name = "table1" if path.name in PAGES.values() else path.stem
-    return name if name in names("tables") else None
