@@ -176,7 +176,7 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
     assert "folder holds an evaluation with request" in refused and "choose another folder with --out" in refused
     written = "".join(path.read_text() for path in Path("folder").rglob("*") if path.is_file())
     assert "secret" not in written and "word@" not in written
-    agent = {"model": "any", "dialog": "messages", "request": '{"seed": 7, "top_p": 0.9}'}
+    agent = {"model": "any", "dialog": "messages", "request": '{"seed": 7, "top_p": 0.9}', "about": "{}"}
     assert read_json(Path("folder/manifest.json"))["agent"] == agent
     assert "folder has no checkpoint: a server played it; give --server" in program("./folder")
 
@@ -193,5 +193,6 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
     ],
 )
 def test_bad_input_is_one_paragraph(program, arguments, message):
-    error = program(*arguments)
+    with serving(scripted) as (url, _):
+        error = program(*(url if argument == "http://x" else argument for argument in arguments))
     assert error.startswith("error: ") and message in error and len(error.strip().splitlines()) == 1
