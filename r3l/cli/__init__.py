@@ -19,7 +19,7 @@ from r3l.cli.arguments import check_arguments
 from r3l.cli.printing import flushed
 from r3l.core.errors import R3LError
 from r3l.core.text import printable
-from r3l.processes.cores import watch_for_cores
+from r3l.processes.cores import watching_for_cores
 from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
 
@@ -117,8 +117,7 @@ def main() -> None:
     try:
         end_with_workflow()
         check_arguments(sys.argv[1:])
-        watch_for_cores()
-        with flushed():
+        with watching_for_cores(), flushed():
             app()
     except R3LError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)

@@ -6,6 +6,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 AFTER = 10.0  # seconds from the start of a command; our choice
@@ -13,12 +15,19 @@ SHARE = 0.25  # of this time; our choice
 STATISTICS = Path("/proc/self/schedstat")  # nanoseconds that the main thread has run, and has waited for a core
 
 
-def watch_for_cores(after: float = AFTER) -> None:
-    """Say so on stderr, once, where much of the first seconds went by waiting for a core; on Linux alone."""
-    if STATISTICS.is_file():
-        timer = threading.Timer(after, _say, [time.monotonic(), _waited()])
-        timer.daemon = True
-        timer.start()
+@contextmanager
+def watching_for_cores(after: float = AFTER) -> Iterator[None]:
+    """Say so on stderr, once, where much of the first seconds goes by waiting for a core; on Linux alone."""
+    if not STATISTICS.is_file():
+        yield
+        return
+    timer = threading.Timer(after, _say, [time.monotonic(), _waited()])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _waited() -> float:
