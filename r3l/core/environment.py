@@ -54,8 +54,8 @@ class Observation:
     success: bool = False
     invalid_action_reward: float = 0.0
     refused: bool = False
-    unread: bool = False
     failed: str = ""
+    unread: bool = False
 
     def well_formed(self) -> tuple[Observation, int]:
         """It with U+FFFD for what is not Unicode, and how many characters were replaced."""

@@ -9,9 +9,9 @@ from start_models import cell
 
 from r3l.config import resolve
 from r3l.config.own_code import changed_files, own_code
-from r3l.config.run import SCHEMA_VERSION
 from r3l.files.paths import ROOT
 from r3l.runs.changed_code import set_aside_changed
+from r3l.runs.manifest import manifest
 
 
 @pytest.fixture
@@ -57,15 +57,14 @@ def test_an_edit_is_another_run(mine, file):
     assert changed_files(before.own_code, run().own_code) == [file]
 
 
-def manifest(run_dir, run):
+def begun(run_dir, run):
     run_dir.mkdir(parents=True)
-    content = {"schema": SCHEMA_VERSION, "run": run.model_dump(mode="json"), "fingerprint": run.fingerprint()}
-    (run_dir / "manifest.json").write_text(json.dumps(content))
+    (run_dir / "manifest.json").write_text(json.dumps(manifest(run)))
 
 
 def test_the_run_of_before_is_set_aside_and_said(mine, tmp_path, caplog):
     where, before = tmp_path / "results" / "seed0", run()
-    manifest(where, before)
+    begun(where, before)
     set_aside_changed(where, run())
     assert where.is_dir() and not caplog.text
     (mine / "helper.py").unlink()

@@ -180,6 +180,8 @@ def test_a_lagging_sampler_survives_a_resume(tmp_path):
         content = json.loads(state.read_text())
         state.write_text(json.dumps(content | {"fingerprint": run(4).fingerprint()}))
         write_digests(state.parent)
+    shutil.copy(tmp_path / "whole" / "manifest.json", halves)
+    (halves / "result.json").unlink()
     resumed = train(run(4), halves)
     assert resumed == json.loads((tmp_path / "whole" / "result.json").read_text())
     ratios = [row.get("clip_fraction", 0) for row in read_jsonl(tmp_path / "whole" / "metrics.jsonl")]

@@ -32,7 +32,7 @@ def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_earlier_o
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))  # bytes of a file; more fail, as on a full disk
     try:
-        with pytest.raises(RunDirectoryError, match="step-000002 cannot be written .* see to the disk"):
+        with pytest.raises(RunDirectoryError, match="step-000002 cannot be written .* free the disk"):
             checkpoint.save(tmp_path, trained, nano[1], "f", {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
