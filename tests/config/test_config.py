@@ -132,6 +132,16 @@ def test_a_condition_on_what_does_not_exist_is_an_error_that_names_it(tmp_path, 
         settings_in("mine", Place("nano"))
 
 
+@pytest.mark.parametrize("rate", ["-1", "0", ".nan", ".inf", "0.5", "true", "'a'"])
+def test_a_rate_that_cannot_be_a_tuned_one_is_refused(tmp_path, monkeypatch, rate):
+    (tmp_path / "mine.yaml").write_text(
+        f"method: mine\nlabel: M\nextends: grpo\nrates: {{nano: {{math: {rate}}}}}\nsources: {{rates.nano: s}}\n"
+    )
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"mine.yaml: .*rates"):
+        resolve("nano", "math", "mine", 0)
+
+
 def test_precedence_is_settings_profile_tier_variant_override():
     def setting(method, key, *overrides):
         return resolve("nano", "alfworld", method, 0, overrides=list(overrides)).method_settings[key]

@@ -1,5 +1,7 @@
 """Equal tuning: the rule by hand, and the runs that it takes."""
 
+import json
+
 import pytest
 from start_models import START_MODEL, cell, start_model
 
@@ -10,8 +12,9 @@ from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.tuning import choose
 from r3l.files.json_files import read_jsonl
+from r3l.files.paths import ROOT
 from r3l.local.engine import train
-from r3l.report.tuning import tuning_table
+from r3l.report.tuning import tuning_table, tunings
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs
 
@@ -47,6 +50,16 @@ def test_a_tuning_takes_six_runs_with_seeds_of_its_own():
         plan.tuning_runs("nano", "math", "zero_shot")
     with pytest.raises(ConfigError, match="tier smol says nothing of tuning"):
         plan.tuning_runs("smol", "alfworld", "grpo")
+
+
+@pytest.mark.parametrize("chosen", [-1, 0.5, float("nan"), None, "0.0001"])
+def test_a_stored_tuning_chose_a_rate_that_it_tried(tmp_path, chosen):
+    content = json.loads((ROOT / "results/stored/tuning/nano/math/grpo.json").read_text())
+    path = tmp_path / "tuning/nano/math/grpo.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content | {"chosen": chosen}))
+    with pytest.raises(DataError, match="grpo.json: key 'chosen'"):
+        tunings(tmp_path, "nano", None, None)
 
 
 class Wildcards(dict):
