@@ -35,7 +35,10 @@ def serving(answer, models=("tiny",)):
             self.reply(200, {"data": [entry if isinstance(entry, dict) else {"id": entry} for entry in models]})
 
         def do_POST(self):
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            length = int(self.headers["Content-Length"])
+            if len(body := self.rfile.read(length)) < length:
+                return  # the client hung up
+            request = json.loads(body)
             with lock:
                 before = len(seen)
                 seen.append(request | {"path": self.path, "authorization": self.headers.get("Authorization")})

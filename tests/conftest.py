@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,7 @@ from r3l.core.environment import StopReason
 from r3l.core.policy import FinishReason
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
+from r3l.processes import cores
 
 # An example takes longer on a busy machine; every run draws others.
 settings.register_profile("r3l", max_examples=30, deadline=None)
@@ -20,6 +22,9 @@ settings.load_profile("r3l")
 
 # Java's second compiler takes more seconds than it saves in a few episodes.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Tests keep all cores busy, and compare what commands print.
+cores.STATISTICS = Path("of no process")
 
 TASK = Task("t0", "toy", "test")
 

