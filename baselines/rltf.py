@@ -121,7 +121,5 @@ class RLTF(TrainedMethod[RLTFSettings]):
             loss_B_T, clipped_B_T = -a_B_T * ratio_B_T, torch.zeros_like(ratio_B_T)
         elif s.ratio == "cispo":
             loss_B_T = losses.clipped_weight(ratio_B_T, logprobs_B_T, a_B_T, s.clip_low, s.clip_high)
-        if s.min_logprob is not None:
-            unlikely_B_T = batch.off_policy_B[:, None] & (batch.old_logprobs_B_T < s.min_logprob)
-            loss_B_T = loss_B_T.masked_fill(unlikely_B_T, 0.0)
+        loss_B_T = losses.without_unlikely(loss_B_T, batch.old_logprobs_B_T, batch.off_policy_B, s.min_logprob)
         return loss_B_T, {"clip_fraction": clipped_B_T}

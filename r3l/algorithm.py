@@ -52,6 +52,12 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
     importance: Literal["none", "clipped"] = option("none", "importance ratio in the objective (A-7)", "paper: none")
     clip_low: float = option(0.2, "of the ratio, where there is one (audit 0.6)", "released baselines: 0.2", ge=0, lt=1)
     clip_high: float = option(0.2, "of the ratio, where there is one (audit 0.6)", "released baselines: 0.2", ge=0)
+    min_logprob: float | None = option(
+        None,
+        "leaves out distilled tokens that are less likely than this without their hint (nats)",
+        "paper: none (RLTF's released code: -5)",
+        lt=0,
+    )
     opmd_tau: float = option(
         0.0, "divides the policy loss by 1 + tau (A-6)", "paper: no such factor (released code: tau = 1)", ge=0
     )
@@ -206,10 +212,11 @@ class R3L(TrainedMethod[R3LSettings]):
         return amplify(centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau)), returns_G, s)
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A log p / (1 + tau); with ``importance`` PPO's clipped surrogate instead."""
+        """-A log p / (1 + tau); with ``importance`` PPO's clipped surrogate instead; without tokens below ``min_logprob``."""
         s = self.settings
-        if s.importance == "none":
-            return losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, s.opmd_tau), {}
-        ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
-        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B_T, s.clip_low, s.clip_high)
-        return loss_B_T, {"clip_fraction": clipped_B_T}
+        loss_B_T, observed = losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, s.opmd_tau), {}
+        if s.importance == "clipped":
+            ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
+            loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B_T, s.clip_low, s.clip_high)
+            observed = {"clip_fraction": clipped_B_T}
+        return losses.without_unlikely(loss_B_T, logprobs_B_T, batch.off_policy_B, s.min_logprob), observed

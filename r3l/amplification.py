@@ -21,7 +21,7 @@ class AmplificationSettings(OptionModel):
     amplify_rule: AmplifyRule = option("paper", "how advantages are amplified (A-1, A-2, A-12)", "paper, section 3.4")
     alpha: float = option(3.0, "amplification factor (A-5)", "paper: 3 (released code: 3, hard-coded)", gt=0)
     reward_max: RewardMax = option(
-        "env_max", "what counts as the best reward (A-4)", "our reading of R_max: the environment's maximum"
+        "group_max", "what counts as the best reward (A-4)", "paper: the largest reward in the group (its summary)"
     )
     amplify_all_equal: AllEqual = option(
         "zero",

@@ -94,6 +94,8 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
         values.pop("judge", None)
+    if values.get("method_settings", {}).get("min_logprob", 0) is None:
+        values["method_settings"].pop("min_logprob")
     if not values.get("lora", {}).get("rank"):
         values.pop("lora", None)
     if values.get("evaluation", {}).get("tasks") is None:

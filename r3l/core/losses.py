@@ -55,6 +55,15 @@ def shaped_probability(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor,
     return -advantages_B_T * p_B_T / (p_B_T + gamma)
 
 
+def without_unlikely(
+    loss_B_T: torch.Tensor, logprobs_B_T: torch.Tensor, off_policy_B: torch.Tensor, min_logprob: float | None
+) -> torch.Tensor:
+    """0 on tokens of rows sampled under another context that are less likely than ``min_logprob`` (RLTF audit 2)."""
+    if min_logprob is None:
+        return loss_B_T
+    return loss_B_T.masked_fill(off_policy_B[:, None] & (logprobs_B_T.detach() < min_logprob), 0.0)
+
+
 def kl(logprobs_B_T: torch.Tensor, ref_logprobs_B_T: torch.Tensor, estimator: KLEstimator) -> torch.Tensor:
     """Per-token KL to the reference; d = logp - ref. k1: d, k2: d^2/2, k3: exp(-d) - 1 + d (Schulman)."""
     d = logprobs_B_T - ref_logprobs_B_T

@@ -128,3 +128,40 @@ class LogprobMismatch:
     def metrics(self) -> dict[str, float]:
         """``logprob_mismatch/mean`` and ``/max`` (nats); {} where no token counted."""
         return {"logprob_mismatch/mean": self.mean, "logprob_mismatch/max": self.max} if self.tokens else {}
+
+
+class TaughtLogprobs:
+    """How unlikely, to the policy that learns them, the tokens are that it would not have sampled here itself.
+
+    *Distilled* ones were sampled under a hint that their row no longer shows, *imitated* ones are learned by SFT.
+    A policy gradient without an importance ratio pushes each of them with full weight, however unlikely it is.
+    """
+
+    UNLIKELY = -5.0  # nats; RLTF's released code drops distilled tokens below it (RLTF audit 2)
+
+    def __init__(self) -> None:
+        self.logprobs: dict[str, list[torch.Tensor]] = {"distilled": [], "imitated": []}
+        self.hinted: list[torch.Tensor] = []
+
+    def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
+        """Count a micro-batch; its old log-probs of distilled tokens are those under the hint."""
+        trained_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0)
+        distilled_B_T = trained_B_T & (batch.off_policy_B & ~batch.sft_B)[:, None]
+        self.hinted.append(batch.old_logprobs_B_T[distilled_B_T].cpu())
+        for name, chosen_B_T in (("distilled", distilled_B_T), ("imitated", trained_B_T & batch.sft_B[:, None])):
+            self.logprobs[name].append(logprobs_B_T.detach()[chosen_B_T].float().cpu())
+
+    def metrics(self) -> dict[str, float]:
+        """``NAME/nll`` and ``NAME/nll_p99`` (mean and 99th percentile of -log p, nats), ``NAME/unlikely`` (share below
+        -5) and ``distilled/hint_gap`` (log p with the hint less log p without, mean, nats); none where nothing counted.
+        """
+        found = {}
+        for name, parts in self.logprobs.items():
+            logprobs_S = torch.cat(parts).numpy() if parts else np.zeros(0)
+            if len(logprobs_S):
+                found[f"{name}/nll"] = float(-logprobs_S.mean())
+                found[f"{name}/nll_p99"] = float(np.quantile(-logprobs_S, 0.99))
+                found[f"{name}/unlikely"] = float((logprobs_S < self.UNLIKELY).mean())
+        if "distilled/nll" in found:
+            found["distilled/hint_gap"] = float(torch.cat(self.hinted).mean()) + found["distilled/nll"]
+        return found

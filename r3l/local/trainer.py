@@ -19,7 +19,7 @@ from r3l.core.method import Batch, Criterion
 from r3l.local import lora
 from r3l.local.adamw import AdamW
 from r3l.local.forward import Pass, has_machine_code, pass_of
-from r3l.local.logprobs import LogprobMismatch, token_logprobs, tree_logprobs
+from r3l.local.logprobs import LogprobMismatch, TaughtLogprobs, token_logprobs, tree_logprobs
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.precision import MasterWeights, recompute_activations
 from r3l.local.prefix_tree import PrefixTree
@@ -176,23 +176,29 @@ class Trainer:
     def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
         self.model.train()
         self.optimizer.zero_grad()
-        mismatch = LogprobMismatch()
+        observed = LogprobMismatch(), TaughtLogprobs()
         for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
             size = " x ".join(map(str, batch.ids_B_T.shape))
             with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
-                self._backward(batch, part, mismatch, metrics)
+                self._backward(batch, part, observed, metrics)
             self.master_weights.accumulate_gradients()
-        metrics |= mismatch.metrics()
+        for observer in observed:
+            metrics |= observer.metrics()
         metrics["grad_norm"] = self.optimizer_step(lr)
 
     def _backward(
-        self, batch: Batch, rows: Sequence[Row], mismatch: LogprobMismatch, metrics: dict[str, float]
+        self,
+        batch: Batch,
+        rows: Sequence[Row],
+        observed: tuple[LogprobMismatch, TaughtLogprobs],
+        metrics: dict[str, float],
     ) -> None:
         if self.criterion.kl_coef > 0:
             batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
         logprobs_B_T = self._logprobs(batch, rows)
-        mismatch.add(batch, logprobs_B_T)
+        for observer in observed:
+            observer.add(batch, logprobs_B_T)
         batch = self._rescored(batch, rows, logprobs_B_T)
         loss, terms = loss_of(self.criterion, batch, logprobs_B_T)
         if not torch.isfinite(loss):

@@ -79,6 +79,13 @@ _DECLARED = (
     Metric("kl_to_start", "nats/token", STEP, "k3 against the base checkpoint, every `train.kl_metric_every` steps"),
     Metric("logprob_mismatch/mean", "nats", STEP, "a token's log-prob in training against sampling: mean difference"),
     Metric("logprob_mismatch/max", "nats", STEP, "the largest difference"),
+    Metric("distilled/nll", "nats", STEP, "-log p, without the hint, of distilled tokens that train: mean"),
+    Metric("distilled/nll_p99", "nats", STEP, "the 99th percentile"),
+    Metric("distilled/unlikely", "share", STEP, "those with log p below -5"),
+    Metric("distilled/hint_gap", "nats", STEP, "their log p when sampled, with the hint, less that without: mean"),
+    Metric("imitated/nll", "nats", STEP, "-log p of imitated tokens, each with its hint: mean"),
+    Metric("imitated/nll_p99", "nats", STEP, "the 99th percentile"),
+    Metric("imitated/unlikely", "share", STEP, "those with log p below -5"),
     Metric(
         "handover/mean",
         "nats",

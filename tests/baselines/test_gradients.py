@@ -95,6 +95,13 @@ def rltf(off):
     )
 
 
+def without_unlikely(off):
+    """-A log p; tokens of distilled rows with log p < -5 do not count: at NEW the last of row 1 and one of row 2."""
+    return lambda logp: sum(
+        WEIGHT[i, t] * -A[i] * logp[i, t] for i, t in trained() if not (off[i] and (i, t) in [(1, 3), (2, 2)])
+    )
+
+
 def cispo(logp):
     return sum(
         WEIGHT[i, t] * -A[i] * torch.exp(logp[i, t] - OLD[i, t]).clamp(0.8, 1.2).detach() * logp[i, t]
@@ -115,6 +122,7 @@ CASES = [
     ("r3l", {"opmd_tau": 1.0}, batch(), plain(0.5)),
     ("r3l@profile=released_code", {}, batch(ref=True), with_kl(plain(0.5), "k2", 0.001)),
     ("r3l_is", {}, batch(), clipped(0.2, 0.2)),
+    ("r3l", {"min_logprob": -5}, batch(off=OFF), without_unlikely(OFF)),
     ("r3l_kl", {}, batch(ref=True), with_kl(plain(), "k3", 0.01)),
     ("grpo_amplified", {}, batch(), clipped(0.2, 0.2)),
     ("opmd", {}, batch(), plain()),

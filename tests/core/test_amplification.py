@@ -9,7 +9,7 @@ from r3l.amplification import AmplificationSettings, amplify
 from r3l.core.advantages import baseline_of, centred, standardised
 
 ONE_OF_EIGHT = [1.0] + [0.0] * 7
-GOLDEN = [  # rewards, released A, paper A (alpha 3, environment maximum, variance guard)
+GOLDEN = [  # rewards, released A, paper A (alpha 3, largest reward of the group, variance guard)
     (ONE_OF_EIGHT, [1.0] + [-0.125] * 7, [3.0] + [-0.125] * 7),
     ([1.0] * 4 + [0.0] * 4, [1.0] * 4 + [-0.5] * 4, [3.0] * 4 + [-0.5] * 4),
     ([1.0] * 7 + [0.0], [1.0] * 7 + [-0.875], [3.0] * 7 + [-0.875]),
@@ -23,7 +23,7 @@ GOLDEN = [  # rewards, released A, paper A (alpha 3, environment maximum, varian
     (
         [0.75, 0.5, 0, 0, 0, -0.1, -0.1, -0.1],
         [1.89375, 1.14375] + [-0.11875] * 3 + [-0.21875] * 3,
-        [1.89375, 1.14375] + [-0.11875] * 3 + [-0.21875] * 3,
+        [3.0, 1.14375] + [-0.11875] * 3 + [-0.21875] * 3,
     ),
 ]
 
@@ -31,14 +31,15 @@ GOLDEN = [  # rewards, released A, paper A (alpha 3, environment maximum, varian
 @pytest.mark.parametrize(("rewards", "released", "paper"), GOLDEN)
 def test_golden_advantages(rewards, released, paper):
     rewards_G = np.asarray(rewards, dtype=float)
-    for rule, all_equal, expected in (("released_code", "as_rule", released), ("paper", "zero", paper)):
-        settings = AmplificationSettings(amplify_rule=rule, amplify_all_equal=all_equal)
+    released_code = {"amplify_rule": "released_code", "amplify_all_equal": "as_rule", "reward_max": "env_max"}
+    for changes, expected in ((released_code, released), ({}, paper)):
+        settings = AmplificationSettings(**changes)
         advantages_G = amplify(centred(rewards_G), rewards_G, settings)
         np.testing.assert_allclose(advantages_G, expected, atol=1e-12)
 
 
 def test_the_paper_read_to_the_letter_pushes_a_group_that_has_solved_its_task():
-    literal = AmplificationSettings(amplify_all_equal="as_rule")
+    literal = AmplificationSettings(amplify_all_equal="as_rule", reward_max="env_max")
     ones, zeros = np.ones(8), np.zeros(8)
     np.testing.assert_array_equal(amplify(centred(ones), ones, literal), [3.0] * 8)
     np.testing.assert_array_equal(amplify(centred(zeros), zeros, literal), [0.0] * 8)
@@ -54,7 +55,7 @@ def test_the_group_maximum_amplifies_the_best_but_never_an_all_failed_group():
 def test_released_grpo_amplification_weakens_a_lone_success():
     """z = 2.475 becomes 1.0 (audit A-12)."""
     rewards_G = np.asarray(ONE_OF_EIGHT)
-    settings = AmplificationSettings(amplify_rule="released_code", amplify_all_equal="as_rule")
+    settings = AmplificationSettings(amplify_rule="released_code", amplify_all_equal="as_rule", reward_max="env_max")
     advantages_G = amplify(standardised(rewards_G), rewards_G, settings)
     np.testing.assert_allclose(advantages_G, [1.0] + [-0.353552] * 7, atol=1e-5)
 

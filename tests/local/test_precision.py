@@ -16,8 +16,9 @@ from r3l.core.trajectory import Group
 from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint, precision
 from r3l.local.engine import train
+from r3l.local.logprobs import LogprobMismatch, TaughtLogprobs
 from r3l.local.precision import MasterWeights, vocabulary_logits
-from r3l.local.trainer import LogprobMismatch, Trainer
+from r3l.local.trainer import Trainer
 
 METHOD = GRPO({})
 CONFIG = TrainConfig(steps=1, tasks_per_step=1, lr=1e-4, tokens_per_microbatch=16)
@@ -117,6 +118,21 @@ def test_the_mismatch_counts_what_was_sampled_in_this_context():
     mismatch.add(batch, new)
     assert mismatch.metrics() == {"logprob_mismatch/mean": 0.375, "logprob_mismatch/max": 0.5}
     assert LogprobMismatch().metrics() == {}
+
+
+def test_taught_tokens_are_counted_without_their_hint():
+    """Row 0 was sampled here; row 1 is distilled (log p -1 and -7 after -0.5 and -2 with the hint); row 2 is imitated."""
+    mask_B_T = torch.tensor([[0.0, 1.0, 1.0]] * 3)
+    old_B_T = torch.tensor([[0.0, -1.0, -1.0], [0.0, -0.5, -2.0], [0.0, 0.0, 0.0]])
+    new_B_T = torch.tensor([[0.0, -9.0, -9.0], [0.0, -1.0, -7.0], [0.0, -3.0, -3.0]])
+    sft_B, off_policy_B = torch.tensor([False, False, True]), torch.tensor([False, True, False])
+    batch = Batch(mask_B_T.long(), mask_B_T, mask_B_T, old_B_T, torch.ones(3), sft_B, off_policy_B)
+    taught = TaughtLogprobs()
+    taught.add(batch, new_B_T)
+    expected = {"distilled/nll": 4, "distilled/nll_p99": 6.94, "distilled/unlikely": 0.5, "distilled/hint_gap": 2.75}
+    expected |= {"imitated/nll": 3, "imitated/nll_p99": 3, "imitated/unlikely": 0}
+    assert taught.metrics() == pytest.approx(expected)
+    assert TaughtLogprobs().metrics() == {}
 
 
 def test_probing_the_memory_changes_nothing(nano):
