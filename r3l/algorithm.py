@@ -212,7 +212,7 @@ class R3L(TrainedMethod[R3LSettings]):
         return amplify(centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau)), returns_G, s)
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A log p / (1 + tau); with ``importance`` PPO's clipped surrogate instead; without tokens below ``min_logprob``."""
+        """-A log p / (1 + tau), or PPO's clipped surrogate (``importance``); without tokens below ``min_logprob``."""
         s = self.settings
         loss_B_T, observed = losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, s.opmd_tau), {}
         if s.importance == "clipped":

@@ -121,7 +121,7 @@ def test_the_mismatch_counts_what_was_sampled_in_this_context():
 
 
 def test_taught_tokens_are_counted_without_their_hint():
-    """Row 0 was sampled here; row 1 is distilled (log p -1 and -7 after -0.5 and -2 with the hint); row 2 is imitated."""
+    """Row 0 was sampled here, row 1 is distilled (-1 and -7 after -0.5 and -2 with the hint), row 2 is imitated."""
     mask_B_T = torch.tensor([[0.0, 1.0, 1.0]] * 3)
     old_B_T = torch.tensor([[0.0, -1.0, -1.0], [0.0, -0.5, -2.0], [0.0, 0.0, 0.0]])
     new_B_T = torch.tensor([[0.0, -9.0, -9.0], [0.0, -1.0, -7.0], [0.0, -3.0, -3.0]])
