@@ -51,6 +51,7 @@ class Session(PlaySession):
 
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """By the forward pass that trains."""
+        self.policy.release()
         settings = self.run.sampling.temperature, self.run.train.tokens_per_microbatch
         return scored(self.model, trajectories, self.run.samples, *settings, pass_wanted(self.run))
 

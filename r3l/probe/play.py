@@ -72,8 +72,8 @@ class OwnReflection:
 
     ``agrees``: with the critic; None where one of them names no pivot. The retries start at the pivot, with its hint
     and without, and at the start with the hint; None where there is no pivot. ``fresh``: another attempt.
-    ``equal``: chance that one of the further attempts succeeds for which the tokens of ``guided`` are enough; ``short``:
-    they would have been enough for more than there are.
+    ``equal``: chance that one of the further attempts succeeds for which the tokens of ``guided`` are enough;
+    ``short``: they would have been enough for more than there are.
     """
 
     invalid: str | None = None
@@ -139,7 +139,12 @@ class Played:
 
 
 def play_probe(
-    session: PlaySession, settings: R3LSettings, tasks: Sequence[Task], attempts: int, path: Path, probed: Mapping[str, str]
+    session: PlaySession,
+    settings: R3LSettings,
+    tasks: Sequence[Task],
+    attempts: int,
+    path: Path,
+    probed: Mapping[str, str],
 ) -> Played:
     """``attempts`` attempts at each task, with what follows them; the error-free expert plays each task once.
 
@@ -202,14 +207,14 @@ async def _attempt(ctx: RolloutContext, member: tuple[Task, int]) -> Episode:
 
 def with_logprobs(session: PlaySession, studied: Sequence[tuple[Attempt, Trajectory | None]]) -> list[Attempt]:
     """The attempts; their guided retries with log-probs, where there are retries and the policy can tell."""
-    distilled = [retry for _, retry in studied if retry is not None]
+    distilled = [again for _, again in studied if again is not None]
     scored = session.logprobs(distilled) if distilled else None
     if scored is None:
         return [attempt for attempt, _ in studied]
     found, attempts = iter(scored), []
-    for attempt, retry in studied:
-        if retry is not None:
-            sampled = retry.old_logprobs()[retry.credit_mask() > 0]
+    for attempt, again in studied:
+        if again is not None:
+            sampled = again.old_logprobs()[again.credit_mask() > 0]
             logprobs = Logprobs(_rounded(sampled), _rounded(next(found)))
             assert attempt.own is not None and attempt.own.guided is not None
             guided = replace(attempt.own.guided, logprobs=logprobs)
@@ -232,9 +237,7 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
     return {demonstration.task.id: demonstration.success for demonstration in demonstrations}
 
 
-async def study(
-    ctx: RolloutContext, settings: R3LSettings, episode: Episode
-) -> tuple[Attempt, Trajectory | None]:
+async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> tuple[Attempt, Trajectory | None]:
     """An attempt with its reflections and retries, and the guided retry as if it had needed no hint; closes the
     episode."""
     trajectory = episode.trajectory
@@ -302,9 +305,7 @@ class Retries:
         (guided, _), (unguided, _) = [await self._retry(critique.turn, hint, 0) for hint in (parsed, None)]
         return CriticReflection(cause, guided, unguided)
 
-    async def _retry(
-        self, pivot: int, reflection: ParsedReflection | None, written: int
-    ) -> tuple[Outcome, Trajectory]:
+    async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> tuple[Outcome, Trajectory]:
         """With the retry as if it had needed no hint. ``written``: tokens of the reflection, which count as its own."""
         guidance = None if reflection is None else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
         if (pivot, guidance) not in self._played:

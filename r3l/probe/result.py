@@ -204,7 +204,9 @@ def table_of(content: Mapping[str, Any]) -> Table:
 
 
 LABELS = {
-    key: f"{name.partition(',')[0].lower()}: {label}" for name, keys in SECTIONS.items() for key, (label, _) in keys.items()
+    key: f"{name.partition(',')[0].lower()}: {label}"
+    for name, keys in SECTIONS.items()
+    for key, (label, _) in keys.items()
 }
 
 

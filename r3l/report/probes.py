@@ -18,8 +18,7 @@ Content = Mapping[str, Any]  # of a probe (r3l.probe.result)
 SHARES = {  # keys of measures by their columns; those of retries are after failures
     "success": "success",
     "valid": "reflections_valid",
-    "outcome right": "outcome_right",
-    "pivot near": "oracle_near",
+    "outcome": "outcome_right",
     "guided": "retry_success",
     "unguided": "unguided_success",
     "from start": "from_start_success",
@@ -50,19 +49,27 @@ def _size(probe: Content) -> tuple[float, str]:
 
 
 def name_of(probe: Content) -> str:
-    """The model, its size where it is known, and how it reflects where that is not in JSON."""
-    model, schema = probe["model"], probe.get("reflection_schema", "strict")
-    size = f" ({model['parameters'] / 1e9:.2g} B)" if model.get("parameters") else ""
-    return f"{model['name']}{size}" + ("" if schema == "strict" else f", {schema}")
+    """The model, and how it reflects where that is not in JSON."""
+    schema = probe.get("reflection_schema", "strict")
+    return probe["model"]["name"] + ("" if schema == "strict" else f", {schema}")
+
+
+def size_of(probe: Content) -> str | None:
+    """Parameters, where they are known: ``1.5 M``, ``0.49 B``."""
+    count = probe["model"].get("parameters")
+    return count and (f"{count / 1e9:.2g} B" if count >= 1e8 else f"{count / 1e6:.2g} M")
 
 
 def probe_table(probes: Sequence[Content]) -> Table:
     """Shares without their intervals, differences with them."""
     columns = [
-        Column("model", name_of),
-        Column("attempts", lambda probe: probe["attempts"], ","),
-        *(Column(name, lambda probe, key=key: _value(probe, key), ".3f") for name, key in SHARES.items()),
-        *(Column(name, lambda probe, key=key: _with_interval(probe, key), right=True) for name, key in DIFFERENCES.items()),
+        Column("model", name_of, no_wrap=True),
+        Column("size", size_of, right=True, no_wrap=True),
+        *(Column(name, lambda probe, key=key: _value(probe, key), ".2f") for name, key in SHARES.items()),
+        *(
+            Column(name, lambda probe, key=key: _with_interval(probe, key), right=True, no_wrap=True)
+            for name, key in DIFFERENCES.items()
+        ),
         Column("hint gap", lambda probe: _value(probe, "hint_gap"), ".2f"),
         Column("gate", _gate, right=True),
     ]
@@ -70,7 +77,7 @@ def probe_table(probes: Sequence[Content]) -> Table:
         "Probes: what reflecting and retrying give without training",
         columns,
         probes,
-        "Retries are of failures, with the model's own reflection. Empty: not measured. 95 % intervals, tasks resampled.",
+        "Retries are of failures, by the model's own reflection. Empty: not measured. 95 % intervals, over tasks.",
         by=lambda probe: probe["label"],
     )
 
@@ -80,7 +87,8 @@ def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
     return [
         {
             **{key: probe[key] for key in ("env", "tier", "temperature")},
-            **{"model": probe["model"]["name"], "parameters": probe["model"].get("parameters")},
+            "model": probe["model"]["name"],
+            "parameters": probe["model"].get("parameters"),
             "reflection_schema": probe.get("reflection_schema", "strict"),
             "task_set": probe["task_set"]["name"],
             "measure": key,
@@ -117,7 +125,8 @@ def _bars(ax: Axes, probes: Sequence[Content]) -> None:
             ax.bar(place, value, width, color=colour, linewidth=0)
             if measure["low"] is not None and measure["high"] is not None:
                 ax.plot([place, place], [measure["low"], measure["high"]], color=style.GREY, linewidth=0.8)
-    ax.set_xticks(range(len(probes)), [style.drawable(name_of(probe)) for probe in probes])
+    names = [", ".join(filter(None, (name_of(probe), size_of(probe)))) for probe in probes]
+    ax.set_xticks(range(len(probes)), list(map(style.drawable, names)))
     ax.set(xlim=(-0.6, len(probes) - 0.4), ylabel="success, 95 % intervals")
     ax.set_ylim(bottom=0)
     ax.grid(axis="y")
@@ -133,8 +142,8 @@ def _with_interval(probe: Content, key: str) -> Cell | None:
     if measure is None or measure["value"] is None:
         return None
     low, high = measure["low"], measure["high"]
-    bounds = "" if low is None or high is None else f" ({low:+.3f} to {high:+.3f})"
-    return Cell(f"{measure['value']:+.3f}{bounds}", measure["value"])
+    bounds = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return Cell(f"{measure['value']:+.2f}{bounds}", measure["value"])
 
 
 def _gate(probe: Content) -> str | None:

@@ -47,7 +47,9 @@ def counted():
         attempt(
             "e2", 1, stop=StopReason.FORMAT, own=OwnReflection("no_json"), critic=critic("lost", True, True, False)
         ),
-        attempt("h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, invalid=True, logprobs=EASY)),
+        attempt(
+            "h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, invalid=True, logprobs=EASY)
+        ),
         attempt("h1", 1, own=own(True, False, False), critic=critic(None, False, False, None)),
         attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
         attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection(right=False)),

@@ -102,7 +102,9 @@ def test_an_invalid_reflection_leads_to_no_retry_of_its_own(pool, written, inval
     assert attempt.critic is not None
 
 
-@pytest.mark.parametrize(("outcome", "right"), [("success", True), ("success_but_inefficient", True), ("failure", False)])
+@pytest.mark.parametrize(
+    ("outcome", "right"), [("success", True), ("success_but_inefficient", True), ("failure", False)]
+)
 def test_a_success_is_reflected_on_too_and_retried_where_the_model_says_so(pool, outcome, right):
     win = [say(action) for action in WALKTHROUGH]
     written = review(0, trajectory_outcome=outcome)
