@@ -258,6 +258,12 @@ def _names_shown(played: Played) -> Measure:
     return replace(copied, n=sum(attempt.actions or 0 for attempt in played.attempts))
 
 
+def _distinct(played: Played) -> Measure:
+    """As the metric of training; without an interval, since tasks drawn twice hold the same texts."""
+    texts = [a.own.text for a in played.attempts if a.own]
+    return Measure(len(set(texts)) / len(texts) if texts else None, len(texts), 0)
+
+
 SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label, estimate) by the key in stored files
     "Attempts": {
         "success": ("success", _share(lambda a: a.success)),
@@ -278,6 +284,7 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label
     },
     "Reflections on all attempts": {
         "reflections_valid_all": ("valid", _share(_of(lambda a: a.own, lambda own: own.invalid is None))),
+        "reflections_distinct": ("different texts among all", _distinct),
         "outcome_right": ("outcome right, of the valid", _share(_right())),
         "outcome_right_failed": ("after a failure", _share(_right(False))),
         "outcome_right_solved": ("after a success", _share(_right(True))),

@@ -94,6 +94,7 @@ def counted():
         ("guided_minus_fresh_equal", 1 / 4, 4),
         ("fresh_short", 3 / 4, 4),  # 40 < 50; the success is enough
         ("reflections_valid_all", 7 / 8, 8),
+        ("reflections_distinct", 1 / 8, 8),  # all are empty
         ("outcome_right", 6 / 7, 7),
         ("outcome_right_failed", 4 / 5, 5),
         ("outcome_right_solved", 2 / 2, 2),
